@@ -1,0 +1,51 @@
+# The one entry: every target makes its own environment in .venv/ first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-stamp
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench clean lock
+
+help: ## show the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Refloat needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(STAMP) ## make the environment in .venv/
+
+demo: setup ## run the main job: a cluster on this machine, live
+	@$(BIN)/refloat demo
+
+lint: setup ## lint, format, types and import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+test: lint ## everything: lint, types, contracts, all tests
+	@$(BIN)/python -m tests.kubectl
+	@$(BIN)/pytest -n $(JOBS)
+
+bench: setup ## the benchmarks
+	@$(BIN)/refloat bench
+
+lock: setup ## pin the dependencies anew
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes \
+	  --no-header --no-annotate --upgrade --output-file requirements.lock
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache src/*.egg-info
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +

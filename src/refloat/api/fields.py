@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a field of an object, worded as Kubernetes words it.
+
+Validation collects `FieldError`s in a list and never raises: a user is told
+all mistakes at once. `errors.invalid` turns the list into a Status.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+REQUIRED = "FieldValueRequired"
+INVALID = "FieldValueInvalid"
+NOT_SUPPORTED = "FieldValueNotSupported"
+DUPLICATE = "FieldValueDuplicate"
+FORBIDDEN = "FieldValueForbidden"
+TOO_LONG = "FieldValueTooLong"
+TOO_MANY = "FieldValueTooMany"
+NOT_FOUND = "FieldValueNotFound"
+TYPE_INVALID = "FieldValueTypeInvalid"
+
+_TITLES = {
+    REQUIRED: "Required value",
+    INVALID: "Invalid value",
+    NOT_SUPPORTED: "Unsupported value",
+    DUPLICATE: "Duplicate value",
+    FORBIDDEN: "Forbidden",
+    TOO_LONG: "Too long",
+    TOO_MANY: "Too many",
+    NOT_FOUND: "Not found",
+    TYPE_INVALID: "Invalid value",
+}
+
+# These say all in their detail; the others repeat the offending value.
+_WITHOUT_VALUE = (REQUIRED, FORBIDDEN, TOO_LONG)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One mistake: where, of what type, with which value, and why."""
+
+    type: str
+    path: str
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The text without the path, as it stands in a Status cause."""
+        text = _TITLES[self.type]
+        if self.type not in _WITHOUT_VALUE:
+            text += f": {show(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.body}"
+
+
+def show(value: Any) -> str:
+    """A value as Go prints it in such a message: text quoted, the rest as JSON."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return "null"
+    return msgspec.json.encode(value).decode()
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(REQUIRED, path, "", detail)
+
+
+def invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(INVALID, path, value, detail)
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    return FieldError(DUPLICATE, path, value)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(FORBIDDEN, path, "", detail)
+
+
+def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    listed = ", ".join(show(each) for each in supported)
+    return FieldError(NOT_SUPPORTED, path, value, f"supported values: {listed}" if listed else "")
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    return FieldError(TOO_LONG, path, "", f"may not be more than {limit} bytes")
+
+
+def too_many(path: str, actual: int, limit: int) -> FieldError:
+    return FieldError(TOO_MANY, path, actual, f"must have at most {limit} items")
+
+
+def not_found(path: str, value: Any) -> FieldError:
+    return FieldError(NOT_FOUND, path, value)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one source of time.
+
+Everything that waits or asks for the time is given a `Clock`. The simulator
+gives one whose hours pass in seconds; no code can tell the difference.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Handle(Protocol):
+    """A call that was scheduled and can be taken back."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time, and every way to wait for either."""
+
+    def now(self) -> datetime:
+        """The wall time, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never steps back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Cancel the body after so many seconds and raise `TimeoutError`."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
+        """Call back when `monotonic()` reaches `when`."""
+        ...
+
+
+class RealClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(seconds)
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
+        loop = asyncio.get_running_loop()
+        return loop.call_later(max(0.0, when - time.monotonic()), callback)

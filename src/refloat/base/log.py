@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs on stderr, as text for people or as JSON lines for machines.
+
+Structured fields go into a record through `extra={"fields": {...}}`.
+"""
+
+import json
+import logging
+import sys
+from typing import Literal
+
+Format = Literal["text", "json"]
+
+
+def setup(log_format: Format = "text", level: str = "info") -> None:
+    """Send all logs of this process to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+class TextFormatter(logging.Formatter):
+    """`12:00:01 INFO apiserver: request done  verb=get code=200`."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        fields = getattr(record, "fields", None)
+        if not fields:
+            return line
+        return line + "  " + " ".join(f"{key}={value}" for key, value in fields.items())
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)

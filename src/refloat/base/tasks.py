@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Background tasks that are neither lost nor silent.
+
+asyncio keeps only weak references to tasks and tells nobody of an exception
+in one that is never awaited. `Tasks` holds them, logs what kills them, and
+ends them together.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Tasks:
+    """The background tasks of one component."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task %s died", task.get_name(), exc_info=error)
+
+    async def close(self) -> None:
+        """Cancel all of them and wait until each has ended."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

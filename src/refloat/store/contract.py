@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract that every store keeps; `tests/contract` holds them to it.
+
+Revisions count from 1, one for each change of any key, without gaps. Reads
+are immediate and show exactly what is durable. Writes return when they are
+durable, and only then does anybody see them.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One version of one key. Nobody changes it but for `derived`."""
+
+    key: str
+    value: bytes
+    created: int  # the revision that created this key
+    revision: int  # the revision of this version
+    # Room for what a reader derived from the value, so that it is derived
+    # once; the store never looks at it.
+    derived: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """One change: `entry` is the new version, or None for a deletion."""
+
+    revision: int
+    key: str
+    entry: Entry | None
+    previous: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A piece of a listing, in key order, as of one revision."""
+
+    entries: list[Entry]
+    revision: int
+    more: bool  # keys remain after the last entry
+    remaining: int  # how many
+
+
+class Watch(Protocol):
+    """A cursor on the log."""
+
+    def __aiter__(self) -> AsyncIterator[list[Event]]:
+        """Batches of changes in order, none twice, none left out."""
+        ...
+
+    def close(self) -> None:
+        """End the iteration, also one that is waiting."""
+        ...
+
+
+class Store(Protocol):
+    """A revisioned key-value log with watch."""
+
+    @property
+    def revision(self) -> int:
+        """The newest durable revision."""
+        ...
+
+    @property
+    def compacted(self) -> int:
+        """Changes up to this revision are forgotten; 0 when none is."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes held: the file's, or the values' in memory."""
+        ...
+
+    def get(self, key: str) -> Entry | None: ...
+
+    def list(
+        self, prefix: str, *, revision: int | None = None, after: str = "", limit: int = 0
+    ) -> Page:
+        """Keys with this prefix, after key `after`, at most `limit` (0: all).
+
+        At `revision` it is as it was then: `Compacted` when that is no longer
+        known, `FutureRevision` when it has not come yet.
+        """
+        ...
+
+    def events(self, prefix: str, *, after: int, until: int | None = None) -> list[Event]:
+        """The changes above revision `after`, up to and with `until`.
+
+        `Compacted` when some of them are forgotten, `FutureRevision` when
+        `after` has not come yet.
+        """
+        ...
+
+    def watch(self, prefix: str, *, after: int) -> Watch:
+        """The changes above revision `after`, those of the past and those to come.
+
+        Raises as `events` does, at once or, when a reader is so slow that
+        what it waits for is compacted, from its iteration.
+        """
+        ...
+
+    async def create(self, key: str, value: bytes) -> Entry:
+        """`Exists` when the key is there."""
+        ...
+
+    async def update(self, key: str, value: bytes, *, expected: int) -> Entry:
+        """`Conflict` unless the key's version is at revision `expected`."""
+        ...
+
+    async def delete(self, key: str, *, expected: int) -> Entry:
+        """The last version, under the revision of its deletion. `Conflict` as above."""
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget the changes up to and with this revision."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a store can answer besides a value.
+
+RefloatError
+└── StoreError
+    ├── Exists          create: the key is there already; read it
+    ├── Conflict        update, delete: the key is at another revision, or gone; read again
+    ├── Compacted       this revision is no longer kept; list anew
+    ├── FutureRevision  this revision has not been written yet
+    ├── WriteFailed     the disk refused (full, read-only); nothing changed, try again later
+    └── Damaged         the file is not a store of ours, or is broken; nothing was touched
+"""
+
+from refloat.base.errors import RefloatError
+
+
+class StoreError(RefloatError):
+    """The root of this package's errors."""
+
+
+class Exists(StoreError):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"key {key!r} exists")
+        self.key = key
+
+
+class Conflict(StoreError):
+    def __init__(self, key: str, *, expected: int, actual: int | None) -> None:
+        now = "is gone" if actual is None else f"is at revision {actual}"
+        super().__init__(f"key {key!r} {now}, expected revision {expected}")
+        self.key = key
+        self.actual = actual
+
+
+class Compacted(StoreError):
+    def __init__(self, revision: int, compacted: int) -> None:
+        super().__init__(f"revision {revision} is compacted (kept since {compacted})")
+        self.compacted = compacted
+
+
+class FutureRevision(StoreError):
+    def __init__(self, revision: int, current: int) -> None:
+        super().__init__(f"revision {revision} is in the future (now {current})")
+        self.current = current
+
+
+class WriteFailed(StoreError):
+    pass
+
+
+class Damaged(StoreError):
+    pass
