@@ -76,7 +76,7 @@ class Store(Protocol):
 
     def get(self, key: str) -> Entry | None: ...
 
-    def list(
+    def page(
         self, prefix: str, *, revision: int | None = None, after: str = "", limit: int = 0
     ) -> Page:
         """Keys with this prefix, after key `after`, at most `limit` (0: all).
