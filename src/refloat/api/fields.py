@@ -5,7 +5,6 @@ Validation collects `FieldError`s in a list and never raises: a user is told
 all mistakes at once. `errors.invalid` turns the list into a Status.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ TOO_LONG = "FieldValueTooLong"
 TOO_MANY = "FieldValueTooMany"
 NOT_FOUND = "FieldValueNotFound"
 TYPE_INVALID = "FieldValueTypeInvalid"
+INTERNAL = "InternalError"
 
 _TITLES = {
     REQUIRED: "Required value",
@@ -32,10 +32,11 @@ _TITLES = {
     TOO_MANY: "Too many",
     NOT_FOUND: "Not found",
     TYPE_INVALID: "Invalid value",
+    INTERNAL: "Internal error",
 }
 
 # These say all in their detail; the others repeat the offending value.
-_WITHOUT_VALUE = (REQUIRED, FORBIDDEN, TOO_LONG)
+_WITHOUT_VALUE = (REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,46 @@ class FieldError:
 def show(value: Any) -> str:
     """A value as Go prints it in such a message: text quoted, the rest as JSON."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return quote(value)
     if value is None:
         return "null"
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(value).decode().translate(_JSON_ESCAPES)
+
+
+# Go's JSON is safe to stand in HTML.
+_JSON_ESCAPES = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+
+_QUOTED = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def quote(text: str) -> str:
+    """Text in double quotes, as Go's `%q` prints it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(char: str) -> str:
+    if char in _QUOTED:
+        return _QUOTED[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def required(path: str, detail: str = "") -> FieldError:
@@ -90,12 +127,19 @@ def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError
 
 
 def too_long(path: str, limit: int) -> FieldError:
-    return FieldError(TOO_LONG, path, "", f"may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError(TOO_LONG, path, "", f"may not be more than {limit} {unit}")
 
 
 def too_many(path: str, actual: int, limit: int) -> FieldError:
-    return FieldError(TOO_MANY, path, actual, f"must have at most {limit} items")
+    unit = "item" if limit == 1 else "items"
+    return FieldError(TOO_MANY, path, actual, f"must have at most {limit} {unit}")
 
 
-def not_found(path: str, value: Any) -> FieldError:
-    return FieldError(NOT_FOUND, path, value)
+def not_found(path: str, value: Any, detail: str = "") -> FieldError:
+    return FieldError(NOT_FOUND, path, value, detail)
+
+
+def internal(path: str, detail: str) -> FieldError:
+    """The check itself failed."""
+    return FieldError(INTERNAL, path, "", detail)

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether an object is valid: one module per kind, the pod's in several.
+
+Objects come decoded, type-checked and defaulted. Every function returns the
+list of mistakes, worded and ordered as Kubernetes does, and never raises.
+"""
