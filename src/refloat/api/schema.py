@@ -2,13 +2,16 @@
 """The fields of every kind: names, types, and how lists and maps merge.
 
 The facts stand in `schema.json`, which `tools/schema` generates from the Go
-types of Kubernetes; nothing here is written by hand. The codec, the patch
-engine and OpenAPI read it.
+types of Kubernetes; by hand stand here only the fields that Kubernetes does
+not have. The codec, the patch engine and OpenAPI read it.
 """
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, TypeAlias
+from importlib import resources
+from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 ScalarKind: TypeAlias = Literal[
     "string",
@@ -56,7 +59,7 @@ class Struct:
 
     name: str  # unique in the table, for example `core.v1.PodSpec`
     go: str  # as error messages name it, for example `v1.PodSpec`
-    fields: dict[str, "Field"] = field(default_factory=dict)
+    fields: dict[str, "Field"] = field(default_factory=dict, repr=False)
     atomic: bool = False  # for server-side apply: owned as a whole
 
 
@@ -79,9 +82,127 @@ class Field:
     list_type: Literal["", "atomic", "set", "map"] = ""
     list_map_keys: tuple[str, ...] = ()
     map_type: Literal["", "atomic", "granular"] = ""
+    default: Any = None  # stands in for an absent key of a list of type map
+
+
+# The bits of a field's flags in schema.json.
+_POINTER, _OMIT, _REQUIRED = 1, 2, 4
+
+# Every group knows these kinds under its own version.
+_IN_EVERY_GROUP = frozenset({"DeleteOptions", "Status"})
+
+
+class _Extras(msgspec.Struct):
+    """What most fields do not have."""
+
+    s: str = ""
+    k: str = ""
+    l: Literal["", "atomic", "set", "map"] = ""  # noqa: E741
+    m: tuple[str, ...] = ()
+    t: Literal["", "atomic", "granular"] = ""
+    d: Any = None
+
+
+class _Struct(msgspec.Struct):
+    go: str
+    fields: list[tuple[Any, ...]]
+    atomic: bool = False
+
+
+class _Document(msgspec.Struct):
+    version: str
+    kinds: dict[str, str]
+    types: list[tuple[Any, ...]]
+    structs: dict[str, _Struct]
+
+
+class _Schema:
+    """The table, with types linked to each other."""
+
+    def __init__(self, document: _Document) -> None:
+        self.version = document.version
+        self.structs = {
+            name: Struct(name, each.go, atomic=each.atomic)
+            for name, each in document.structs.items()
+        }
+        self.kinds = {key: self.structs[name] for key, name in document.kinds.items()}
+        self._types: dict[int, Type] = {}
+        self._document = document
+        for name, each in document.structs.items():
+            made = (self._field(*row) for row in each.fields)
+            self.structs[name].fields.update((field.name, field) for field in made)
+
+    def _field(
+        self, name: str, place: int, flags: int, extras: dict[str, Any] | None = None
+    ) -> Field:
+        made = Field(
+            name,
+            self._type(place),
+            pointer=bool(flags & _POINTER),
+            omit=bool(flags & _OMIT),
+            required=bool(flags & _REQUIRED),
+        )
+        if extras:
+            _extend(made, msgspec.convert(extras, _Extras))
+        return made
+
+    def _type(self, place: int) -> Type:
+        known = self._types.get(place)
+        if known is None:
+            known = self._types[place] = self._describe(*self._document.types[place])
+        return known
+
+    def _describe(self, kind: Any, go: str, element: int = 0) -> Type:
+        if kind == "struct":
+            return self.structs[go]
+        if kind == "list":
+            return ListOf(self._type(element), go)
+        if kind == "map":
+            return MapOf(self._type(element), go)
+        return Scalar(kind, go)
+
+
+def _extend(made: Field, extras: _Extras) -> None:
+    made.patch_strategies = tuple(filter(None, extras.s.split(",")))
+    made.patch_merge_key = extras.k
+    made.list_type = extras.l
+    made.list_map_keys = extras.m
+    made.map_type = extras.t
+    made.default = extras.d
+
+
+@cache
+def _schema() -> _Schema:
+    text = resources.files("refloat.api").joinpath("schema.json").read_bytes()
+    made = _Schema(msgspec.json.decode(text, type=_Document))
+    _add_own_fields(made)
+    return made
+
+
+def _add_own_fields(made: _Schema) -> None:
+    """Why a pod is deleted (KEP-3329, first design); Kubernetes has no such field."""
+    reason = Field("reason", Scalar("string", "string"))
+    made.structs["meta.v1.DeleteOptions"].fields["reason"] = reason
+
+
+def kubernetes_version() -> str:
+    """The version of Kubernetes that the table is of."""
+    return _schema().version
+
+
+def kinds() -> dict[str, Struct]:
+    """All kinds, under keys like `batch/v1 Job`; not to be changed."""
+    return _schema().kinds
+
+
+def named(name: str) -> Struct:
+    """A struct by its name in the table, for example `core.v1.PodSpec`."""
+    return _schema().structs[name]
 
 
 @cache
 def struct(api_version: str, kind: str) -> Struct:
     """The type of a kind, for example `struct("batch/v1", "Job")`."""
-    raise KeyError(f"{api_version} {kind}")
+    if kind in _IN_EVERY_GROUP:
+        api_version = "v1"
+    return _schema().kinds[f"{api_version} {kind}"]
