@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds with little to show: those that hold data or name something."""
+
+from datetime import datetime
+
+from refloat.api.meta import Object
+from refloat.apiserver.tables.columns import AGE, NAME, Cells, Printer, age, column, name
+
+
+def _config_map(obj: Object, now: datetime) -> Cells:
+    entries = len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
+    return [name(obj), entries, age(obj, now)]
+
+
+def _secret(obj: Object, now: datetime) -> Cells:
+    return [name(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
+
+
+def _service_account(obj: Object, now: datetime) -> Cells:
+    return [name(obj), age(obj, now)]
+
+
+def _namespace(obj: Object, now: datetime) -> Cells:
+    return [name(obj), (obj.get("status") or {}).get("phase", ""), age(obj, now)]
+
+
+def _lease(obj: Object, now: datetime) -> Cells:
+    return [name(obj), (obj.get("spec") or {}).get("holderIdentity", ""), age(obj, now)]
+
+
+_DATA = column("Data", "How many entries there are.")
+
+CONFIG_MAPS = Printer((NAME, _DATA, AGE), _config_map)
+SECRETS = Printer((NAME, column("Type", "What the secret is for."), _DATA, AGE), _secret)
+SERVICE_ACCOUNTS = Printer((NAME, AGE), _service_account)
+NAMESPACES = Printer(
+    (NAME, column("Status", "Active, or Terminating while it is emptied."), AGE), _namespace
+)
+LEASES = Printer((NAME, column("Holder", "Who holds the lease."), AGE), _lease)
