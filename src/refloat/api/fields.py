@@ -113,6 +113,11 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError(INVALID, path, value, detail)
 
 
+def invalid_each(path: str, value: Any, complaints: Iterable[str]) -> list[FieldError]:
+    """One mistake for each thing that is wrong with a value."""
+    return [FieldError(INVALID, path, value, complaint) for complaint in complaints]
+
+
 def duplicate(path: str, value: Any) -> FieldError:
     return FieldError(DUPLICATE, path, value)
 

@@ -68,26 +68,32 @@ def validate_update(new_meta: Object, old_meta: Object, path: str = "metadata") 
     Kubernetes checks it twice, once for all kinds and once for each kind, and
     lists the mistakes twice; so does this.
     """
+    general = validate_common_update(new_meta, old_meta, path)
+    return general + validate_change(new_meta, old_meta, path)
+
+
+def validate_common_update(
+    new_meta: Object, old_meta: Object, path: str = "metadata"
+) -> list[FieldError]:
+    """What is checked in every update, before the kind's own rules."""
     general = validate(
         new_meta,
         namespaced="namespace" in old_meta,
         name_check=names.path_segment,
         path=path,
     )
-    change = _change_errors(new_meta, old_meta, path)
-    return general + change + change
+    return general + validate_change(new_meta, old_meta, path)
 
 
 def _check_names(metadata: Object, check: names.Check, path: str, errors: list[FieldError]) -> None:
     if prefix := metadata.get("generateName", ""):
-        for complaint in check(names.as_prefix(prefix)):
-            errors.append(fields.invalid(f"{path}.generateName", prefix, complaint))
+        complaints = check(names.as_prefix(prefix))
+        errors += fields.invalid_each(f"{path}.generateName", prefix, complaints)
     name = metadata.get("name", "")
-    if not name:
+    if name:
+        errors += fields.invalid_each(f"{path}.name", name, check(name))
+    else:
         errors.append(fields.required(f"{path}.name", _NAME_MISSING))
-        return
-    for complaint in check(name):
-        errors.append(fields.invalid(f"{path}.name", name, complaint))
 
 
 def _check_namespace(namespace: str, namespaced: bool, path: str, errors: list[FieldError]) -> None:
@@ -97,31 +103,28 @@ def _check_namespace(namespace: str, namespaced: bool, path: str, errors: list[F
     elif not namespace:
         errors.append(fields.required(f"{path}.namespace"))
     else:
-        for complaint in names.dns_label(namespace):
-            errors.append(fields.invalid(f"{path}.namespace", namespace, complaint))
+        complaints = names.dns_label(namespace)
+        errors += fields.invalid_each(f"{path}.namespace", namespace, complaints)
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
     """Keys and values of labels, or of a node selector."""
     errors: list[FieldError] = []
     for key, value in labels.items():
-        for complaint in names.qualified_name(key):
-            errors.append(fields.invalid(path, key, complaint))
-        for complaint in names.label_value(value):
-            errors.append(fields.invalid(path, value, complaint))
+        errors += fields.invalid_each(path, key, names.qualified_name(key))
+        errors += fields.invalid_each(path, value, names.label_value(value))
     return errors
 
 
 def validate_label_key(key: str, path: str) -> list[FieldError]:
-    return [fields.invalid(path, key, complaint) for complaint in names.qualified_name(key)]
+    return fields.invalid_each(path, key, names.qualified_name(key))
 
 
 def validate_annotations(annotations: Mapping[str, str], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     size = 0
     for key, value in annotations.items():
-        for complaint in names.qualified_name(key.lower()):
-            errors.append(fields.invalid(path, key, complaint))
+        errors += fields.invalid_each(path, key, names.qualified_name(key.lower()))
         size += _bytes(key) + _bytes(value)
     if size > ANNOTATIONS_LIMIT:
         errors.append(fields.too_long(path, ANNOTATIONS_LIMIT))
@@ -193,9 +196,8 @@ def _check_owner(owner: Object, path: str, errors: list[FieldError]) -> None:
         errors.append(
             fields.invalid(f"{path}.apiVersion", api_version, "version must not be empty")
         )
-    for key in ("kind", "name", "uid"):
-        if not owner.get(key):
-            errors.append(fields.invalid(f"{path}.{key}", "", "must not be empty"))
+    missing = [key for key in ("kind", "name", "uid") if not owner.get(key)]
+    errors += [fields.invalid(f"{path}.{key}", "", "must not be empty") for key in missing]
     if owner.get("kind") == "Event" and api_version == "v1":
         detail = "/v1, Kind=Event is disallowed from being an owner"
         errors.append(fields.invalid(path, _owner_shown(owner), detail))
@@ -258,7 +260,8 @@ def validate_field_manager(manager: str, path: str) -> list[FieldError]:
     return errors
 
 
-def _change_errors(new: Object, old: Object, path: str) -> list[FieldError]:
+def validate_change(new: Object, old: Object, path: str = "metadata") -> list[FieldError]:
+    """What of the metadata may not change so."""
     errors: list[FieldError] = []
     if old.get("deletionTimestamp") is not None:
         _check_finalizers_added(new, old, path, errors)
