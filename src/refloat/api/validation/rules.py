@@ -6,26 +6,16 @@ from typing import Any
 
 from refloat.api import fields
 from refloat.api.fields import FieldError
-from refloat.api.meta import Object
 from refloat.api.validation import meta
 
 NOT_POSITIVE = "must be greater than zero"
 NEGATIVE = "must be greater than or equal to 0"
 
 
-def common_update(new: Object, old: Object, *, namespaced: bool) -> list[FieldError]:
-    """What Kubernetes checks of every kind's update, before the kind's own rules."""
-    return meta.validate_common_update(new["metadata"], old["metadata"], namespaced=namespaced)
-
-
-def named(complaints: Iterable[str], path: str, value: str) -> list[FieldError]:
-    return fields.invalid_each(path, value, complaints)
-
-
 def nonnegative(value: int | None, path: str) -> list[FieldError]:
     if value is None or value >= 0:
         return []
-    return [fields.invalid(path, value, NEGATIVE)]
+    return [fields.invalid(path, value, meta.NEGATIVE)]
 
 
 def immutable(new: Any, old: Any, path: str) -> list[FieldError]:
