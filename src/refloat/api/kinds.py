@@ -170,6 +170,36 @@ RESOURCES: tuple[Resource, ...] = (
     ),
 )
 
+_ANSWER_ONLY = ("create",)
+
+VIRTUAL: tuple[Resource, ...] = (
+    Resource(
+        "authentication.k8s.io",
+        "v1",
+        "selfsubjectreviews",
+        "SelfSubjectReview",
+        namespaced=False,
+        verbs=_ANSWER_ONLY,
+    ),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        namespaced=False,
+        verbs=_ANSWER_ONLY,
+    ),
+    Resource(
+        "authorization.k8s.io",
+        "v1",
+        "selfsubjectrulesreviews",
+        "SelfSubjectRulesReview",
+        namespaced=False,
+        verbs=_ANSWER_ONLY,
+    ),
+)
+"""Questions that are answered and never stored; not in `BY_PLURAL`."""
+
 BY_PLURAL = {(each.group, each.version, each.plural): each for each in RESOURCES}
 BY_KIND = {(each.api_version, each.kind): each for each in RESOURCES}
 
