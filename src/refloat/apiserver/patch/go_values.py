@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Go prints decoded JSON and names its types.
+
+Error texts of the patch formats carry both, and clients show them to
+people. Nothing but error paths should come here.
+"""
+
+from typing import Any
+
+# Where Go's %v changes from digits to an exponent.
+_EXPONENT_FROM = 21
+
+
+_JSON_TYPES: dict[type, str] = {
+    bool: "bool",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+_GO_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+
+
+def json_type(value: Any) -> str:
+    """The type's name in an error of Go's JSON decoder."""
+    return _JSON_TYPES.get(type(value), "null")
+
+
+def type_name(value: Any) -> str:
+    """The Go type of a decoded value, as `%s` prints it."""
+    return _GO_TYPES.get(type(value), "%!s(<nil>)")
+
+
+def show(value: Any) -> str:
+    """The value as `%v` prints it: maps sorted by key, text without quotes."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{show(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(show(each) for each in value)}]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _float(value) if isinstance(value, float) else str(value)
+
+
+def show_string(value: Any) -> str:
+    """The value as `%s` prints it, which complains about what is no text."""
+    if isinstance(value, str | list | dict):
+        return show(value)
+    if value is None:
+        return "%!s(<nil>)"
+    return f"%!s({type_name(value)}={show(value)})"
+
+
+def _float(value: float) -> str:
+    mantissa, _, exponent = f"{value:e}".partition("e")
+    digits = repr(value)
+    if -4 <= int(exponent) < _EXPONENT_FROM:
+        return f"{value:.0f}" if value.is_integer() else _plain(digits, value)
+    mantissa = digits.partition("e")[0] if "e" in digits else mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}e{int(exponent):+03d}"
+
+
+def _plain(digits: str, value: float) -> str:
+    return f"{value:.17f}".rstrip("0") if "e" in digits else digits

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON patches (RFC 6902), with the liberties that Kubernetes takes.
+
+These are: `replace` adds a member that is missing, `copy` of a missing member
+gives null, `test` finds a missing member equal to null, indices may be
+negative (-1 is the last), and what stands before a path's first slash is
+ignored. Why an operation fails is not told to the client.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from refloat.api import errors
+from refloat.api.meta import Object
+from refloat.apiserver.patch import go_values, rejected
+
+MAX_OPERATIONS = 10_000  # Kubernetes' bound, so that one request cannot occupy the server
+
+Operation: TypeAlias = dict[str, Any]
+
+_TEXT_FIELDS = ("op", "path", "from")
+_KNOWN_FIELDS = (*_TEXT_FIELDS, "value")
+_INDEX = re.compile(r"[+-]?[0-9]+")
+
+
+class _Mismatch(Exception):
+    """An operation does not fit the document."""
+
+
+def apply(doc: Object, operations: Any) -> Any:
+    """The document after all operations, or a StatusError and no change."""
+    _check_shape(operations)
+    if not operations:
+        return doc
+    if len(operations) > MAX_OPERATIONS:
+        raise errors.StatusError(
+            413,
+            "RequestEntityTooLarge",
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{MAX_OPERATIONS}, got {len(operations)}",
+        )
+    work = _Work(doc)
+    try:
+        for operation in operations:
+            _OPERATIONS[(operation or {}).get("op") or ""](work, operation)
+    except (_Mismatch, KeyError) as error:
+        raise rejected.unprocessable() from error
+    return work.doc
+
+
+def unknown_fields(operations: list[Operation | None]) -> list[str]:
+    """What strict field validation finds wrong with the operations themselves."""
+    return [
+        f'json patch unknown field "[{index}].{name}"'
+        for index, operation in enumerate(operations)
+        for name in operation or {}
+        if name not in _KNOWN_FIELDS
+    ]
+
+
+def _check_shape(operations: Any) -> None:
+    if operations is not None and not isinstance(operations, list):
+        raise _undecodable(operations, "Go value of type []handlers.jsonPatchOp")
+    for operation in operations or ():
+        if not isinstance(operation, dict):
+            if operation is not None:
+                raise _undecodable(operation, "Go value of type handlers.jsonPatchOp")
+            continue
+        for name, value in operation.items():
+            if name in _TEXT_FIELDS and not isinstance(value, str | None):
+                raise _undecodable(value, f"Go struct field jsonPatchOp.{name} of type string")
+
+
+def _undecodable(value: Any, target: str) -> errors.StatusError:
+    kind = go_values.json_type(value)
+    return errors.bad_request(f"error decoding patch: json: cannot unmarshal {kind} into {target}")
+
+
+class _Work:
+    """The document in the making; containers are copied when first changed."""
+
+    def __init__(self, doc: Any) -> None:
+        self.doc = doc
+        # By id, and with the container itself, so that no id is used twice.
+        self._owned: dict[int, Any] = {}
+
+    def read(self, pointer: str) -> Any:
+        """The value there: None for a missing member."""
+        parts = _parts(pointer)
+        container = self.doc
+        for part in parts[:-1]:
+            container = _container(_get(container, part))
+        return _get(container, parts[-1])
+
+    def writable(self, pointer: str) -> tuple[Any, str]:
+        """The container that holds the value, ready to be changed, and the value's key."""
+        parts = _parts(pointer)
+        self.doc = container = self._own(self.doc)
+        for part in parts[:-1]:
+            child = self._own(_container(_get(container, part)))
+            container[_key(container, part)] = child
+            container = child
+        return container, parts[-1]
+
+    def share(self) -> None:
+        """A value now stands in two places: from here on, copy everything anew."""
+        self._owned.clear()
+
+    def _own(self, container: Any) -> Any:
+        if id(container) in self._owned:
+            return container
+        copy = container.copy()
+        self._owned[id(copy)] = copy
+        return copy
+
+
+def _parts(pointer: str) -> list[str]:
+    parts = pointer.split("/")
+    if len(parts) == 1:
+        raise _Mismatch(pointer)
+    return [part.replace("~1", "/").replace("~0", "~") for part in parts[1:]]
+
+
+def _container(value: Any) -> Any:
+    if not isinstance(value, dict | list):
+        raise _Mismatch(value)
+    return value
+
+
+def _get(container: Any, part: str) -> Any:
+    if isinstance(container, dict):
+        return container.get(part)
+    return container[_index(part, len(container))]
+
+
+def _key(container: Any, part: str) -> Any:
+    return part if isinstance(container, dict) else _index(part, len(container))
+
+
+def _index(part: str, size: int) -> int:
+    if not _INDEX.fullmatch(part):
+        raise _Mismatch(part)
+    index = int(part)
+    if not -size <= index < size:
+        raise _Mismatch(part)
+    return index + size if index < 0 else index
+
+
+def _text(operation: Operation, name: str) -> str:
+    text = operation.get(name)
+    if text is None:
+        raise _Mismatch(name)
+    return str(text)
+
+
+def _add(work: _Work, operation: Operation) -> None:
+    _insert(work, _text(operation, "path"), operation.get("value"))
+
+
+def _insert(work: _Work, pointer: str, value: Any) -> None:
+    container, part = work.writable(pointer)
+    if isinstance(container, dict):
+        container[part] = value
+    elif part == "-":
+        container.append(value)
+    else:
+        container.insert(_index(part, len(container) + 1), value)
+
+
+def _remove(work: _Work, operation: Operation) -> None:
+    _take(work, _text(operation, "path"))
+
+
+def _take(work: _Work, pointer: str) -> Any:
+    container, part = work.writable(pointer)
+    return container.pop(_key(container, part))
+
+
+def _replace(work: _Work, operation: Operation) -> None:
+    pointer, value = _text(operation, "path"), operation.get("value")
+    if not pointer:
+        work.doc = _container(value)
+        return
+    container, part = work.writable(pointer)
+    container[_key(container, part)] = value
+
+
+def _move(work: _Work, operation: Operation) -> None:
+    value = _take(work, _text(operation, "from"))
+    _insert(work, _text(operation, "path"), value)
+
+
+def _copy(work: _Work, operation: Operation) -> None:
+    value = work.read(_text(operation, "from"))
+    work.share()
+    _insert(work, _text(operation, "path"), value)
+
+
+def _test(work: _Work, operation: Operation) -> None:
+    pointer = _text(operation, "path")
+    found = work.read(pointer) if pointer else work.doc
+    if not _equal(found, operation.get("value")):
+        raise _Mismatch(pointer)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """JSON equality where 1 is neither 1.0 nor true."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return bool(left == right)
+
+
+_OPERATIONS: dict[str, Callable[[_Work, Operation], None]] = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}

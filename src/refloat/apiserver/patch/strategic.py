@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strategic merge patches: merge patches that know which lists have keys.
+
+The schema says per field whether a list is merged (by a key for objects, as
+a set for scalars) or replaced. Directives in the patch say more: `$patch`,
+`$retainKeys`, `$deleteFromPrimitiveList/<list>`, `$setElementOrder/<list>`.
+The order of a merged list is the matter of `element_order`. What a patch adds
+that was not there is taken as it is, nulls and directives in new list items
+included: the decoder drops or reports them, as Kubernetes does.
+"""
+
+from typing import Any
+
+from refloat.api import errors, schema
+from refloat.api.meta import Object
+from refloat.apiserver.patch import element_order, go_values, merge_patch, rejected
+
+DIRECTIVE = "$patch"
+RETAIN_KEYS = "$retainKeys"
+DELETE_LIST = "$deleteFromPrimitiveList"
+SET_ORDER = "$setElementOrder"
+
+
+def apply(doc: Object, patch: Any, struct: schema.Struct) -> Object:
+    """The document after the patch; shares what the patch does not name."""
+    if patch is None:
+        return doc
+    if not isinstance(patch, dict):
+        raise errors.bad_request(rejected.not_an_object(patch))
+    return _merge_map(doc, patch, struct)
+
+
+def _merge_map(doc: Object, patch: Object, kind: schema.Type) -> Object:
+    if DIRECTIVE in patch:
+        return _directed(patch)
+    merged = doc.copy()
+    if RETAIN_KEYS in patch:
+        patch = patch.copy()
+        _retain_keys(merged, patch)
+    if any(key.startswith(SET_ORDER) for key in patch):
+        patch = patch.copy()
+        _merge_ordered(merged, patch, kind)
+    for key, value in patch.items():
+        _merge_member(merged, key, value, kind)
+    return merged
+
+
+def _directed(patch: Object) -> Object:
+    """A whole map under `$patch`: replaced by the rest of the patch, or emptied."""
+    directive = patch[DIRECTIVE]
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != DIRECTIVE}
+    if directive == "delete":
+        return {}
+    raise _unknown_directive(patch)
+
+
+def _unknown_directive(patch: Object) -> errors.StatusError:
+    shown = go_values.show_string(patch[DIRECTIVE])
+    return rejected.plain(f"unknown patch type: {shown} in map: {go_values.show(patch)}")
+
+
+def _retain_keys(merged: Object, patch: Object) -> None:
+    """Drop the members that the directive does not list; the patch may name no others."""
+    retained = patch.pop(RETAIN_KEYS)
+    if not isinstance(retained, list):
+        raise _bad_format("retainKeys")
+    for key, value in patch.items():
+        bare = value is None or key.startswith((DELETE_LIST, SET_ORDER))
+        if not bare and key not in retained:
+            raise _bad_format("retainKeys")
+    for key in [key for key in merged if key not in retained]:
+        del merged[key]
+
+
+def _bad_format(what: str) -> errors.StatusError:
+    return errors.bad_request(f"invalid patch format of {what}")
+
+
+def _merge_member(merged: Object, key: str, value: Any, kind: schema.Type) -> None:
+    deletion = key.startswith(DELETE_LIST)
+    if deletion:
+        key = _target(key, DELETE_LIST, "primitive list") or key
+    current: Any = merged.get(key)
+    if value is None:
+        merged.pop(key, None)
+    elif type(current) is not type(value):
+        if not deletion:
+            _put_new(merged, key, value)
+    elif isinstance(value, dict):
+        merged[key] = _merge_struct(current, value, _field(kind, key))
+    elif isinstance(value, list):
+        merged[key] = _merge_list(current, value, _list_field(kind, key), deletion=deletion)
+    else:
+        merged[key] = value
+
+
+def _target(key: str, prefix: str, what: str) -> str:
+    head, slash, name = key.partition("/")
+    if head != prefix or not slash:
+        raise _bad_format(what)
+    return name
+
+
+def _put_new(merged: Object, key: str, value: Any) -> None:
+    if isinstance(value, dict) and DIRECTIVE in value:
+        merged.pop(key, None)
+    else:
+        merged[key] = _without_directives(merge_patch.without_nulls(value))
+
+
+def _without_directives(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_directives(each) for key, each in value.items() if not _is_directed(each)
+        }
+    if isinstance(value, list):
+        return [_without_directives(each) for each in value if not _is_directed(each)]
+    return value
+
+
+def _is_directed(value: Any) -> bool:
+    return isinstance(value, dict) and DIRECTIVE in value
+
+
+def _field(kind: schema.Type, key: str) -> schema.Field:
+    if not isinstance(kind, schema.Struct):
+        shape = {schema.MapOf: "map", schema.ListOf: "slice"}.get(type(kind), "string")
+        raise rejected.plain(
+            f"merging an object in json but data type is not struct, instead is: {shape}"
+        )
+    found = kind.fields.get(key)
+    if found is None:
+        folded = key.casefold()
+        found = next(
+            (each for name, each in kind.fields.items() if name.casefold() == folded), None
+        )
+    if found is None:
+        name = kind.go.rpartition(".")[2]
+        raise rejected.plain(
+            f'unable to find api field in struct {name} for the json field "{key}"'
+        )
+    return found
+
+
+def _list_field(kind: schema.Type, key: str) -> schema.Field:
+    found = _field(kind, key)
+    if isinstance(found.type, schema.ListOf) or found.pointer:
+        return found
+    raise rejected.plain("expected slice or array type, but got: struct")
+
+
+def _strategy(field: schema.Field) -> str:
+    return next((each for each in field.patch_strategies if each != "retainKeys"), "")
+
+
+def _merge_struct(doc: Object, patch: Object, field: schema.Field) -> Object:
+    if _strategy(field) == "replace":
+        return patch
+    return _merge_map(doc, patch, field.type)
+
+
+def _merge_list(
+    live: list[Any], patch: list[Any], field: schema.Field, *, deletion: bool = False
+) -> list[Any]:
+    if _strategy(field) != "merge" and not deletion:
+        return patch
+    if not live and not patch:
+        return live
+    if element_order.element_type(live, patch) is dict:
+        return _merge_objects(live, patch, field)
+    if deletion:
+        return [each for each in live if each not in patch]
+    united = list(dict.fromkeys([*live, *patch]))
+    return element_order.arranged(united, patch, live, field.patch_merge_key)
+
+
+def _merge_objects(live: list[Any], patch: list[Any], field: schema.Field) -> list[Any]:
+    merge_key = field.patch_merge_key
+    if not merge_key:
+        raise rejected.plain(f"cannot merge lists without merge key for {_shape(field)}")
+    live, patch = _split_special(live, patch, merge_key)
+    element = field.type.element if isinstance(field.type, schema.ListOf) else field.type
+    merged = live.copy()
+    places = element_order.places(merged, merge_key)
+    for item in patch:
+        key = element_order.key_of(item, merge_key)
+        place = places.setdefault(key, len(merged))
+        if place == len(merged):
+            merged.append(item)
+        else:
+            merged[place] = _merge_map(merged[place], item, element)
+    return element_order.arranged(merged, patch, live, merge_key)
+
+
+def _shape(field: schema.Field) -> str:
+    element = field.type.element if isinstance(field.type, schema.ListOf) else field.type
+    return "struct" if isinstance(element, schema.Struct) else "map"
+
+
+def _split_special(
+    live: list[Any], patch: list[Any], merge_key: str
+) -> tuple[list[Any], list[Any]]:
+    """Do what items with `$patch` say: the list to merge into, and what to merge."""
+    replace = False
+    for item in patch:
+        directive = item.get(DIRECTIVE, "")
+        if directive == "delete":
+            doomed = element_order.key_of(item, merge_key)
+            live = [each for each in live if _key_or_none(each, merge_key) != doomed]
+        elif directive == "replace":
+            replace = True
+        elif directive == "merge":
+            raise rejected.plain("merging lists cannot yet be specified in the patch")
+        elif DIRECTIVE in item:
+            raise _unknown_directive(item)
+    plain = [item for item in patch if DIRECTIVE not in item]
+    return (plain, []) if replace else (live, plain)
+
+
+def _key_or_none(item: Object, merge_key: str) -> element_order.Key | None:
+    return element_order.key_of(item, merge_key) if merge_key in item else None
+
+
+def _merge_ordered(merged: Object, patch: Object, kind: schema.Type) -> None:
+    """Merge the lists that have a `$setElementOrder`, and take them out of the patch."""
+    for directive in sorted(key for key in patch if key.startswith(SET_ORDER)):
+        order = _as_list(patch.pop(directive))
+        key = _target(directive, SET_ORDER, "setElementOrder list")
+        live = _as_list(merged[key]) if key in merged else None
+        listed = _as_list(patch[key]) if key in patch else None
+        field = _list_field(kind, key)
+        element_order.check(listed or [], order, field.patch_merge_key)
+        if live is None and listed is None:
+            continue
+        merged[key] = _ordered(live, listed, order, field)
+        patch.pop(key, None)
+
+
+def _as_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise element_order.bad_argument("[]interface {}", value)
+    return value
+
+
+def _ordered(
+    live: list[Any] | None, patch: list[Any] | None, order: list[Any], field: schema.Field
+) -> list[Any]:
+    if live is None:
+        united: list[Any] = _without_directives(patch)
+    else:
+        united = live if patch is None else _merge_list(live, patch, field)
+    element_order.element_type(live or [], patch or [])
+    return element_order.arranged(united, order, live or [], field.patch_merge_key)
