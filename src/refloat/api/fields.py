@@ -35,6 +35,9 @@ _TITLES = {
     INTERNAL: "Internal error",
 }
 
+# As the value of a mistake: the message shows none, whatever its type.
+OMITTED: Any = object()
+
 # These say all in their detail; the others repeat the offending value.
 _WITHOUT_VALUE = (REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL)
 
@@ -52,7 +55,7 @@ class FieldError:
     def body(self) -> str:
         """The text without the path, as it stands in a Status cause."""
         text = _TITLES[self.type]
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {show(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
