@@ -44,8 +44,9 @@ def _cells(pod: Object, now: datetime) -> Cells:
     inits = spec.get("initContainers") or ()
     sidecars = frozenset(each["name"] for each in inits if each.get("restartPolicy") == "Always")
     visited, obstacle = _initialization(status, sidecars, len(inits))
-    started = () if _is_held(status, obstacle) else status.get("containerStatuses") or ()
-    counted = visited if _is_held(status, obstacle) else _sidecars(visited, sidecars, started)
+    held = _is_held(status, obstacle)
+    started = () if held else status.get("containerStatuses") or ()
+    counted = visited if held else _sidecars(visited, sidecars, started)
     ready = sum(1 for each in visited if _is_up(each, sidecars) and each.get("ready"))
     ready += sum(1 for each in started if _is_running_ready(each))
     return [
