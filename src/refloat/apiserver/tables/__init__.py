@@ -8,6 +8,7 @@ whole answers of them. Nothing here reads the clock or changes an object.
 from refloat.apiserver.tables.render import (
     check_include,
     columns,
+    full_row,
     is_a_list,
     is_not_a_list,
     metadata_of,
@@ -20,6 +21,7 @@ from refloat.apiserver.tables.render import (
 __all__ = [
     "check_include",
     "columns",
+    "full_row",
     "is_a_list",
     "is_not_a_list",
     "metadata_of",

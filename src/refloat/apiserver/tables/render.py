@@ -101,7 +101,9 @@ def table(
         "apiVersion": f"{_GROUP}/{version}",
         "metadata": list_metadata,
         "columnDefinitions": list(printer.columns) if headers else None,
-        "rows": [_row(printer, each, now, include, version) for each in objects],
+        "rows": [
+            full_row(resource, each, now=now, include=include, version=version) for each in objects
+        ],
     }
 
 
@@ -111,9 +113,11 @@ def metadata_of(obj: Object) -> dict[str, Any]:
     return {"resourceVersion": version} if version else {}
 
 
-def _row(
-    printer: Printer, obj: Object, now: datetime, include: str, version: str
+def full_row(
+    resource: Resource, obj: Object, *, now: datetime, include: str = "", version: str = "v1"
 ) -> dict[str, Any]:
+    """A row of a Table, for those who make one in pieces."""
+    printer = _printer(resource)
     shown: dict[str, Any] = {"cells": printer.cells(obj, now)}
     if printer.conditions and (said := printer.conditions(obj)):
         shown["conditions"] = said
