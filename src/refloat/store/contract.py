@@ -48,7 +48,11 @@ class Watch(Protocol):
     """A cursor on the log."""
 
     def __aiter__(self) -> AsyncIterator[list[Event]]:
-        """Batches of changes in order, none twice, none left out."""
+        """Batches of changes in order, none twice, none left out.
+
+        A batch may be shared with other readers: nobody changes it. A wait
+        for the next one may be cancelled, and the iteration goes on after.
+        """
         ...
 
     def close(self) -> None:
@@ -103,7 +107,11 @@ class Store(Protocol):
         ...
 
     async def create(self, key: str, value: bytes) -> Entry:
-        """`Exists` when the key is there."""
+        """`Exists` when the key is there.
+
+        Of this and all writes: a caller that is cancelled takes nothing back,
+        the write still happens or fails as if it were awaited.
+        """
         ...
 
     async def update(self, key: str, value: bytes, *, expected: int) -> Entry:
@@ -115,7 +123,19 @@ class Store(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget the changes up to and with this revision."""
+        """Forget the changes up to and with this revision.
+
+        What was the state then stays known; what was before it does not.
+        """
         ...
 
-    async def close(self) -> None: ...
+    async def maintain(self, now: float) -> None:
+        """Compact what is due at this monotonic time; call it every few seconds."""
+        ...
+
+    async def close(self) -> None:
+        """Complete what was submitted, end all watches, and let go of the file.
+
+        Writes that come later raise `StoreError`; reads still answer.
+        """
+        ...

@@ -7,8 +7,12 @@ RefloatError
     ├── Conflict        update, delete: the key is at another revision, or gone; read again
     ├── Compacted       this revision is no longer kept; list anew
     ├── FutureRevision  this revision has not been written yet
-    ├── WriteFailed     the disk refused (full, read-only); nothing changed, try again later
+    ├── WriteFailed     the disk refused (full, broken); nothing changed, try again later
+    ├── Locked          another process has the file open; stop that one first
     └── Damaged         the file is not a store of ours, or is broken; nothing was touched
+
+A bare StoreError says that the store is closed, or cannot be opened for a
+reason outside of it (no such directory, no permission).
 """
 
 from refloat.base.errors import RefloatError
@@ -45,6 +49,10 @@ class FutureRevision(StoreError):
 
 
 class WriteFailed(StoreError):
+    pass
+
+
+class Locked(StoreError):
     pass
 
 
