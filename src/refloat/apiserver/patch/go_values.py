@@ -5,10 +5,11 @@ Error texts of the patch formats carry both, and clients show them to
 people. Nothing but error paths should come here.
 """
 
+from decimal import Decimal
 from typing import Any
 
 # Where Go's %v changes from digits to an exponent.
-_EXPONENT_FROM = 21
+_EXPONENT_BELOW, _EXPONENT_FROM = -4, 6
 
 
 _JSON_TYPES: dict[type, str] = {
@@ -63,13 +64,8 @@ def show_string(value: Any) -> str:
 
 
 def _float(value: float) -> str:
-    mantissa, _, exponent = f"{value:e}".partition("e")
-    digits = repr(value)
-    if -4 <= int(exponent) < _EXPONENT_FROM:
-        return f"{value:.0f}" if value.is_integer() else _plain(digits, value)
-    mantissa = digits.partition("e")[0] if "e" in digits else mantissa.rstrip("0").rstrip(".")
-    return f"{mantissa}e{int(exponent):+03d}"
-
-
-def _plain(digits: str, value: float) -> str:
-    return f"{value:.17f}".rstrip("0") if "e" in digits else digits
+    exact = Decimal(repr(value)).normalize()
+    exponent = exact.adjusted()
+    if _EXPONENT_BELOW <= exponent < _EXPONENT_FROM:
+        return f"{exact:f}"
+    return f"{exact.scaleb(-exponent).normalize():f}e{exponent:+03d}"
