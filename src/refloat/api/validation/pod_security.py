@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Security contexts of a pod and of its containers, and what contradicts them.
+
+Seccomp and AppArmor profiles may also stand in annotations from older days;
+those must agree with the fields.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refloat.api import fields, internal, names
+from refloat.api.meta import Object
+from refloat.api.validation import pod_rules as rules
+from refloat.api.validation.pod_rules import Errors
+from refloat.api.validation.pod_windows import check_windows_options
+
+PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
+
+SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+APPARMOR_CONTAINER = "container.apparmor.security.beta.kubernetes.io/"
+
+LOCALHOST_PROFILE_LENGTH = 4095  # the longest path that Linux takes
+
+_SYSCTL_LENGTH = 253
+_SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = rf"^({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}$"
+_is_sysctl = re.compile(_SYSCTL.removesuffix("$") + r"\Z").match
+_IPC_SYSCTLS = frozenset(
+    (
+        *("kernel.sem", "kernel.shm", "kernel.msg"),
+        *("kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced"),
+        *("kernel.msgmax", "kernel.msgmnb", "kernel.msgmni"),
+    )
+)
+
+_ESCALATION = "cannot set `allowPrivilegeEscalation` to false and"
+
+
+def containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
+    """All containers with where they stand, those that run first coming first."""
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for i, container in enumerate(spec.get(kind) or ()):
+            yield container, f"{path}.{kind}[{i}]"
+
+
+def check_container(context: Object, path: str, errors: Errors, *, host_users: bool) -> None:
+    _check_ids(context, ("runAsUser", "runAsGroup"), path, errors)
+    if (mount := context.get("procMount")) is not None:
+        rules.one_of(errors, f"{path}.procMount", mount, ("Default", "Unmasked"))
+        if host_users and mount == "Unmasked":
+            detail = "`hostUsers` must be false to use `Unmasked`"
+            errors.append(fields.invalid(f"{path}.procMount", mount, detail))
+    _check_seccomp(context, path, errors)
+    if context.get("allowPrivilegeEscalation") is False:
+        _check_escalation(context, path, errors)
+    check_windows_options(context, path, errors)
+    check_apparmor(context, path, errors)
+
+
+def _check_escalation(context: Object, path: str, errors: Errors) -> None:
+    contradictions = ["`privileged` to true"] if context.get("privileged") else []
+    added = (context.get("capabilities") or {}).get("add") or ()
+    contradictions += ["`capabilities.Add` CAP_SYS_ADMIN"] * added.count("CAP_SYS_ADMIN")
+    for each in contradictions:
+        shown = internal.shown("core.SecurityContext", context)
+        errors.append(fields.invalid(path, shown, f"{_ESCALATION} {each}"))
+
+
+def check_pod(spec: Object, path: str, errors: Errors) -> None:
+    context = spec.get("securityContext") or {}
+    where = f"{path}.securityContext"
+    if context:
+        _check_ids(context, ("fsGroup", "runAsUser", "runAsGroup"), where, errors)
+        for i, group in enumerate(context.get("supplementalGroups") or ()):
+            complaints = names.user_id(group)
+            errors += fields.invalid_each(f"{where}.supplementalGroups[{i}]", group, complaints)
+    if spec.get("hostPID") and spec.get("shareProcessNamespace"):
+        detail = "ShareProcessNamespace and HostPID cannot both be enabled"
+        errors.append(fields.invalid(f"{where}.shareProcessNamespace", True, detail))
+    if context:
+        _check_pod_policies(context, spec, where, errors)
+
+
+def _check_pod_policies(context: Object, spec: Object, path: str, errors: Errors) -> None:
+    if sysctls := context.get("sysctls"):
+        _check_sysctls(sysctls, spec, f"{path}.sysctls", errors)
+    _check_policy(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), path, errors)
+    _check_seccomp(context, path, errors)
+    check_windows_options(context, path, errors)
+    check_apparmor(context, path, errors)
+    _check_policy(context, "supplementalGroupsPolicy", ("Merge", "Strict"), path, errors)
+    _check_policy(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), path, errors)
+
+
+def _check_policy(
+    context: Object, key: str, supported: tuple[str, ...], path: str, errors: Errors
+) -> None:
+    if (policy := context.get(key)) is not None:
+        rules.one_of(errors, f"{path}.{key}", policy, supported)
+
+
+def _check_ids(context: Object, keys: tuple[str, ...], path: str, errors: Errors) -> None:
+    for key in keys:
+        if (identity := context.get(key)) is not None:
+            complaints = names.user_id(identity)
+            errors += fields.invalid_each(f"{path}.{key}", identity, complaints)
+
+
+def _check_sysctls(sysctls: list[Object], spec: Object, path: str, errors: Errors) -> None:
+    seen: set[str] = set()
+    for i, sysctl in enumerate(sysctls):
+        name, where = sysctl.get("name", ""), f"{path}[{i}].name"
+        if not name:
+            errors.append(fields.required(where))
+        elif len(name) > _SYSCTL_LENGTH or not _is_sysctl(name):
+            detail = f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL}"
+            errors.append(fields.invalid(where, name, detail))
+        else:
+            rules.repeated(errors, where, name, seen)
+        _check_host_sysctl(name, spec, where, errors)
+        seen.add(name)
+
+
+def _check_host_sysctl(name: str, spec: Object, path: str, errors: Errors) -> None:
+    """A sysctl of a namespace that the pod shares with its host is the host's."""
+    dotted = _dotted(name).partition("*")[0]
+    if spec.get("hostNetwork") and dotted.startswith("net."):
+        detail = "may not be specified when 'hostNetwork' is true"
+        errors.append(fields.invalid(path, name, detail))
+    elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
+        detail = "may not be specified when 'hostIPC' is true"
+        errors.append(fields.invalid(path, name, detail))
+
+
+def _dotted(name: str) -> str:
+    """A sysctl's name with dots between its parts, whichever it is written with."""
+    first = next((char for char in name if char in "./"), ".")
+    return name if first == "." else name.translate(str.maketrans("./", "/."))
+
+
+def _check_seccomp(context: Object, path: str, errors: Errors) -> None:
+    profile = context.get("seccompProfile")
+    if profile is None:
+        return
+    where, kind = f"{path}.seccompProfile", profile.get("type", "")
+    if not kind:
+        detail = "type is required when seccompProfile is set"
+        errors.append(fields.required(f"{where}.type", detail))
+    else:
+        rules.one_of(errors, f"{where}.type", kind, PROFILES)
+    file = profile.get("localhostProfile")
+    if kind == "Localhost":
+        if file is None:
+            detail = "must be set when seccomp type is Localhost"
+            errors.append(fields.required(f"{where}.localhostProfile", detail))
+        else:
+            rules.descending_path(errors, f"{where}.localhostProfile", file)
+    elif file is not None:
+        shown = internal.shown("core.SeccompProfile", profile)
+        detail = "can only be set when seccomp type is Localhost"
+        errors.append(fields.invalid(f"{where}.localhostProfile", shown, detail))
+
+
+def check_apparmor(context: Object, path: str, errors: Errors) -> None:
+    profile = context.get("appArmorProfile")
+    if profile is None:
+        return
+    where, kind = f"{path}.appArmorProfile", profile.get("type", "")
+    file = profile.get("localhostProfile")
+    if kind == "Localhost":
+        _check_apparmor_file(file, f"{where}.localhostProfile", errors)
+    elif not kind:
+        detail = "type is required when appArmorProfile is set"
+        errors.append(fields.required(f"{where}.type", detail))
+    elif kind not in PROFILES:
+        errors.append(fields.not_supported(f"{where}.type", kind, PROFILES))
+    elif file is not None:
+        detail = "can only be set when AppArmor type is Localhost"
+        errors.append(fields.invalid(f"{where}.localhostProfile", file, detail))
+
+
+def _check_apparmor_file(file: str | None, path: str, errors: Errors) -> None:
+    if not file:
+        errors.append(fields.required(path, "must be set when AppArmor type is Localhost"))
+        return
+    if file.strip() != file:
+        errors.append(fields.invalid(path, file, "must not be padded with whitespace"))
+    if names.longer(file, LOCALHOST_PROFILE_LENGTH):
+        errors.append(fields.too_long(path, LOCALHOST_PROFILE_LENGTH))
+
+
+def check_seccomp_annotations(annotations: Mapping[str, str], path: str, errors: Errors) -> None:
+    if (profile := annotations.get(SECCOMP_POD)) is not None:
+        _check_seccomp_name(profile, f"{path}.{SECCOMP_POD}", errors)
+    for key, profile in annotations.items():
+        if key.startswith(SECCOMP_CONTAINER):
+            _check_seccomp_name(profile, f"{path}.{key}", errors)
+
+
+def _check_seccomp_name(profile: str, path: str, errors: Errors) -> None:
+    if profile in ("runtime/default", "docker/default", "unconfined"):
+        return
+    if profile.startswith("localhost/"):
+        rules.descending_path(errors, path, profile.removeprefix("localhost/"))
+    else:
+        errors.append(fields.invalid(path, profile, "must be a valid seccomp profile"))
+
+
+def check_apparmor_annotations(
+    annotations: Mapping[str, str], spec: Object, path: str, errors: Errors
+) -> None:
+    for key, profile in annotations.items():
+        if not key.startswith(APPARMOR_CONTAINER):
+            continue
+        name = key.removeprefix(APPARMOR_CONTAINER)
+        if not any(each.get("name") == name for each, _ in containers(spec, "")):
+            errors.append(fields.invalid(f"{path}[{key}]", name, "container not found"))
+        known = profile in ("", "runtime/default", "unconfined")
+        if not known and not profile.startswith("localhost/"):
+            detail = f"invalid AppArmor profile name: {fields.quote(profile)}"
+            errors.append(fields.invalid(f"{path}[{key}]", profile, detail))
+
+
+def profile_of_annotation(annotation: str) -> Object | None:
+    """The AppArmor profile that an annotation names; None when it names none."""
+    for kind, named in _ANNOTATED.items():
+        if annotation == named:
+            return {"type": kind}
+    prefix, _, file = annotation.partition("/")
+    if prefix == "localhost" and file:
+        return {"type": "Localhost", "localhostProfile": file}
+    return None
+
+
+def check_annotations_agree(metadata: Object, spec: Object, path: str, errors: Errors) -> None:
+    """Profiles in annotations against those in fields."""
+    annotations = metadata.get("annotations")
+    if not annotations:
+        return
+    context = spec.get("securityContext") or {}
+    _check_seccomp_agrees(annotations.get(SECCOMP_POD), context, f"{path}.securityContext", errors)
+    for container, where in containers(spec, path):
+        annotation = annotations.get(SECCOMP_CONTAINER + container.get("name", ""))
+        own = container.get("securityContext") or {}
+        _check_seccomp_agrees(annotation, own, f"{where}.securityContext", errors)
+    if (spec.get("os") or {}).get("name") == "windows":
+        return
+    for container, where in containers(spec, path):
+        annotation = annotations.get(APPARMOR_CONTAINER + container.get("name", ""))
+        own = container.get("securityContext") or {}
+        profile = own.get("appArmorProfile") or context.get("appArmorProfile")
+        where = f"{where}.securityContext.appArmorProfile"
+        _check_agrees("apparmor", annotation, profile, where, errors)
+
+
+def _check_seccomp_agrees(
+    annotation: str | None, context: Object, path: str, errors: Errors
+) -> None:
+    if annotation == "docker/default":
+        annotation = "runtime/default"
+    profile = context.get("seccompProfile")
+    _check_agrees("seccomp", annotation, profile, f"{path}.seccompProfile", errors)
+
+
+_ANNOTATED = {"Unconfined": "unconfined", "RuntimeDefault": "runtime/default"}
+
+
+def _check_agrees(
+    what: str, annotation: str | None, profile: Any, path: str, errors: Errors
+) -> None:
+    if annotation is None or not profile:
+        return
+    kind = profile.get("type", "")
+    differs = kind in _ANNOTATED and annotation != _ANNOTATED[kind]
+    if differs or (kind == "Localhost" and not annotation.startswith("localhost/")):
+        detail = f"{what} type in annotation and field must match"
+        errors.append(fields.forbidden(f"{path}.type", detail))
+    elif kind == "Localhost" and annotation != f"localhost/{profile.get('localhostProfile')}":
+        detail = f"{what} profile in annotation and field must match"
+        errors.append(fields.forbidden(f"{path}.localhostProfile", detail))
