@@ -25,10 +25,10 @@ class _Nowhere:
 
     size = None
 
-    async def append(self, events: list[Event]) -> None:  # noqa: ARG002
+    async def append(self, events: list[Event]) -> None:
         await give_way()
 
-    async def forget(self, events: list[Event]) -> None:  # noqa: ARG002
+    async def forget(self, events: list[Event]) -> None:
         await give_way()
 
     async def close(self) -> None:

@@ -113,7 +113,7 @@ def _connect(path: Path, log: Log) -> sqlite3.Connection:
 INSERT = "INSERT INTO change (revision, key, created, previous, checksum, value) VALUES "
 DROP_FAILED = "DELETE FROM change WHERE revision > ?"
 FORGET = "DELETE FROM change WHERE revision IN (SELECT value FROM json_each(?))"
-SET_COMPACTED = "UPDATE compaction SET revision = ?"
+SET_COMPACTED = "UPDATE compaction SET revision = ?, checksum = ?"
 
 Statement: TypeAlias = tuple[str, Sequence[object]]
 
@@ -147,8 +147,8 @@ class _File:
         """
         gone = [event.previous.revision for event in events if event.previous is not None]
         gone += [event.revision for event in events if event.entry is None]
-        compacted = events[-1].revision
-        self._commit(newest, [(FORGET, [json.dumps(gone)]), (SET_COMPACTED, [compacted])])
+        compacted = sqlite_file.compaction_row(events[-1].revision)
+        self._commit(newest, [(FORGET, [json.dumps(gone)]), (SET_COMPACTED, compacted)])
 
     def _commit(self, newest: int, statements: list[Statement]) -> None:
         """All of these or none; nothing above revision `newest` was acknowledged."""

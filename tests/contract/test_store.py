@@ -1,0 +1,636 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every store promises, asked of each of them.
+
+`tests/unit/store/test_store_model.py` asks the same of random histories.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from refloat.store import errors
+from refloat.store.compaction import Compaction
+from refloat.store.contract import Event, Page, Store, Watch
+from refloat.store.engine import BATCH_BYTES, BATCH_WRITES, FORGET_CHANGES
+from refloat.store.memory import MemoryStore
+from refloat.store.sqlite import SqliteStore
+from refloat.store.watch import PIECE
+
+SMALL = Compaction(age=60.0, changes=20, superseded_bytes=1000)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store
+    if request.param == "memory":
+        opened = MemoryStore(SMALL)
+    else:
+        opened = await SqliteStore.open(tmp_path / "store.db", SMALL)
+    yield opened
+    await opened.close()
+
+
+async def fill(store: Store, *keys: str) -> None:
+    for key in keys:
+        await store.create(key, key.encode())
+
+
+def keys(page: Page) -> list[str]:
+    return [entry.key for entry in page.entries]
+
+
+def told(events: list[Event]) -> list[tuple[int, str, bytes | None, bytes | None]]:
+    return [
+        (
+            event.revision,
+            event.key,
+            event.entry.value if event.entry else None,
+            event.previous.value if event.previous else None,
+        )
+        for event in events
+    ]
+
+
+async def read(watch: Watch, count: int) -> list[Event]:
+    """So many changes from a watch."""
+    found: list[Event] = []
+    async for batch in watch:
+        found += batch
+        if len(found) >= count:
+            break
+    return found
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class TestWrites:
+    async def test_an_empty_store_is_at_revision_0(self, store: Store) -> None:
+        assert (store.revision, store.compacted) == (0, 0)
+        assert store.page("") == Page([], 0, more=False, remaining=0)
+
+    async def test_each_write_takes_the_next_revision(self, store: Store) -> None:
+        created = await store.create("a", b"1")
+        updated = await store.update("a", b"2", expected=1)
+        await store.create("b", b"3")
+        deleted = await store.delete("a", expected=2)
+        assert (created.created, created.revision, created.value) == (1, 1, b"1")
+        assert (updated.created, updated.revision, updated.value) == (1, 2, b"2")
+        assert (deleted.created, deleted.revision, deleted.value) == (1, 4, b"2")
+        assert store.revision == 4
+
+    async def test_get_returns_the_current_entry_or_none(self, store: Store) -> None:
+        entry = await store.create("a", b"1")
+        assert store.get("a") is entry
+        assert store.get("b") is None
+        await store.delete("a", expected=1)
+        assert store.get("a") is None
+
+    async def test_a_key_that_was_deleted_is_created_anew(self, store: Store) -> None:
+        await store.create("a", b"1")
+        await store.delete("a", expected=1)
+        entry = await store.create("a", b"2")
+        assert (entry.created, entry.revision) == (3, 3)
+
+    async def test_create_refuses_a_key_that_exists(self, store: Store) -> None:
+        await store.create("a", b"1")
+        with pytest.raises(errors.Exists, match="key 'a' exists"):
+            await store.create("a", b"2")
+        assert store.revision == 1
+
+    @pytest.mark.parametrize("expected", [0, 1, 3])
+    async def test_update_and_delete_refuse_another_revision(
+        self, store: Store, expected: int
+    ) -> None:
+        await store.create("a", b"1")
+        await store.update("a", b"2", expected=1)
+        for write in (
+            store.update("a", b"3", expected=expected),
+            store.delete("a", expected=expected),
+        ):
+            with pytest.raises(errors.Conflict) as caught:
+                await write
+            assert caught.value.actual == 2
+        assert (store.revision, store.page("").entries[0].value) == (2, b"2")
+
+    @pytest.mark.parametrize("expected", [0, 1])
+    async def test_update_and_delete_refuse_a_key_that_is_gone(
+        self, store: Store, expected: int
+    ) -> None:
+        for write in (
+            store.update("a", b"3", expected=expected),
+            store.delete("a", expected=expected),
+        ):
+            with pytest.raises(errors.Conflict, match="is gone") as caught:
+                await write
+            assert caught.value.actual is None
+        assert store.revision == 0
+
+    async def test_values_are_kept_as_they_are(self, store: Store) -> None:
+        values = [b"", b"\0", bytes(range(256)), b"x" * 100_000]
+        for number, value in enumerate(values):
+            assert (await store.create(f"k{number}", value)).value is value
+
+    async def test_keys_may_hold_any_text(self, store: Store) -> None:
+        names = ["", "a/b:c%", "ключ", "a\0b", "\U0010ffff"]
+        await fill(store, *names)
+        assert keys(store.page("")) == sorted(names)
+
+    async def test_a_key_that_cannot_be_encoded_harms_nobody_else(self, store: Store) -> None:
+        async def bad() -> None:
+            with pytest.raises(UnicodeEncodeError):
+                await store.create("\ud800", b"")
+
+        await asyncio.gather(bad(), store.create("a", b""))
+        assert store.revision == 1
+
+
+class TestGroupCommit:
+    async def test_of_writers_that_want_the_same_the_first_wins(self, store: Store) -> None:
+        outcomes = await asyncio.gather(
+            *(store.create("a", b"%d" % n) for n in range(10)), return_exceptions=True
+        )
+        assert not isinstance(outcomes[0], BaseException)
+        assert all(isinstance(outcome, errors.Exists) for outcome in outcomes[1:])
+        assert [e.value for e in store.page("").entries] == [b"0"]
+
+    async def test_a_write_sees_those_before_it_in_the_same_batch(self, store: Store) -> None:
+        one, two, three, four = await asyncio.gather(
+            store.create("a", b"1"),
+            store.update("a", b"2", expected=1),
+            store.delete("a", expected=2),
+            store.create("a", b"4"),
+        )
+        assert [entry.revision for entry in (one, two, three, four)] == [1, 2, 3, 4]
+        assert (four.created, store.revision) == (4, 4)
+
+    async def test_a_loser_can_read_what_it_lost_against(self, store: Store) -> None:
+        await store.create("a", b"0")
+
+        lost = []
+
+        async def update(value: bytes) -> int:
+            for tries in range(1, 100):
+                entry = store.get("a")
+                assert entry is not None
+                try:
+                    await store.update("a", entry.value + value, expected=entry.revision)
+                except errors.Conflict as conflict:
+                    now = store.get("a")
+                    lost.append((entry.revision, conflict.actual, now and now.revision))
+                else:
+                    return tries
+            raise AssertionError("never won")
+
+        tries = await asyncio.gather(*(update(b"%d" % n) for n in range(1, 9)))
+        last = store.get("a")
+        assert last is not None
+        assert sorted(last.value) == sorted(b"012345678")
+        assert max(tries) == 8, "nobody needs more tries than there are writers"
+        assert lost
+        assert all(seen < (actual or 0) <= (now or 0) for seen, actual, now in lost)
+
+    async def test_nobody_sees_a_write_before_it_is_done(self, store: Store) -> None:
+        watch = store.watch("", after=0)
+        reader = asyncio.ensure_future(read(watch, 1))
+        writer = asyncio.ensure_future(store.create("a", b"1"))
+        await asyncio.sleep(0)
+        assert not writer.done()
+        assert (store.revision, store.get("a")) == (0, None)
+        await writer
+        assert store.revision == 1
+        assert told(await reader) == [(1, "a", b"1", None)]
+
+    async def test_a_cancelled_writer_has_still_written(self, store: Store) -> None:
+        writer = asyncio.ensure_future(store.create("a", b"1"))
+        await asyncio.sleep(0)
+        writer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writer
+        await store.create("b", b"2")
+        entry = store.get("a")
+        assert entry is not None
+        assert (entry.revision, entry.value) == (1, b"1")
+
+    async def test_more_writes_than_a_batch_holds_all_succeed_in_order(self, store: Store) -> None:
+        count = 2 * BATCH_WRITES + 3
+        entries = await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(count)))
+        assert [entry.revision for entry in entries] == list(range(1, count + 1))
+
+    async def test_a_value_larger_than_a_batch_is_written(self, store: Store) -> None:
+        large = b"x" * (BATCH_BYTES + 1)
+        await asyncio.gather(
+            store.create("a", b""), store.create("b", large), store.create("c", large)
+        )
+        assert [len(e.value) for e in store.page("").entries] == [0, len(large), len(large)]
+
+
+class TestPages:
+    NAMES = ("a", "pod/a/1", "pod/a/2", "pod/b/1", "pod/b/2", "pod/b/3", "pods", "z")
+
+    @pytest.mark.parametrize(
+        ("prefix", "after", "limit", "want_keys", "want_remaining"),
+        [
+            pytest.param("", "", 0, NAMES, 0, id="everything"),
+            pytest.param("", "", 3, NAMES[:3], 5, id="the first three"),
+            pytest.param("pod/", "", 0, NAMES[1:6], 0, id="a prefix"),
+            pytest.param("pod", "", 0, NAMES[1:7], 0, id="a prefix that is no path"),
+            pytest.param("pod/b/", "", 2, ("pod/b/1", "pod/b/2"), 1, id="a prefix and a limit"),
+            pytest.param("pod/", "pod/a/2", 2, ("pod/b/1", "pod/b/2"), 1, id="continued"),
+            pytest.param("pod/", "pod/a/1x", 1, ("pod/a/2",), 3, id="continued after a gone key"),
+            pytest.param("pod/", "pod/b/3", 2, (), 0, id="continued after the last"),
+            pytest.param("pod/", "zz", 2, (), 0, id="continued after all"),
+            pytest.param("pod/", "a", 2, ("pod/a/1", "pod/a/2"), 3, id="continued before all"),
+            pytest.param("pod/b/", "", 3, NAMES[3:6], 0, id="as many as there are"),
+            pytest.param("none/", "", 2, (), 0, id="nothing with this prefix"),
+            pytest.param("z", "", 0, ("z",), 0, id="a prefix that is a key"),
+        ],
+    )
+    async def test_a_page_is_in_order_and_says_what_remains(
+        self,
+        store: Store,
+        prefix: str,
+        after: str,
+        limit: int,
+        want_keys: tuple[str, ...],
+        want_remaining: int,
+    ) -> None:
+        await fill(store, *reversed(self.NAMES))
+        page = store.page(prefix, after=after, limit=limit)
+        assert tuple(keys(page)) == want_keys
+        assert (page.remaining, page.more) == (want_remaining, want_remaining > 0)
+        assert page.revision == store.revision
+
+    async def test_pages_of_one_revision_show_one_state(self, store: Store) -> None:
+        await fill(store, "a", "b", "c", "d", "e")
+        first = store.page("", limit=2)
+        await store.delete("c", expected=3)
+        await store.update("d", b"new", expected=4)
+        await store.create("dd", b"")
+        await store.delete("e", expected=5)
+        second = store.page("", revision=first.revision, after="b", limit=2)
+        third = store.page("", revision=first.revision, after="d", limit=2)
+        assert [(e.key, e.value) for e in second.entries] == [("c", b"c"), ("d", b"d")]
+        assert (second.more, second.remaining, second.revision) == (True, 1, 5)
+        assert (keys(third), third.remaining) == (["e"], 0)
+
+    async def test_every_past_state_can_be_listed(self, store: Store) -> None:
+        await store.create("a", b"1")
+        await store.update("a", b"2", expected=1)
+        await store.delete("a", expected=2)
+        await store.create("a", b"4")
+        then = [[e.value for e in store.page("", revision=r).entries] for r in range(5)]
+        assert then == [[], [b"1"], [b"2"], [], [b"4"]]
+
+    async def test_a_past_page_does_not_show_keys_of_other_prefixes(self, store: Store) -> None:
+        await fill(store, "a/1", "b/1")
+        await store.delete("b/1", expected=2)
+        await store.delete("a/1", expected=1)
+        assert keys(store.page("a/", revision=2)) == ["a/1"]
+
+    async def test_the_future_cannot_be_listed(self, store: Store) -> None:
+        await store.create("a", b"1")
+        with pytest.raises(errors.FutureRevision) as caught:
+            store.page("", revision=2)
+        assert caught.value.current == 1
+
+
+class TestEvents:
+    async def test_events_tell_new_and_previous_versions(self, store: Store) -> None:
+        await store.create("a", b"1")
+        await store.update("a", b"2", expected=1)
+        await store.delete("a", expected=2)
+        want = [(1, "a", b"1", None), (2, "a", b"2", b"1"), (3, "a", None, b"2")]
+        assert told(store.events("", after=0)) == want
+        assert told(store.events("", after=1)) == want[1:]
+        assert told(store.events("", after=0, until=2)) == want[:2]
+        assert told(store.events("", after=1, until=2)) == want[1:2]
+
+    async def test_events_are_of_the_prefix_alone(self, store: Store) -> None:
+        await fill(store, "a/1", "b/1", "a/2")
+        assert [e.key for e in store.events("a/", after=0)] == ["a/1", "a/2"]
+
+    @pytest.mark.parametrize(
+        ("after", "until"),
+        [
+            pytest.param(2, None, id="after the newest"),
+            pytest.param(1, 1, id="an empty range"),
+            pytest.param(1, 0, id="a range that is backwards"),
+        ],
+    )
+    async def test_there_may_be_none(self, store: Store, after: int, until: int | None) -> None:
+        await fill(store, "a", "b")
+        assert store.events("", after=after, until=until) == []
+
+    async def test_the_future_has_no_events(self, store: Store) -> None:
+        with pytest.raises(errors.FutureRevision):
+            store.events("", after=1)
+
+
+class TestWatches:
+    async def test_a_watch_begins_with_the_past_and_goes_on(self, store: Store) -> None:
+        await fill(store, "a", "b")
+        watch = store.watch("", after=1)
+        assert [e.key for e in await read(watch, 1)] == ["b"]
+        await fill(store, "c")
+        assert [e.key for e in await read(watch, 1)] == ["c"]
+
+    async def test_a_watch_cannot_begin_in_the_future(self, store: Store) -> None:
+        with pytest.raises(errors.FutureRevision):
+            store.watch("", after=1)
+
+    async def test_no_gap_and_no_duplicate_while_many_write(self, store: Store) -> None:
+        total, watchers = 400, 5
+
+        async def write(name: str) -> None:
+            for n in range(50):
+                await store.create(f"{name}/{n}", b"")
+
+        async def follow(after: int, prefix: str, want: int) -> list[int]:
+            watch = store.watch(prefix, after=after)
+            return [event.revision for event in await read(watch, want)]
+
+        early = [asyncio.ensure_future(follow(0, "", total)) for _ in range(watchers)]
+        one = asyncio.ensure_future(follow(0, "w3/", 50))
+        writers = asyncio.gather(*(write(f"w{n}") for n in range(8)))
+        late = []
+        for _ in range(watchers):
+            await turns(7)
+            after = store.revision
+            late.append((after, asyncio.ensure_future(follow(after, "", total - after))))
+        await writers
+        for task in early:
+            assert await task == list(range(1, total + 1))
+        for after, task in late:
+            assert await task == list(range(after + 1, total + 1))
+        assert await one == [e.revision for e in store.events("w3/", after=0)]
+
+    async def test_a_slow_reader_misses_nothing(self, store: Store) -> None:
+        watch = store.watch("a/", after=0)
+        reader = aiter(watch)
+        await fill(store, "a/0")
+        seen = [e.key for e in await anext(reader)]
+        for n in range(1, 15):
+            await fill(store, f"a/{n}", f"b/{n}")
+            if n % 5 == 0:
+                seen += [e.key for e in await anext(reader)]
+        seen += [e.key for e in await anext(reader)]
+        assert seen == [f"a/{n}" for n in range(15)]
+
+    async def test_a_long_past_comes_in_pieces(self, store: Store) -> None:
+        count = PIECE + 10
+        await asyncio.gather(*(store.create(f"a/{n}", b"") for n in range(count)))
+        await fill(store, "b/1")
+        batches = []
+        async for batch in store.watch("a/", after=0):
+            batches.append(len(batch))
+            if sum(batches) == count:
+                break
+        assert batches == [PIECE, 10]
+        assert len(await read(store.watch("b/", after=0), 1)) == 1
+
+    async def test_changes_of_another_prefix_do_not_wake_a_watch(self, store: Store) -> None:
+        waiting = asyncio.ensure_future(read(store.watch("a/", after=0), 1))
+        await turns()
+        await fill(store, "b/1", "b/2")
+        await turns()
+        assert not waiting.done()
+        await fill(store, "a/1")
+        assert [e.revision for e in await waiting] == [3]
+
+    async def test_a_waiting_watch_outlives_the_compaction_of_what_it_does_not_want(
+        self, store: Store
+    ) -> None:
+        waiting = asyncio.ensure_future(read(store.watch("a/", after=0), 1))
+        await turns()
+        await fill(store, "b/1", "b/2")
+        await store.compact(2)
+        await fill(store, "a/1")
+        assert [e.revision for e in await waiting] == [3]
+
+    async def test_a_wait_that_was_cancelled_can_be_taken_up_again(self, store: Store) -> None:
+        reader = aiter(store.watch("a/", after=0))
+        for n in range(1, 6):
+            wait = asyncio.ensure_future(anext(reader))
+            await turns()
+            wait.cancel()
+            # The watch does not know yet that nobody waits any more.
+            write = asyncio.ensure_future(store.create(f"a/{n}", b""))
+            with pytest.raises(asyncio.CancelledError):
+                await wait
+            await write
+            assert [e.key for e in await anext(reader)] == [f"a/{n}"]
+
+    async def test_a_wait_given_up_does_not_make_its_reader_late(self, store: Store) -> None:
+        reader = aiter(store.watch("a/", after=0))
+        wait = asyncio.ensure_future(anext(reader))
+        await turns()
+        await fill(store, "b/1")
+        wait.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await wait
+        await store.compact(1)
+        await fill(store, "a/1")
+        assert [e.revision for e in await anext(reader)] == [2]
+
+    async def test_closing_ends_a_watch_that_waits(self, store: Store) -> None:
+        watch = store.watch("", after=0)
+        waiting = asyncio.ensure_future(read(watch, 1))
+        await turns()
+        watch.close()
+        assert await waiting == []
+
+    async def test_a_closed_watch_yields_nothing_more(self, store: Store) -> None:
+        await fill(store, "a")
+        watch = store.watch("", after=0)
+        watch.close()
+        watch.close()
+        assert await read(watch, 1) == []
+
+    async def test_a_watch_has_one_reader(self, store: Store) -> None:
+        watch = store.watch("", after=0)
+        first = asyncio.ensure_future(read(watch, 1))
+        await turns()
+        with pytest.raises(RuntimeError, match="one reader"):
+            await anext(aiter(watch))
+        await fill(store, "a")
+        assert len(await first) == 1
+
+
+class TestCompaction:
+    async def test_the_past_before_it_is_forgotten_and_its_state_is_not(self, store: Store) -> None:
+        await store.create("a", b"1")
+        await store.create("b", b"2")
+        await store.update("a", b"3", expected=1)
+        await store.delete("b", expected=2)
+        await store.compact(3)
+        assert (store.compacted, store.revision) == (3, 4)
+        assert [(e.key, e.value) for e in store.page("", revision=3).entries] == [
+            ("a", b"3"),
+            ("b", b"2"),
+        ]
+        assert told(store.events("", after=3)) == [(4, "b", None, b"2")]
+        for revision in (0, 2):
+            for ask in (
+                lambda r: store.page("", revision=r),
+                lambda r: store.events("", after=r),
+                lambda r: store.watch("", after=r),
+            ):
+                with pytest.raises(errors.Compacted) as caught:
+                    ask(revision)
+                assert caught.value.compacted == 3
+
+    async def test_the_current_state_stays(self, store: Store) -> None:
+        await fill(store, "a", "b", "c")
+        await store.delete("b", expected=2)
+        await store.compact(store.revision)
+        assert keys(store.page("")) == ["a", "c"]
+        assert (await store.update("a", b"new", expected=1)).created == 1
+        assert (await store.create("b", b"")).revision == 6
+
+    async def test_it_may_be_repeated_and_never_goes_back(self, store: Store) -> None:
+        await fill(store, "a", "b", "c")
+        await store.compact(2)
+        await store.compact(2)
+        await store.compact(1)
+        assert store.compacted == 2
+
+    async def test_the_future_cannot_be_forgotten(self, store: Store) -> None:
+        await fill(store, "a")
+        with pytest.raises(errors.FutureRevision):
+            await store.compact(2)
+        assert store.compacted == 0
+
+    async def test_a_reader_that_is_too_slow_is_told(self, store: Store) -> None:
+        reader = aiter(store.watch("", after=0))
+        await fill(store, "a")
+        await anext(reader)
+        await fill(store, "b", "c")
+        await store.compact(2)
+        with pytest.raises(errors.Compacted):
+            await anext(reader)
+
+    async def test_long_pasts_go_in_pieces_between_which_writes_happen(self, store: Store) -> None:
+        count = 3 * FORGET_CHANGES
+        await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(count)))
+        compaction = asyncio.ensure_future(store.compact(count))
+        await asyncio.sleep(0)
+        entry = await store.create("urgent", b"")
+        assert entry.revision == count + 1
+        assert not compaction.done()
+        await compaction
+        assert store.compacted == count
+        assert store.page("").remaining == 0
+        assert len(store.page("").entries) == count + 1
+
+    async def test_compactions_at_the_same_time_all_end(self, store: Store) -> None:
+        await fill(store, *(f"k{n}" for n in range(10)))
+        await asyncio.gather(store.compact(3), store.compact(9), store.compact(5))
+        assert store.compacted == 9
+
+    async def test_a_watch_across_compactions_sees_everything(self, store: Store) -> None:
+        async def write() -> None:
+            for n in range(100):
+                await store.create(f"k{n}", b"")
+                if n % 10 == 9:
+                    await turns()
+                    await store.compact(store.revision)
+
+        reading = asyncio.ensure_future(read(store.watch("", after=0), 100))
+        await turns()
+        await write()
+        assert [e.revision for e in await reading] == list(range(1, 101))
+
+
+class TestMaintenance:
+    """With limits of 60 seconds, 20 changes and 1,000 superseded bytes."""
+
+    async def test_changes_are_forgotten_when_they_are_old(self, store: Store) -> None:
+        await fill(store, "a", "b")
+        await store.maintain(1000.0)
+        await fill(store, "c")
+        await store.maintain(1059.0)
+        assert store.compacted == 0
+        await store.maintain(1060.0)
+        assert store.compacted == 2
+        await store.maintain(1119.0)
+        assert store.compacted == 3
+
+    async def test_changes_are_not_forgotten_when_they_are_young(self, store: Store) -> None:
+        for second in range(1000, 1060):
+            await store.maintain(float(second))
+        await fill(store, "a")
+        await store.maintain(1060.0)
+        await store.maintain(1119.0)
+        assert store.compacted == 0
+
+    async def test_changes_are_forgotten_when_they_are_many(self, store: Store) -> None:
+        await fill(store, *(f"k{n}" for n in range(25)))
+        await store.maintain(1000.0)
+        assert (store.compacted, store.revision) == (5, 25)
+
+    async def test_changes_are_forgotten_when_old_versions_are_large(self, store: Store) -> None:
+        await store.create("a", b"x" * 400)
+        for revision in range(1, 5):
+            await store.update("a", b"x" * 400, expected=revision)
+        await store.maintain(1000.0)
+        # Of the four old versions two may stay: those that 4 and 5 superseded.
+        assert store.compacted == 3
+
+    async def test_large_current_versions_do_not_count_as_old(self, store: Store) -> None:
+        await store.create("a", b"x" * 4000)
+        await store.maintain(1000.0)
+        assert store.compacted == 0
+
+
+class TestClosing:
+    async def test_pending_writes_are_completed(self, store: Store) -> None:
+        writes = [asyncio.ensure_future(store.create(f"k{n}", b"")) for n in range(10)]
+        await asyncio.sleep(0)
+        await store.close()
+        assert [(await write).revision for write in writes] == list(range(1, 11))
+
+    async def test_writes_after_it_are_refused(self, store: Store) -> None:
+        await fill(store, "a")
+        await store.close()
+        for write in (
+            store.create("b", b""),
+            store.update("a", b"", expected=1),
+            store.delete("a", expected=1),
+            store.compact(1),
+        ):
+            with pytest.raises(errors.StoreError, match="closed"):
+                await write
+        assert (store.revision, keys(store.page(""))) == (1, ["a"])
+
+    async def test_watches_end(self, store: Store) -> None:
+        waiting = asyncio.ensure_future(read(store.watch("", after=0), 1))
+        lagging = store.watch("", after=0)
+        await turns()
+        await store.close()
+        assert await waiting == []
+        assert await read(lagging, 1) == []
+
+    async def test_a_compaction_in_progress_is_given_up(self, store: Store) -> None:
+        count = 3 * FORGET_CHANGES
+        await asyncio.gather(*(store.create(f"k{n}", b"") for n in range(count)))
+        compaction = asyncio.ensure_future(store.compact(count))
+        await asyncio.sleep(0)
+        await store.close()
+        with pytest.raises(errors.StoreError, match="closed"):
+            await compaction
+        assert store.compacted < count
+
+    async def test_it_may_be_repeated(self, store: Store) -> None:
+        await asyncio.gather(store.close(), store.close())
+        await store.close()
+
+
+async def test_size_grows_with_what_is_held(store: Store) -> None:
+    before = store.size
+    await store.create("a", b"x" * 100_000)
+    assert store.size >= before + 100_000
