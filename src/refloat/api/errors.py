@@ -27,13 +27,14 @@ class StatusError(RefloatError):
         self.reason = reason
         self.message = message
         self.details = details
+        self.metadata: dict[str, Any] = {}
 
     def status(self) -> Object:
         """The Status object of the answer's body."""
         body: Object = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Kubernetes-compatible API server: its HTTP face and its resource rules.
+"""A Kubernetes API server: the HTTP face and the resource rules, on a store.
 
-What an object is stands in `refloat.api`; how it is kept, in `refloat.store`.
-Nothing here decides what a failure means (see `refloat.policy`).
+From the outside in: `http` and `exchange` (requests and answers), `targets`,
+`options` and `forms` (what is asked for, and how it is shown), `resources`
+and `documents` (the handlers), `registry` with `strategies`, `admission`,
+`patching` and `deletion` (the rules), `stored`, `selection`, `listing` and
+`watching` (reading the store).
 """

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pods/binding`: giving a pod to a node."""
+
+from refloat.api import conditions, errors, kinds, times
+from refloat.api.meta import Object, is_terminating
+from refloat.api.validation import binding as validation
+from refloat.apiserver.identity import Call
+from refloat.apiserver.registry import Registry, check_uid
+
+PODS = kinds.of("pods")
+
+_SCHEDULED = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+
+
+async def bind(registry: Registry, call: Call, namespace: str, name: str, wish: Object) -> None:
+    """Write the node's name into a pod that has none."""
+    if mistakes := validation.validate_create(wish):
+        texts = ", ".join(str(each) for each in mistakes)
+        raise errors.StatusError(500, "", texts if len(mistakes) == 1 else f"[{texts}]")
+    metadata, node = wish["metadata"], wish["target"]["name"]
+    uid, given = metadata.get("uid"), metadata.get("resourceVersion") or ""
+
+    def produce(old: Object) -> Object:
+        _check(old, name, uid)
+        held = list(conditions.of(old))
+        conditions.upsert(held, _SCHEDULED, now=times.format_time(call.now))
+        new = {**old, "metadata": {**old["metadata"]}}
+        if metadata.get("annotations"):
+            merged = {**(old["metadata"].get("annotations") or {}), **metadata["annotations"]}
+            new["metadata"]["annotations"] = merged
+        new["spec"] = {**old["spec"], "nodeName": node}
+        new["status"] = {**old["status"], "conditions": held}
+        return new
+
+    await registry.modify(call, PODS, namespace, name, produce, subresource="binding", given=given)
+
+
+def _check(pod: Object, name: str, uid: str | None) -> None:
+    check_uid(PODS, name, uid, pod)
+    if is_terminating(pod):
+        raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if bound := pod["spec"].get("nodeName"):
+        raise _conflict(name, f'pod {name} is already assigned to node "{bound}"')
+    if pod["spec"].get("schedulingGates"):
+        raise _conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _conflict(name: str, cause: str) -> errors.StatusError:
+    return errors.conflict("", "pods/binding", name, cause)

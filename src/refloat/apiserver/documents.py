@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is served besides resources: health, version, discovery, OpenAPI, metrics."""
+
+import hashlib
+import platform
+from collections.abc import Callable
+from functools import cache
+
+import msgspec
+from aiohttp import hdrs, web
+
+from refloat.api import errors
+from refloat.api.meta import Object
+from refloat.apiserver import discovery, forms, openapi
+from refloat.apiserver.exchange import Exchange
+
+_TEXT = "text/plain; charset=utf-8"
+_AGGREGATED = "g=apidiscovery.k8s.io"
+
+
+class Documents:
+    """Answers the requests that name no resource."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._plain: dict[str, Callable[[], Object]] = {
+            "/version": lambda: discovery.version(_platform()),
+            "/api": lambda: discovery.api_versions(self._address),
+            "/apis": discovery.api_group_list,
+            "/openapi/v3": openapi.index,
+        }
+        for group in discovery.groups():
+            self._plain[f"/apis/{group}"] = lambda group=group: discovery.api_group(group)
+        for group, version in discovery.group_versions():
+            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            self._plain[path] = lambda group=group, version=version: discovery.api_resource_list(
+                group, version
+            )
+        self._encoded: dict[str, bytes] = {}
+
+    async def serve(self, exchange: Exchange) -> web.StreamResponse:
+        path = exchange.path.rstrip("/") or "/"
+        if exchange.request.method != hdrs.METH_GET:
+            raise errors.method_not_supported()
+        if path.startswith(("/healthz", "/livez", "/readyz")):
+            return self._health(exchange, path)
+        if path in ("/api", "/apis") and _wants_aggregated(exchange):
+            return self._aggregated(exchange, path)
+        if path.startswith("/openapi/v3/"):
+            return self._openapi(exchange, path)
+        if path == "/":
+            return exchange.answer(self._index())
+        if path in self._plain:
+            return exchange.answer(self._document(path))
+        if path.startswith("/api/"):
+            raise errors.page_not_found()
+        return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
+
+    def _health(self, exchange: Exchange, path: str) -> web.Response:
+        name, _, check = path.removeprefix("/").partition("/")
+        if check not in ("", "ping"):
+            return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
+        if "verbose" in exchange.query:
+            text = f"[+]ping ok\n{name} check passed\n"
+            return exchange.answer(text.encode(), media=_TEXT)
+        return exchange.answer(b"ok", media=_TEXT)
+
+    def _document(self, path: str) -> bytes:
+        if path not in self._encoded:
+            self._encoded[path] = msgspec.json.encode(self._plain[path]())
+        return self._encoded[path]
+
+    def _index(self) -> bytes:
+        paths = sorted({*self._plain, "/healthz", "/livez", "/readyz", "/metrics"})
+        return msgspec.json.encode({"paths": paths})
+
+    def _aggregated(self, exchange: Exchange, path: str) -> web.Response:
+        body, etag = _aggregated_document(path)
+        headers = {hdrs.VARY: "Accept", hdrs.ETAG: etag, hdrs.CACHE_CONTROL: "public"}
+        if exchange.request.headers.get(hdrs.IF_NONE_MATCH) == etag:
+            return exchange.answer(b"", status=304, headers=headers)
+        return exchange.answer(body, media=discovery.AGGREGATED_TYPE, headers=headers)
+
+    def _openapi(self, exchange: Exchange, path: str) -> web.Response:
+        document = openapi.document(path.removeprefix("/openapi/v3/"))
+        if document is None:
+            return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
+        return exchange.answer(document)
+
+
+def _wants_aggregated(exchange: Exchange) -> bool:
+    """Does the client put the aggregated form before plain JSON?"""
+    for part in exchange.request.headers.get(hdrs.ACCEPT, "").split(","):
+        if _AGGREGATED in part and "v=v2;" in part.replace(" ", "") + ";":
+            return forms.JSON in part
+        if part.strip() in (forms.JSON, "*/*"):
+            return False
+    return False
+
+
+@cache
+def _aggregated_document(path: str) -> tuple[bytes, str]:
+    make = discovery.aggregated_core if path == "/api" else discovery.aggregated_groups
+    body = msgspec.json.encode(make())
+    return body, f'"{hashlib.sha256(body).hexdigest()}"'
+
+
+def _platform() -> str:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return f"{platform.system().lower()}/{machine}"

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pods/eviction`: a delete that asks the disruption budgets first (behaviour C6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from refloat.api import conditions, errors, kinds, selectors, times
+from refloat.api.meta import Object, is_terminating, labels
+from refloat.apiserver import deletion, stored
+from refloat.apiserver.identity import Call
+from refloat.apiserver.registry import Registry, check_preconditions
+from refloat.base import gates
+from refloat.base.clock import Clock
+from refloat.store.contract import Entry
+
+PODS = kinds.of("pods")
+BUDGETS = kinds.of("poddisruptionbudgets", "policy")
+
+# Conflicts are retried as Kubernetes does (behaviour C6.2).
+MAX_TRIES = 20
+RETRY_SECONDS = 0.5
+
+# A budget that cannot keep up with its evictions is protected from them.
+MAX_DISRUPTED = 2000
+
+BUSY_SECONDS = 10
+
+REASON = "EvictionByEvictionAPI"
+MESSAGE = "Eviction API: evicting"
+
+_TARGET = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "lastProbeTime": None,
+    "reason": REASON,
+    "message": MESSAGE,
+}
+
+REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """May the pod go, and against which version of it and of its budget?"""
+
+    budget: Object | None = None  # to be charged
+    pinned: bool = False  # only this very version of the pod may be deleted
+
+
+class Evictions:
+    """Evicts pods, one request at a time."""
+
+    def __init__(self, registry: Registry, clock: Clock, feature_gates: gates.Gates) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._marks = feature_gates.enabled(gates.POD_DISRUPTION_CONDITIONS)
+
+    async def evict(self, call: Call, namespace: str, name: str, options: deletion.Options) -> None:
+        """Mark and delete a pod, or raise 429 with the budget that forbids it."""
+        given = options.resource_version
+        for attempt in range(MAX_TRIES):
+            entry = self._registry.get(PODS, namespace, name)
+            pod = stored.unpack(PODS, entry)
+            verdict = judge(pod, self._budgets_of(pod))
+            pinned = verdict.pinned and given is None
+            try:
+                await self._charge(call, verdict, name)
+                await self._mark_and_delete(
+                    call, pod, options, revision=entry.revision if pinned else None
+                )
+            except errors.StatusError as error:
+                if error.code != 409 or error.reason != "Conflict":
+                    raise
+                if pinned and verdict_is_unhealthy(pod):
+                    raise still_processing(_only(self._budgets_of(pod))) from error
+                if given is not None or options.uid is not None or attempt == MAX_TRIES - 1:
+                    raise
+                await self._clock.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _budgets_of(self, pod: Object) -> list[Object]:
+        namespace = pod["metadata"]["namespace"]
+        page = self._registry.store.page(stored.prefix(BUDGETS, namespace))
+        budgets = (stored.unpack(BUDGETS, entry) for entry in page.entries)
+        return [each for each in budgets if _covers(each, pod)]
+
+    async def _charge(self, call: Call, verdict: Verdict, pod: str) -> None:
+        """Take one disruption from the budget, against the version that was judged."""
+        if verdict.budget is None:
+            return
+        metadata = verdict.budget["metadata"]
+        stamp = times.format_time(call.now)
+
+        def produce(old: Object) -> Object:
+            new: dict[str, Any] = {**old, "status": {**old["status"]}}
+            new["status"]["disruptionsAllowed"] -= 1
+            disrupted = {**(old["status"].get("disruptedPods") or {}), pod: stamp}
+            new["status"]["disruptedPods"] = disrupted
+            return {**new, "metadata": {**old["metadata"]}}
+
+        await self._registry.modify(
+            call,
+            BUDGETS,
+            metadata["namespace"],
+            metadata["name"],
+            produce,
+            subresource="status",
+            given=metadata["resourceVersion"],
+        )
+
+    async def _mark_and_delete(
+        self, call: Call, pod: Object, options: deletion.Options, *, revision: int | None
+    ) -> None:
+        metadata = pod["metadata"]
+        where = (metadata["namespace"], metadata["name"])
+        if revision is not None:
+            options = replace(options, resource_version=str(revision))
+        if self._marks:
+            marked = await self._mark(call, pod, options)
+            if options.resource_version is not None:
+                options = replace(options, resource_version=str(marked.revision))
+        await self._registry.delete(call, PODS, *where, options)
+
+    async def _mark(self, call: Call, pod: Object, options: deletion.Options) -> Entry:
+        metadata = pod["metadata"]
+        name = metadata["name"]
+
+        def produce(old: Object) -> Object:
+            check_preconditions(PODS, name, old["metadata"], options)
+            held = list(conditions.of(old))
+            conditions.upsert(held, _TARGET, now=times.format_time(call.now))
+            status = {**old["status"], "conditions": held}
+            return {**old, "metadata": {**old["metadata"]}, "status": status}
+
+        return await self._registry.modify(
+            call,
+            PODS,
+            metadata["namespace"],
+            metadata["name"],
+            produce,
+            subresource="status",
+            given=options.resource_version or "",
+        )
+
+
+def judge(pod: Object, budgets: Sequence[Object]) -> Verdict:
+    """Decide on an eviction; raises what the user is told when it is refused."""
+    phase = pod["status"].get("phase")
+    if phase in ("Succeeded", "Failed", "Pending") or is_terminating(pod):
+        return Verdict(pinned=phase == "Pending" and not is_terminating(pod))
+    if not budgets:
+        return Verdict()
+    budget = _only(budgets)
+    if _may_go_unready(pod, budget):
+        return Verdict(pinned=True)
+    _check_budget(budget)
+    return Verdict(budget=budget)
+
+
+def verdict_is_unhealthy(pod: Object) -> bool:
+    """Was the pod let go for being unready, outside of the budget (behaviour C6.4)?"""
+    return pod["status"].get("phase") == "Running" and not _is_ready(pod)
+
+
+def _only(budgets: Sequence[Object]) -> Object:
+    if len(budgets) > 1:
+        raise errors.StatusError(
+            500,
+            "",
+            "This pod has more than one PodDisruptionBudget, "
+            "which the eviction subresource does not support.",
+        )
+    return budgets[0]
+
+
+def _covers(budget: Object, pod: Object) -> bool:
+    selector = budget["spec"].get("selector")
+    return selector is not None and selectors.from_object(selector).matches(labels(pod))
+
+
+def _is_ready(pod: Object) -> bool:
+    return conditions.is_true(conditions.of(pod), "Ready")
+
+
+def _may_go_unready(pod: Object, budget: Object) -> bool:
+    """A pod that is not ready needs no budget where that is allowed (behaviour C6.4)."""
+    if _is_ready(pod):
+        return False
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget["status"]
+    return status["currentHealthy"] >= status["desiredHealthy"] > 0
+
+
+def _check_budget(budget: Object) -> None:
+    status, name = budget["status"], budget["metadata"]["name"]
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise still_processing(budget)
+    if status["disruptionsAllowed"] < 0:
+        raise errors.forbidden(
+            "policy", "poddisruptionbudget", name, "pdb disruptions allowed is negative"
+        )
+    if len(status.get("disruptedPods") or ()) > MAX_DISRUPTED:
+        raise errors.forbidden(
+            "policy",
+            "poddisruptionbudget",
+            name,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        )
+    if status["disruptionsAllowed"] == 0:
+        raise refused(_why_not(budget), retry_after=0)
+
+
+def refused(cause: str, *, retry_after: int) -> errors.StatusError:
+    causes = [{"reason": "DisruptionBudget", "message": cause}]
+    return errors.too_many_requests(REFUSED, retry_after, causes)
+
+
+def still_processing(budget: Object) -> errors.StatusError:
+    name = budget["metadata"]["name"]
+    text = f"The disruption budget {name} is still being processed by the server."
+    return refused(text, retry_after=BUSY_SECONDS)
+
+
+def _why_not(budget: Object) -> str:
+    """The cause's text, by the first rule that applies (behaviour C6.6)."""
+    status = budget["status"]
+    subject = f"The disruption budget {budget['metadata']['name']}"
+    allowed = conditions.find(conditions.of(budget), "DisruptionAllowed") or {}
+    denied = allowed.get("status") == "False" and allowed.get("message")
+    if denied and allowed.get("reason") == "SyncFailed":
+        failed = "does not allow evicting pods currently because it failed sync"
+        return f"{subject} {failed}: {allowed['message']}"
+    if status["currentHealthy"] <= status["desiredHealthy"]:
+        return (
+            f"{subject} needs {status['desiredHealthy']} healthy pods "
+            f"and has {status['currentHealthy']} currently"
+        )
+    if denied:
+        why = f"({allowed['reason']}): {allowed['message']}"
+        return f"{subject} does not allow evicting pods currently {why}"
+    return f"{subject} does not allow evicting pods currently"

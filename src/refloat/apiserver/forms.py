@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form of an answer: which one a client accepts, and how it is made.
+
+An object is served whole, as a row of a Table, or reduced to its metadata;
+as JSON or, for single answers, as YAML.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from refloat.api import errors, kinds
+from refloat.api.meta import Object
+from refloat.apiserver import stored, tables
+from refloat.store.contract import Entry
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+SERVED = (JSON, YAML, PROTOBUF)  # as Kubernetes lists them; protobuf is refused in fact
+
+Shape = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
+
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a client accepts."""
+
+    media: Literal["application/json", "application/yaml"] = JSON
+    shape: Shape = ""
+    version: str = "v1"
+    include: str = ""  # of a Table's rows: which part of the object
+
+    @property
+    def key(self) -> str:
+        """Watchers with equal keys can share encoded events."""
+        return f"{self.shape}/{self.version}/{self.include}"
+
+
+PLAIN = Form()
+
+
+def accepted(header: str, include: str) -> Form:
+    """The first form in an Accept header that is served here."""
+    if not header or header in (JSON, "*/*"):
+        return PLAIN
+    for part in header.split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        form = _form(media, dict(_parameter(each) for each in parameters), include)
+        if form is not None:
+            return form
+    listed = ", ".join(SERVED)
+    message = f"406: Not Acceptable\n\nAvailable representations: {listed}"
+    raise errors.StatusError(406, "NotAcceptable", message, details={})
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip(), value.strip()
+
+
+def _form(media: str, parameters: dict[str, str], include: str) -> Form | None:
+    if media in ("*/*", "application/*"):
+        media = JSON
+    if media not in (JSON, YAML):
+        return None
+    shape = parameters.get("as", "")
+    if not shape:
+        return Form(media)  # type: ignore[arg-type] # checked above
+    version = parameters.get("v", "")
+    if parameters.get("g") != "meta.k8s.io" or version not in ("v1", "v1beta1"):
+        return None
+    if shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
+        return None
+    if shape == "Table":
+        tables.check_include(include)
+    return Form(media, shape, version, include)  # type: ignore[arg-type] # checked above
+
+
+def encode(document: Object, form: Form) -> bytes:
+    """A document as the bytes of an answer."""
+    if form.media == YAML:
+        return as_yaml(document)
+    return _ENCODER.encode(document)
+
+
+def as_yaml(document: Object) -> bytes:
+    text: str = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
+    return text.encode()
+
+
+def one(resource: kinds.Resource, entry: Entry, form: Form, now: datetime) -> bytes:
+    """The answer that is one object."""
+    if form == PLAIN:
+        return stored.body(resource, entry)
+    if form.shape == "PartialObjectMetadataList":
+        raise tables.is_not_a_list(resource)
+    return encode(_shaped(resource, stored.unpack(resource, entry), form, now), form)
+
+
+def _shaped(
+    resource: kinds.Resource, obj: Object, form: Form, now: datetime, *, headers: bool = True
+) -> Object:
+    if form.shape == "Table":
+        return tables.table(
+            resource,
+            [obj],
+            tables.metadata_of(obj),
+            now=now,
+            include=form.include,
+            headers=headers,
+            version=form.version,
+        )
+    if form.shape:
+        return tables.partial_metadata(obj, version=form.version)
+    return obj
+
+
+def event_object(
+    resource: kinds.Resource, entry: Entry, form: Form, now: datetime, *, headers: bool
+) -> bytes:
+    """The object of a watch event."""
+    if not form.shape:
+        return stored.body(resource, entry)
+    obj = stored.unpack(resource, entry)
+    return _ENCODER.encode(_shaped(resource, obj, form, now, headers=headers))
+
+
+def bookmark(resource: kinds.Resource, form: Form, revision: int, *, initial_end: bool) -> bytes:
+    """The line that tells a watcher how far it has seen everything."""
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if initial_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    obj: Object = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": metadata,
+    }
+    if form.shape == "Table":
+        obj = {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{form.version}",
+            "metadata": {"resourceVersion": str(revision)},
+            "columnDefinitions": None,
+            "rows": [{"cells": [], "object": tables.partial_metadata(obj)}],
+        }
+    elif form.shape:
+        obj = tables.partial_metadata(obj, version=form.version)
+    else:
+        obj |= _BOOKMARK_PARTS.get(resource.stored_as, {})
+    return b'{"type":"BOOKMARK","object":%s}\n' % _ENCODER.encode(obj)
+
+
+# A bookmark is an object of its kind with nothing in it but a revision.
+_BOOKMARK_PARTS: dict[str, Object] = {
+    "pods": {"spec": {"containers": None}, "status": {}},
+    "nodes": {"spec": {}, "status": {}},
+    "jobs.batch": {"spec": {"template": {"metadata": {}, "spec": {"containers": None}}}},
+}
+
+
+def list_head(
+    resource: kinds.Resource, form: Form, list_metadata: dict[str, Any]
+) -> tuple[bytes, bytes]:
+    """What stands before and behind the items of a JSON list."""
+    if form.shape == "PartialObjectMetadata":
+        raise tables.is_a_list(resource)
+    if form.shape == "Table":
+        whole = tables.table(resource, [], list_metadata, now=_NO_TIME, version=form.version)
+    elif form.shape:
+        whole = tables.partial_metadata_list([], list_metadata, version=form.version)
+    else:
+        whole = {
+            "kind": f"{resource.kind}List",
+            "apiVersion": resource.api_version,
+            "metadata": list_metadata,
+        }
+    whole.pop("rows", None)
+    whole.pop("items", None)
+    items = b"rows" if form.shape == "Table" else b"items"
+    return _ENCODER.encode(whole)[:-1] + b',"%s":[' % items, b"]}"
+
+
+_NO_TIME = datetime.min  # noqa: DTZ901 - no row asks for it
+
+
+def items(resource: kinds.Resource, entries: Iterable[Entry], form: Form, now: datetime) -> bytes:
+    """The items of a list, joined."""
+    if not form.shape:
+        return b",".join([stored.item(resource, entry) for entry in entries])
+    objects = [stored.unpack(resource, entry) for entry in entries]
+    if form.shape == "Table":
+        whole = tables.table(
+            resource, objects, {}, now=now, include=form.include, version=form.version
+        )
+        return _ENCODER.encode(whole["rows"])[1:-1]
+    whole = tables.partial_metadata_list(objects, {}, version=form.version)
+    return _ENCODER.encode(whole["items"] or [])[1:-1]

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists: which revision, which page, and which entries."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from refloat.api import errors
+from refloat.apiserver import stored
+from refloat.apiserver.options import ListOptions
+from refloat.apiserver.selection import Selection
+from refloat.store import errors as store_errors
+from refloat.store.contract import Entry, Store
+
+_TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - no secret
+
+REVISION_TOO_OLD = "The resourceVersion for the provided list is too old."
+LIST_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can "
+    "start a new list without the continue parameter, or use the continue token in this response "
+    "to retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Where a chunked list goes on, and as of which revision."""
+
+    revision: int  # -1: whatever is newest
+    after: str  # the last key, without its collection's prefix
+
+    def encode(self) -> str:
+        fields = {"v": _TOKEN_VERSION, "rv": self.revision, "start": self.after + "\0"}
+        return base64.urlsafe_b64encode(msgspec.json.encode(fields)).decode().rstrip("=")
+
+
+class _TokenFields(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+def decode_token(text: str) -> Token:
+    """Read a continue token; raises 400 in Kubernetes' words."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        fields = msgspec.json.decode(raw, type=_TokenFields)
+    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
+        raise errors.bad_request(f"invalid continue token: {_not_valid(error)}") from error
+    if fields.v != _TOKEN_VERSION:
+        reason = "server does not recognize this encoded version"
+        message = f'continue key is not valid: {reason} "{fields.v}"'
+        raise errors.bad_request(f"invalid continue token: {message}")
+    if fields.rv == 0 or fields.rv < -1:
+        message = "continue key is not valid: incorrect encoded start resourceVersion"
+        raise errors.bad_request(f"invalid continue token: {message}")
+    return Token(fields.rv, fields.start.removesuffix("\0"))
+
+
+def _not_valid(error: Exception) -> str:
+    return f"continue key is not valid: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The entries of an answer, and the metadata that goes with them."""
+
+    entries: list[Entry]
+    metadata: dict[str, Any]
+
+
+def plan(store: Store, selection: Selection, wanted: ListOptions) -> Listing:
+    """Find what a list asks for."""
+    token = decode_token(wanted.token) if wanted.token else None
+    revision = _revision(store, wanted, token)
+    prefix = stored.prefix(selection.resource, selection.namespace)
+    after = prefix + token.after if token else ""
+    try:
+        found, more, remaining, as_of = _collect(store, selection, prefix, after, revision, wanted)
+    except store_errors.Compacted as error:
+        raise _expired(token) from error
+    except store_errors.FutureRevision as error:
+        raise too_large(revision or 0, store.revision) from error
+    metadata: dict[str, Any] = {"resourceVersion": str(as_of)}
+    if more:
+        last = found[-1].key.removeprefix(prefix)
+        metadata["continue"] = Token(as_of, last).encode()
+        if selection.everything:
+            metadata["remainingItemCount"] = remaining
+    return Listing(found, metadata)
+
+
+def _revision(store: Store, wanted: ListOptions, token: Token | None) -> int | None:
+    """The revision to list at; None for the newest."""
+    if token is not None:
+        return None if token.revision == -1 else token.revision
+    asked = wanted.revision or 0
+    if asked > store.revision:
+        raise too_large(asked, store.revision)
+    exact = wanted.match == "Exact" or (not wanted.match and wanted.limit > 0)
+    return asked if asked and exact else None
+
+
+def _collect(
+    store: Store,
+    selection: Selection,
+    prefix: str,
+    after: str,
+    revision: int | None,
+    wanted: ListOptions,
+) -> tuple[list[Entry], bool, int, int]:
+    if selection.everything or not wanted.limit:
+        page = store.page(prefix, revision=revision, after=after, limit=wanted.limit)
+        chosen = page.entries
+        if not selection.everything:
+            chosen = _picked(selection, page.entries)
+        return chosen, page.more, page.remaining, page.revision
+    found: list[Entry] = []
+    while True:
+        page = store.page(prefix, revision=revision, after=after, limit=wanted.limit)
+        found += _picked(selection, page.entries)
+        if len(found) > wanted.limit:
+            return found[: wanted.limit], True, 0, page.revision
+        if not page.more:
+            return found, False, 0, page.revision
+        revision, after = page.revision, page.entries[-1].key
+
+
+def _picked(selection: Selection, entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if selection.matches(entry)]
+
+
+def _expired(token: Token | None) -> errors.StatusError:
+    if token is None:
+        return errors.expired(REVISION_TOO_OLD)
+    error = errors.expired(LIST_TOO_OLD)
+    error.metadata = {"continue": Token(-1, token.after).encode()}
+    return error
+
+
+def too_large(wanted: int, current: int) -> errors.StatusError:
+    """A revision was asked for that has not come yet."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return errors.StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        details={"causes": [cause], "retryAfterSeconds": 1},
+    )
+
+
+def pieces(entries: list[Entry], size: int) -> Iterator[list[Entry]]:
+    """The entries in runs, so that no run holds the loop for long."""
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]

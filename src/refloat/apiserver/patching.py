@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The patch verb: which format, applied to what is there, checked as an update."""
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from refloat.api import codec, errors, gojson, kinds, schema, unmarshal
+from refloat.api.meta import Object
+from refloat.apiserver.identity import Call
+from refloat.apiserver.patch import go_values, json_patch, merge_patch, rejected, strategic
+from refloat.apiserver.registry import Registry
+from refloat.store.contract import Entry
+
+Format: TypeAlias = Literal["json", "merge", "strategic", "apply"]
+
+MEDIA_TYPES: dict[str, Format] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+
+
+async def patch(
+    registry: Registry,
+    call: Call,
+    resource: kinds.Resource,
+    namespace: str,
+    name: str,
+    *,
+    subresource: str,
+    patch_format: Format,
+    body: bytes,
+) -> Entry:
+    """Apply a patch to an object, again when another write came first."""
+    parsed = _parse(body)
+    struct = schema.struct(resource.api_version, resource.kind)
+    change = _changer(patch_format, parsed, struct)
+
+    def produce(old: Object) -> Object:
+        patched = change(old)
+        new = _checked(registry, call, resource, patched, _shown(patch_format, parsed, patched))
+        _check_name(name, new)
+        held = old["metadata"]["resourceVersion"]
+        if (new["metadata"].get("resourceVersion") or held) != held:
+            raise errors.modified(resource.group, resource.plural, name)
+        return new
+
+    if patch_format == "json":
+        _note_unknown(call, parsed)
+    return await registry.modify(call, resource, namespace, name, produce, subresource=subresource)
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _parse_slowly(body)
+
+
+def _parse_slowly(body: bytes) -> Any:
+    """What Go makes of a body that is not quite JSON, or Go's words for it."""
+    try:
+        return gojson.plain(gojson.parse(body))
+    except gojson.SyntaxProblem as problem:
+        raise errors.bad_request(f"error decoding patch: {problem}") from problem
+
+
+def _changer(patch_format: Format, parsed: Any, struct: schema.Struct) -> Callable[[Object], Any]:
+    if patch_format == "json":
+        return lambda old: json_patch.apply(old, parsed)
+    if patch_format == "merge":
+        return lambda old: merge_patch.apply(old, parsed)
+    return lambda old: strategic.apply(old, parsed, struct)
+
+
+def _shown(patch_format: Format, parsed: Any, patched: Any) -> Callable[[], str]:
+    """How a message shows the patch that led to no valid object."""
+    if patch_format == "strategic":
+        return lambda: go_values.show(parsed)
+    return lambda: msgspec.json.encode(patched).decode()
+
+
+def _checked(
+    registry: Registry,
+    call: Call,
+    resource: kinds.Resource,
+    patched: Any,
+    shown: Callable[[], str],
+) -> Object:
+    """The patched document as an object of its kind, with defaults."""
+    struct = schema.struct(resource.api_version, resource.kind)
+    try:
+        converted = codec.convert(patched, struct)
+    except unmarshal.Mismatch as error:
+        raise rejected.undecodable(shown(), str(error)) from error
+    if converted.problems and call.validation == "Strict":
+        raise rejected.undecodable(shown(), f"strict decoding error: {converted.strict}")
+    if call.validation == "Warn":
+        for problem in converted.problems:
+            call.warn(problem)
+    registry.strategies[resource].default(converted.obj)
+    return converted.obj
+
+
+def _check_name(name: str, new: Object) -> None:
+    metadata = new["metadata"]
+    if metadata.get("name") != name:
+        raise errors.bad_request(
+            f"the name of the object ({metadata.get('name', '')}) "
+            f"does not match the name on the URL ({name})"
+        )
+
+
+def _note_unknown(call: Call, operations: Any) -> None:
+    problems = json_patch.unknown_fields(operations) if isinstance(operations, list) else []
+    if problems and call.validation == "Strict":
+        raise errors.bad_request(f"strict decoding error: {', '.join(problems)}")
+    if call.validation == "Warn":
+        for problem in problems:
+            call.warn(problem)

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs, below HTTP: reading and writing objects by Kubernetes' rules.
+
+The HTTP face and the in-process client call these alike. An object goes in
+as a decoded dictionary and comes out as an `Entry`, which `stored` turns into
+bytes or into a dictionary of the caller's own.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from refloat.api import codec, errors, fields, kinds, meta, schema, times
+from refloat.api.meta import Object
+from refloat.apiserver import admission, deletion, stored, strategies
+from refloat.apiserver.identity import Call
+from refloat.apiserver.strategies.base import Strategy
+from refloat.base.gates import Gates
+from refloat.base.rand import Rand
+from refloat.store import errors as store_errors
+from refloat.store.contract import Entry, Store
+
+Produce: TypeAlias = Callable[[Object], Object]
+"""Makes the wanted object from the one that is there."""
+
+# Kubernetes tries a generated name this often before it gives up.
+MAX_NAME_TRIES = 8
+
+# A write that loses this many races in a row is told so.
+MAX_RACES = 20
+
+MAX_PREFIX = 58  # a generated name is at most 63 long, with its suffix
+
+
+class Registry:
+    """Objects of all kinds, on a store."""
+
+    def __init__(self, store: Store, *, rand: Rand, gates: Gates) -> None:
+        self.store = store
+        self.strategies = strategies.build(gates)
+        self._rand = rand
+        self._admission = admission.Admission(store)
+
+    # -- reading ---------------------------------------------------------
+
+    def get(self, resource: kinds.Resource, namespace: str, name: str) -> Entry:
+        entry = self.store.get(stored.key(resource, namespace, name))
+        if entry is None:
+            raise errors.not_found(resource.group, resource.plural, name)
+        return entry
+
+    # -- decoding --------------------------------------------------------
+
+    def decode(
+        self, call: Call, resource: kinds.Resource, body: bytes, media: codec.Media
+    ) -> Object:
+        """Read a body that must hold an object of this kind, and default it."""
+        wanted = schema.struct(resource.api_version, resource.kind)
+        decoded = codec.decode(body, wanted, media=media)
+        if decoded.problems and call.validation == "Strict":
+            raise codec.strict_error(decoded, wanted)
+        if call.validation == "Warn":
+            for problem in decoded.problems:
+                call.warn(problem)
+        self.strategies[resource].default(decoded.obj)
+        return decoded.obj
+
+    # -- creating --------------------------------------------------------
+
+    async def create(
+        self, call: Call, resource: kinds.Resource, namespace: str, obj: Object
+    ) -> Entry:
+        strategy = self.strategies[resource]
+        self._prepare_create(call, strategy, namespace, obj)
+        mistakes = strategy.validate_create(obj)
+        metadata = obj["metadata"]
+        if mistakes:
+            raise errors.invalid(resource.group, resource.kind, metadata.get("name", ""), mistakes)
+        for text in strategy.warnings(obj, None):
+            call.warn(text)
+        if metadata.get("resourceVersion"):
+            message = "resourceVersion should not be set on objects to be created"
+            raise errors.StatusError(500, "", message)
+        return await self._insert(call, strategy, obj)
+
+    def _prepare_create(self, call: Call, strategy: Strategy, namespace: str, obj: Object) -> None:
+        resource = strategy.resource
+        place(resource, namespace, obj)
+        self._admission.on_create(call, resource, obj)
+        metadata = obj["metadata"]
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+            metadata.pop(name, None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"][:MAX_PREFIX] + self._rand.suffix()
+        metadata["uid"] = self._rand.uid()
+        metadata["creationTimestamp"] = times.format_time(call.now)
+        strategy.prepare_create(obj, call.now)
+
+    async def _insert(self, call: Call, strategy: Strategy, obj: Object) -> Entry:
+        resource = strategy.resource
+        metadata = obj["metadata"]
+        for _ in range(MAX_NAME_TRIES):
+            key = stored.key(resource, metadata.get("namespace", ""), metadata["name"])
+            value = stored.pack(resource, obj)
+            try:
+                if not call.dry_run:
+                    return await self.store.create(key, value)
+                if self.store.get(key) is None:
+                    return Entry(key, value, 0, 0)
+            except store_errors.Exists:
+                pass
+            prefix = metadata.get("generateName")
+            if not prefix or not metadata["name"].startswith(prefix[:MAX_PREFIX]):
+                break
+            metadata["name"] = prefix[:MAX_PREFIX] + self._rand.suffix()
+        raise errors.already_exists(resource.group, resource.plural, metadata["name"])
+
+    # -- updating --------------------------------------------------------
+
+    async def replace(
+        self,
+        call: Call,
+        resource: kinds.Resource,
+        namespace: str,
+        name: str,
+        decode: Callable[[], Object],
+        *,
+        subresource: str = "",
+    ) -> tuple[Entry, bool]:
+        """Write a whole object; was it created? `decode` makes it anew each time."""
+        strategy = self.strategies[resource]
+        wanted = decode()
+        _check_names(resource, namespace, name, wanted)
+        if strategy.create_on_update and not subresource:
+            key = stored.key(resource, namespace, name)
+            if self.store.get(key) is None:
+                return await self.create(call, resource, namespace, wanted), True
+        given = wanted["metadata"].get("resourceVersion") or ""
+        uid = wanted["metadata"].get("uid")
+
+        def produce(old: Object) -> Object:
+            new = decode()
+            check_uid(resource, name, uid, old)
+            _check_conditional(strategy, name, given)
+            return new
+
+        entry = await self.modify(
+            call, resource, namespace, name, produce, subresource=subresource, given=given
+        )
+        return entry, False
+
+    async def modify(
+        self,
+        call: Call,
+        resource: kinds.Resource,
+        namespace: str,
+        name: str,
+        produce: Produce,
+        *,
+        subresource: str = "",
+        given: str = "",
+    ) -> Entry:
+        """Read, change and write an object, again when another write came first.
+
+        `given` is the resourceVersion that the caller insists on.
+        """
+        for _ in range(MAX_RACES):
+            entry = self.get(resource, namespace, name)
+            old = stored.unpack(resource, entry)
+            new = produce(old)
+            if _revision(given) not in (0, entry.revision):
+                raise errors.modified(resource.group, resource.plural, name)
+            self._prepare_update(call, resource, new, old, subresource)
+            try:
+                return await self._write(call, resource, entry, new, old)
+            except store_errors.Conflict:
+                if given:
+                    break
+        raise errors.modified(resource.group, resource.plural, name)
+
+    def _prepare_update(
+        self, call: Call, resource: kinds.Resource, new: Object, old: Object, subresource: str
+    ) -> None:
+        strategy = self.strategies[resource]
+        place(resource, old["metadata"].get("namespace", ""), new)
+        _keep_metadata(new["metadata"], old["metadata"])
+        if subresource == "finalize":
+            strategy.prepare_finalize(new, old)
+            mistakes = strategy.validate_update(new, old)
+        elif subresource == "binding":
+            mistakes = []  # the binder checked the wish, and changes nothing else
+        elif subresource:
+            strategy.prepare_status(new, old, call.now)
+            mistakes = strategy.validate_status(new, old)
+        else:
+            self._admission.on_update(call, resource, new, old)
+            strategy.prepare_update(new, old, call.now)
+            mistakes = strategy.validate_update(new, old)
+        if mistakes:
+            name = old["metadata"]["name"]
+            raise errors.invalid(resource.group, resource.kind, name, mistakes)
+        for text in strategy.warnings(new, old):
+            call.warn(text)
+
+    async def _write(
+        self, call: Call, resource: kinds.Resource, entry: Entry, new: Object, old: Object
+    ) -> Entry:
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if new == old:
+            return entry
+        value = stored.pack(resource, new)
+        ends = (
+            meta.is_terminating(new)
+            and deletion.is_over(new)
+            and not self.strategies[resource].awaits_more(new)
+        )
+        if ends and not call.dry_run:
+            await self.store.delete(entry.key, expected=entry.revision)
+        if ends or call.dry_run:
+            return Entry(entry.key, value, entry.created, entry.revision)
+        return await self.store.update(entry.key, value, expected=entry.revision)
+
+    # -- deleting --------------------------------------------------------
+
+    async def delete(
+        self,
+        call: Call,
+        resource: kinds.Resource,
+        namespace: str,
+        name: str,
+        options: deletion.Options,
+    ) -> tuple[Entry, bool]:
+        """Delete an object, or begin to; is it gone?"""
+        self._admission.on_delete(resource, name)
+        for _ in range(MAX_RACES):
+            entry = self.get(resource, namespace, name)
+            old = stored.unpack(resource, entry)
+            check_preconditions(resource, name, old["metadata"], options)
+            try:
+                return await self._delete_once(call, resource, entry, old, options)
+            except store_errors.Conflict:
+                if options.resource_version:
+                    break
+        raise errors.modified(resource.group, resource.plural, name)
+
+    async def _delete_once(
+        self,
+        call: Call,
+        resource: kinds.Resource,
+        entry: Entry,
+        old: Object,
+        options: deletion.Options,
+    ) -> tuple[Entry, bool]:
+        strategy = self.strategies[resource]
+        new = stored.unpack(resource, entry)
+        if _mark(strategy, new, options, call) and new == old:
+            return entry, False  # already on its way, and nothing shortens it
+        if new != old:
+            entry = await self._mark_stored(call, resource, entry, new)
+        if not deletion.is_over(new) or strategy.awaits_more(new):
+            return entry, False
+        if not call.dry_run:
+            entry = await self.store.delete(entry.key, expected=entry.revision)
+        return entry, True
+
+    async def _mark_stored(
+        self, call: Call, resource: kinds.Resource, entry: Entry, new: Object
+    ) -> Entry:
+        value = stored.pack(resource, new)
+        if call.dry_run:
+            return Entry(entry.key, value, entry.created, entry.revision)
+        return await self.store.update(entry.key, value, expected=entry.revision)
+
+
+def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call) -> bool:
+    """Note on an object that it is being deleted; must it wait for its grace?"""
+    metadata = obj["metadata"]
+    strategy.prepare_delete(obj, options.reason)
+    left = deletion.finalizers(
+        obj, options.propagation, orphans_by_default=strategy.orphans_by_default
+    )
+    if left:
+        metadata["finalizers"] = left
+    else:
+        metadata.pop("finalizers", None)
+    if meta.is_terminating(obj):
+        deletion.shorten(obj, options.grace_seconds, call.now)
+        return bool(metadata.get("deletionGracePeriodSeconds"))
+    grace = strategy.grace(obj, options.grace_seconds)
+    if grace is not None:
+        deletion.begin(obj, grace, call.now)
+    elif left or strategy.awaits_more(obj):
+        deletion.begin(obj, 0, call.now)
+        if not strategy.notes_grace:
+            del metadata["deletionGracePeriodSeconds"]
+    return False
+
+
+def place(resource: kinds.Resource, namespace: str, obj: Object) -> None:
+    """Put an object into the namespace of its address."""
+    metadata = obj["metadata"]
+    if not resource.namespaced:
+        metadata.pop("namespace", None)
+        return
+    if metadata.get("namespace", namespace) != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata["namespace"] = namespace
+
+
+def _check_names(resource: kinds.Resource, namespace: str, name: str, obj: Object) -> None:
+    given = obj["metadata"].get("name")
+    if not given:
+        raise errors.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if given != name:
+        raise errors.bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({name})"
+        )
+    place(resource, namespace, obj)
+
+
+def check_uid(resource: kinds.Resource, name: str, uid: str | None, old: Object) -> None:
+    actual = old["metadata"]["uid"]
+    if uid and uid != actual:
+        key = f"/registry/{stored.key(resource, old['metadata'].get('namespace', ''), name)}"
+        raise errors.conflict(
+            resource.group,
+            resource.plural,
+            name,
+            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
+            "AdditionalErrorMsg: Precondition failed: "
+            f"UID in precondition: {uid}, UID in object meta: {actual}",
+        )
+
+
+def _check_conditional(strategy: Strategy, name: str, given: str) -> None:
+    if not given and not strategy.unconditional_update:
+        resource = strategy.resource
+        mistake = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise errors.invalid(resource.group, resource.plural, name, [mistake])
+
+
+def _revision(text: str) -> int:
+    """The number in a resourceVersion; none is 0."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        raise errors.StatusError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+# Whatever an update says of these, the server's own word stands.
+_KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def _keep_metadata(new: Object, old: Object) -> None:
+    new.pop("selfLink", None)
+    if not new.get("uid"):
+        new["uid"] = old["uid"]
+    for name in _KEPT:
+        if name in old:
+            new[name] = old[name]
+        elif name == "generation":
+            new.pop(name, None)
+
+
+def check_preconditions(
+    resource: kinds.Resource, name: str, metadata: Object, options: deletion.Options
+) -> None:
+    """Raise 409 when the object is not the one, or not the version, that was meant."""
+    actual = metadata["uid"]
+    if options.uid is not None and options.uid != actual:
+        raise errors.conflict(
+            resource.group,
+            resource.kind,
+            name,
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({actual}). The object might have been deleted and then recreated",
+        )
+    wanted, held = options.resource_version, metadata["resourceVersion"]
+    if wanted is not None and wanted != held:
+        raise errors.conflict(
+            resource.group,
+            resource.kind,
+            name,
+            f"the ResourceVersion in the precondition ({wanted}) does not match the "
+            f"ResourceVersion in record ({held}). The object might have been modified",
+        )

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs on resources, as HTTP requests ask for them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import msgspec
+from aiohttp import hdrs, web
+
+from refloat.api import codec, errors, schema
+from refloat.api.meta import Object
+from refloat.apiserver import (
+    binding,
+    deletion,
+    forms,
+    listing,
+    options,
+    patching,
+    selection,
+    stored,
+    watching,
+)
+from refloat.apiserver.eviction import Evictions
+from refloat.apiserver.exchange import Exchange
+from refloat.apiserver.identity import Call, Identity
+from refloat.apiserver.registry import Registry
+from refloat.apiserver.targets import Target
+from refloat.base.clock import Clock
+from refloat.base.rand import Rand
+from refloat.store import errors as store_errors
+from refloat.store.contract import Entry
+
+Handler: TypeAlias = Callable[[Exchange, Identity, Target], Awaitable[web.StreamResponse]]
+
+# A watch without a timeout ends by itself after half an hour to an hour, so
+# that clients spread themselves anew.
+MIN_WATCH_SECONDS = 1800
+
+_NOT_SERVED = {
+    "attach": "attach is not served: Refloat's nodes run plain processes; read logs instead",
+    "exec": "exec is not served: Refloat's nodes run plain processes; start one on the host",
+    "portforward": "port-forward is not served: processes of a pod listen on the host itself",
+    "log": "pods/log is not served yet: no node of this cluster runs containers",
+}
+
+
+class Resources:
+    """Answers the requests that name a resource."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        dispatcher: watching.Dispatcher,
+        evictions: Evictions,
+        *,
+        clock: Clock,
+        rand: Rand,
+    ) -> None:
+        self._registry = registry
+        self._dispatcher = dispatcher
+        self._evictions = evictions
+        self._clock = clock
+        self._rand = rand
+        self._handlers: dict[str, Handler] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+
+    async def serve(
+        self, exchange: Exchange, user: Identity, verb: str, target: Target
+    ) -> web.StreamResponse:
+        if target.subresource in _NOT_SERVED:
+            self._registry.get(target.resource, target.namespace, target.name)
+            raise errors.not_implemented(_NOT_SERVED[target.subresource])
+        try:
+            return await self._handlers[verb](exchange, user, target)
+        except store_errors.WriteFailed as error:
+            raise errors.internal(str(error)) from error
+
+    def _call(self, exchange: Exchange, user: Identity, kind: str) -> Call:
+        asked = options.write_options(exchange.query, kind)
+        return Call(
+            user,
+            self._clock.now(),
+            dry_run=asked.dry_run,
+            manager=asked.manager or _manager(exchange.user_agent),
+            force=asked.force,
+            validation=asked.validation,
+        )
+
+    def _one(
+        self,
+        exchange: Exchange,
+        target: Target,
+        entry: Entry,
+        *,
+        status: int = 200,
+        call: Call | None = None,
+    ) -> web.Response:
+        form = exchange.form
+        body = forms.one(target.resource, entry, form, self._clock.now())
+        warnings = call.warnings if call else ()
+        return exchange.answer(body, status=status, media=form.media, warnings=warnings)
+
+    # -- reading ---------------------------------------------------------
+
+    async def _get(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
+        asked = options.list_revision(exchange.query.get("resourceVersion", ""), watch=False)
+        if asked is not None and asked > self._registry.store.revision:
+            raise listing.too_large(asked, self._registry.store.revision)
+        entry = self._registry.get(target.resource, target.namespace, target.name)
+        return self._one(exchange, target, entry)
+
+    async def _list(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
+        asked = options.list_options(exchange.query, watch=False)
+        found = listing.plan(self._registry.store, _selection(target, asked), asked)
+        form = exchange.form
+        head, tail = forms.list_head(target.resource, form, found.metadata)
+        now = self._clock.now()
+        if len(found.entries) <= watching.PIECE or form.media != forms.JSON:
+            body = head + forms.items(target.resource, found.entries, form, now) + tail
+            if form.media != forms.JSON:
+                body = forms.as_yaml(msgspec.json.decode(body))
+            return exchange.answer(body, media=form.media)
+        response = web.StreamResponse()
+        exchange.head(response, form.media)
+        await response.prepare(exchange.request)
+        before = head
+        for piece in listing.pieces(found.entries, watching.PIECE):
+            items = forms.items(target.resource, piece, form, now)
+            await response.write(before + items)
+            await self._clock.sleep(0)
+            before = b","
+        await response.write_eof(tail)
+        return response
+
+    async def _watch(
+        self, exchange: Exchange, user: Identity, target: Target
+    ) -> web.StreamResponse:
+        asked = options.list_options(exchange.query, watch=True)
+        if target.name:  # /api/v1/watch/.../name
+            asked = replace(asked, fields=f"metadata.name={target.name}")
+        wanted = _selection(target, asked)
+        form = exchange.form
+        watcher, initial = self._watcher(wanted, asked, form)
+        response = web.StreamResponse()
+        exchange.head(response, forms.JSON)
+        response.enable_chunked_encoding()
+        await response.prepare(exchange.request)
+        try:
+            self._dispatcher.open(watcher)
+        except store_errors.Compacted as error:
+            await response.write(_too_old(asked.revision or 0, error.compacted))
+            await response.write_eof()
+            return response
+        try:
+            seconds = asked.timeout or self._rand.jitter(MIN_WATCH_SECONDS, 1.0)
+            lines = watching.lines(watcher, initial, self._dispatcher, self._clock, seconds=seconds)
+            async for line in lines:
+                await response.write(line)
+        finally:
+            self._dispatcher.shut(watcher)
+        await response.write_eof()
+        return response
+
+    def _watcher(
+        self, wanted: selection.Selection, asked: options.ListOptions, form: forms.Form
+    ) -> tuple[watching.Watcher, list[Entry] | None]:
+        """A watcher, and the state that it begins with, if it asked for that."""
+        resource, store = wanted.resource, self._registry.store
+        initial: list[Entry] | None = None
+        after = asked.revision or 0
+        shows_state = asked.initial_events if asked.initial_events is not None else not after
+        if not after or shows_state:
+            after = max(store.revision, after)
+        if shows_state:
+            page = store.page(stored.prefix(resource, wanted.namespace))
+            initial = [
+                entry for entry in page.entries if wanted.everything or wanted.matches(entry)
+            ]
+        headers = form.shape == "Table"
+
+        def encode(event_type: watching.EventType, entry: Entry) -> bytes:
+            nonlocal headers
+            obj = forms.event_object(resource, entry, form, self._clock.now(), headers=headers)
+            headers = False
+            return b'{"type":"%s","object":%s}\n' % (event_type.encode(), obj)
+
+        def bookmark(revision: int, initial_end: bool) -> bytes:
+            return forms.bookmark(resource, form, revision, initial_end=initial_end)
+
+        # A Table's first event differs from the later ones, so it shares none.
+        key = f"{resource.api_version}/{form.key}"
+        watcher = watching.Watcher(
+            wanted,
+            key if form.shape != "Table" else f"{key}/{self._rand.uid()}",
+            encode,
+            bookmark if asked.bookmarks else None,
+            after,
+        )
+        return watcher, initial
+
+    # -- writing ---------------------------------------------------------
+
+    async def _create(
+        self, exchange: Exchange, user: Identity, target: Target
+    ) -> web.StreamResponse:
+        if target.subresource == "eviction":
+            return await self._evict(exchange, user, target)
+        if target.subresource == "binding":
+            return await self._bind(exchange, user, target)
+        call = self._call(exchange, user, "CreateOptions")
+        media = exchange.media
+        obj = self._registry.decode(call, target.resource, await exchange.body(), media)
+        entry = await self._registry.create(call, target.resource, target.namespace, obj)
+        return self._one(exchange, target, entry, status=201, call=call)
+
+    async def _update(
+        self, exchange: Exchange, user: Identity, target: Target
+    ) -> web.StreamResponse:
+        call = self._call(exchange, user, "UpdateOptions")
+        media, body = exchange.media, await exchange.body()
+
+        def decode() -> Object:
+            return self._registry.decode(call, target.resource, body, media)
+
+        entry, created = await self._registry.replace(
+            call,
+            target.resource,
+            target.namespace,
+            target.name,
+            decode,
+            subresource=target.subresource,
+        )
+        return self._one(exchange, target, entry, status=201 if created else 200, call=call)
+
+    async def _patch(
+        self, exchange: Exchange, user: Identity, target: Target
+    ) -> web.StreamResponse:
+        content_type = exchange.request.headers.get(hdrs.CONTENT_TYPE, "")
+        patch_format = patching.MEDIA_TYPES.get(content_type.partition(";")[0].strip().lower())
+        if patch_format is None:
+            raise errors.StatusError(
+                415, "UnsupportedMediaType", "415: Unsupported Media Type", details={}
+            )
+        call = self._call(exchange, user, "PatchOptions")
+        entry = await patching.patch(
+            self._registry,
+            call,
+            target.resource,
+            target.namespace,
+            target.name,
+            subresource=target.subresource,
+            patch_format=patch_format,
+            body=await exchange.body(),
+        )
+        return self._one(exchange, target, entry, call=call)
+
+    # -- deleting --------------------------------------------------------
+
+    async def _delete(
+        self, exchange: Exchange, user: Identity, target: Target
+    ) -> web.StreamResponse:
+        asked = await self._delete_options(exchange)
+        call = Call(user, self._clock.now(), dry_run=asked.dry_run)
+        entry, gone = await self._registry.delete(
+            call, target.resource, target.namespace, target.name, asked
+        )
+        strategy = self._registry.strategies[target.resource]
+        if not gone or strategy.returns_deleted:
+            return self._one(exchange, target, entry)
+        obj = stored.unpack(target.resource, entry)
+        return exchange.answer(msgspec.json.encode(_deleted(target, obj)))
+
+    async def _delete_options(self, exchange: Exchange) -> deletion.Options:
+        body = await exchange.body()
+        media = exchange.media if body else "json"
+        return options.delete_options(exchange.query, body, media)
+
+    async def _delete_collection(
+        self, exchange: Exchange, user: Identity, target: Target
+    ) -> web.StreamResponse:
+        asked = options.list_options(exchange.query, watch=False)
+        wanted = await self._delete_options(exchange)
+        found = listing.plan(self._registry.store, _selection(target, asked), asked)
+        call = Call(user, self._clock.now(), dry_run=wanted.dry_run)
+        for entry in found.entries:
+            namespace, _, name = entry.key.partition("/")[2].rpartition("/")
+            try:
+                await self._registry.delete(call, target.resource, namespace, name, wanted)
+            except errors.StatusError as error:
+                if error.code != 404:
+                    raise
+        form = exchange.form
+        head, tail = forms.list_head(target.resource, form, found.metadata)
+        items = forms.items(target.resource, found.entries, form, self._clock.now())
+        return exchange.answer(head + items + tail)
+
+    # -- the pod's own subresources --------------------------------------
+
+    async def _evict(
+        self, exchange: Exchange, user: Identity, target: Target
+    ) -> web.StreamResponse:
+        call = self._call(exchange, user, "CreateOptions")
+        wish = await self._wish(exchange, target, "policy/v1", "Eviction")
+        asked = options.check_delete_options(wish.get("deleteOptions") or {})
+        call.dry_run = call.dry_run or asked.dry_run
+        await self._evictions.evict(call, target.namespace, target.name, asked)
+        return exchange.answer(_SUCCESS, status=201)
+
+    async def _bind(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
+        call = self._call(exchange, user, "CreateOptions")
+        wish = await self._wish(exchange, target, "v1", "Binding")
+        await binding.bind(self._registry, call, target.namespace, target.name, wish)
+        return exchange.answer(_SUCCESS, status=201)
+
+    async def _wish(
+        self, exchange: Exchange, target: Target, api_version: str, kind: str
+    ) -> Object:
+        """The body of a subresource that takes a kind of its own."""
+        media = exchange.media
+        struct = schema.struct(api_version, kind)
+        wish = codec.decode(await exchange.body(), struct, media=media).obj
+        if (wish["metadata"].get("name") or target.name) != target.name:
+            raise errors.bad_request(f"name in URL does not match name in {kind} object")
+        return wish
+
+
+_SUCCESS = msgspec.json.encode(
+    {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+)
+
+
+def _manager(user_agent: str) -> str:
+    """The field manager of a client that names none: its program's name."""
+    return user_agent.partition("/")[0]
+
+
+def _selection(target: Target, asked: options.ListOptions) -> selection.Selection:
+    return selection.select(
+        target.resource, target.namespace, label_text=asked.labels, field_text=asked.fields
+    )
+
+
+def _too_old(revision: int, compacted: int) -> bytes:
+    error = errors.expired(f"too old resource version: {revision} ({compacted + 1})")
+    return b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(error.status())
+
+
+def _deleted(target: Target, obj: Object) -> Object:
+    resource = target.resource
+    details = {
+        "name": target.name,
+        "group": resource.group,
+        "kind": resource.plural,
+        "uid": obj["metadata"]["uid"],
+    }
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {name: value for name, value in details.items() if value},
+    }

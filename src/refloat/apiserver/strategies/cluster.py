@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds outside of namespaces, but for nodes."""
+
+from datetime import datetime
+
+from refloat.api import times
+from refloat.api.defaults import persistentvolume as volume_defaults
+from refloat.api.defaults import priorityclass as priority_defaults
+from refloat.api.fields import FieldError
+from refloat.api.meta import Object
+from refloat.api.validation import namespace, persistentvolume, priorityclass, volumeattachment
+from refloat.apiserver.strategies import base
+
+
+class NamespaceStrategy(base.Strategy):
+    returns_deleted = True
+    notes_grace = False
+
+    def default(self, obj: Object) -> None:
+        metadata = obj["metadata"]
+        if metadata.get("name"):
+            labels = metadata.get("labels") or {}
+            metadata["labels"] = {**labels, "kubernetes.io/metadata.name": metadata["name"]}
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        self.default(obj)  # once more: the name may have been generated
+        obj["status"] = {"phase": "Active"}
+        given = [each for each in obj["spec"].get("finalizers") or () if each != "kubernetes"]
+        obj["spec"]["finalizers"] = [*given, "kubernetes"]
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return namespace.validate_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+        new["status"] = old["status"]
+        new["spec"] = old["spec"]
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return namespace.validate_update(new, old)
+
+    def prepare_finalize(self, new: Object, old: Object) -> None:
+        new["status"] = old["status"]
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        return namespace.validate_status_update(new, old)
+
+    def prepare_delete(self, obj: Object, reason: str) -> None:
+        obj["status"]["phase"] = "Terminating"
+
+    def awaits_more(self, obj: Object) -> bool:
+        return bool(obj["spec"].get("finalizers"))
+
+
+class VolumeStrategy(base.Strategy):
+    returns_deleted = True
+
+    def default(self, obj: Object) -> None:
+        volume_defaults.apply(obj)
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        stamp = times.format_time(now)
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": stamp}
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return persistentvolume.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return persistentvolume.validate_update(new, old)
+
+    def prepare_status(self, new: Object, old: Object, now: datetime) -> None:
+        new["spec"] = old["spec"]
+        if new["status"].get("phase") != old["status"].get("phase"):
+            new["status"].setdefault("lastPhaseTransitionTime", times.format_time(now))
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        return persistentvolume.validate_status_update(new, old)
+
+
+class PriorityClassStrategy(base.Strategy):
+    def default(self, obj: Object) -> None:
+        priority_defaults.apply(obj)
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        obj["metadata"]["generation"] = 1
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return priorityclass.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return priorityclass.validate_update(new, old)
+
+
+class AttachmentStrategy(base.Strategy):
+    unconditional_update = False
+    returns_deleted = True
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        obj["status"] = {"attached": False}
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return volumeattachment.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return volumeattachment.validate_update(new, old)
+
+
+STRATEGIES: dict[str, type[base.Strategy]] = {
+    "namespaces": NamespaceStrategy,
+    "persistentvolumes": VolumeStrategy,
+    "priorityclasses.scheduling.k8s.io": PriorityClassStrategy,
+    "volumeattachments.storage.k8s.io": AttachmentStrategy,
+}

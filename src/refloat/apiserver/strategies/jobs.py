@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs: the generated selector and labels, and deletes that orphan."""
+
+from datetime import datetime
+
+from refloat.api.defaults import job as defaults
+from refloat.api.fields import FieldError
+from refloat.api.meta import Object
+from refloat.api.validation import job as validation
+from refloat.apiserver.strategies import base
+
+
+class JobStrategy(base.Strategy):
+    orphans_by_default = True
+
+    def default(self, obj: Object) -> None:
+        defaults.apply(obj)
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        obj["metadata"]["generation"] = 1
+        defaults.prepare_create(obj)
+        defaults.apply_labels(obj)
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return validation.validate_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+        new["status"] = old["status"]
+        base.bump_generation(new, old)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return validation.validate_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        return validation.validate_status_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return validation.warnings(new, old)

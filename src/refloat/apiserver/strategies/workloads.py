@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds in namespaces that only hold data or state a wish."""
+
+from datetime import datetime
+
+from refloat.api.defaults import persistentvolumeclaim as claim_defaults
+from refloat.api.defaults import secret as secret_defaults
+from refloat.api.defaults import service as service_defaults
+from refloat.api.fields import FieldError
+from refloat.api.meta import Object
+from refloat.api.validation import (
+    configmap,
+    event,
+    lease,
+    pdb,
+    persistentvolumeclaim,
+    secret,
+    service,
+    serviceaccount,
+)
+from refloat.apiserver.strategies import base
+
+NO_DNS = "services are stored only: this cluster has no service network and no DNS"
+
+
+class ConfigMapStrategy(base.Strategy):
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return configmap.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return configmap.validate_update(new, old)
+
+
+class SecretStrategy(base.Strategy):
+    def default(self, obj: Object) -> None:
+        secret_defaults.apply(obj)
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return secret.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return secret.validate_update(new, old)
+
+
+class ServiceAccountStrategy(base.Strategy):
+    returns_deleted = True
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return serviceaccount.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return serviceaccount.validate_update(new, old)
+
+
+class ServiceStrategy(base.Strategy):
+    create_on_update = True
+    returns_deleted = True
+
+    def default(self, obj: Object) -> None:
+        service_defaults.apply(obj)
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        obj["status"] = {"loadBalancer": {}}
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return service.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return service.validate_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return [NO_DNS] if old is None else []
+
+
+class ClaimStrategy(base.Strategy):
+    returns_deleted = True
+
+    def default(self, obj: Object) -> None:
+        claim_defaults.apply(obj)
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        obj["status"] = {"phase": "Pending"}
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return persistentvolumeclaim.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return persistentvolumeclaim.validate_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        return persistentvolumeclaim.validate_status_update(new, old)
+
+
+class LeaseStrategy(base.Strategy):
+    create_on_update = True
+    unconditional_update = False
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return lease.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return lease.validate_update(new, old)
+
+
+class EventStrategy(base.Strategy):
+    create_on_update = True
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return event.validate_create(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return event.validate_update(new, old)
+
+
+class BudgetStrategy(base.Strategy):
+    unconditional_update = False
+
+    def prepare_create(self, obj: Object, now: datetime) -> None:
+        obj["metadata"]["generation"] = 1
+        obj["status"] = {
+            "disruptionsAllowed": 0,
+            "currentHealthy": 0,
+            "desiredHealthy": 0,
+            "expectedPods": 0,
+        }
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return pdb.validate_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+        new["status"] = old["status"]
+        base.bump_generation(new, old)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return pdb.validate_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        return pdb.validate_status_update(new, old)
+
+
+STRATEGIES: dict[str, type[base.Strategy]] = {
+    "configmaps": ConfigMapStrategy,
+    "events": EventStrategy,
+    "events.events.k8s.io": EventStrategy,
+    "leases.coordination.k8s.io": LeaseStrategy,
+    "persistentvolumeclaims": ClaimStrategy,
+    "poddisruptionbudgets.policy": BudgetStrategy,
+    "secrets": SecretStrategy,
+    "serviceaccounts": ServiceAccountStrategy,
+    "services": ServiceStrategy,
+}

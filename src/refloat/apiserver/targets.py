@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request's address means: which resource, where, and with which verb."""
+
+from dataclasses import dataclass
+
+from refloat.api import errors, kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object or collection that an address names."""
+
+    resource: kinds.Resource
+    namespace: str = ""  # empty: cluster-scoped, or all namespaces
+    name: str = ""  # empty: the collection
+    subresource: str = ""
+    legacy_watch: bool = False  # /api/v1/watch/..., older than ?watch=1
+
+
+def parse(path: str) -> Target | None:
+    """Read an address; None when it is none of a resource's."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    legacy_watch = rest[0] == "watch" and len(rest) > 1
+    return _locate(group, version, rest[1:] if legacy_watch else rest, legacy_watch)
+
+
+def _locate(group: str, version: str, rest: list[str], legacy_watch: bool) -> Target | None:
+    if rest[0] == "namespaces" and len(rest) > 2:
+        scoped = kinds.BY_PLURAL.get((group, version, rest[2]))
+        if scoped is not None and scoped.namespaced:
+            return _target(scoped, rest[1], rest[3:], legacy_watch)
+    resource = kinds.BY_PLURAL.get((group, version, rest[0]))
+    if resource is None or (resource.namespaced and len(rest) > 1):
+        return None
+    return _target(resource, "", rest[1:], legacy_watch)
+
+
+def _target(
+    resource: kinds.Resource,
+    namespace: str,
+    rest: list[str],
+    legacy_watch: bool,
+) -> Target | None:
+    name, subresource = (*rest, "", "")[:2]
+    if len(rest) > 2 or (subresource and resource.subresource(subresource) is None):
+        return None
+    return Target(resource, namespace, name, subresource, legacy_watch)
+
+
+_ON_COLLECTION = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_ON_OBJECT = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_ON_SUBRESOURCE = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
+
+
+def verb(method: str, target: Target, *, watch: bool) -> str:
+    """The verb that a method means here; raises 405 where it means none."""
+    if target.subresource:
+        found = _ON_SUBRESOURCE.get(method, "")
+        served = target.resource.subresource(target.subresource)
+        assert served is not None
+        return _served(found, served.verbs)
+    if target.name:
+        if target.legacy_watch:
+            return "watch"
+        return _served(_ON_OBJECT.get(method, ""), target.resource.verbs)
+    found = _ON_COLLECTION.get(method, "")
+    if found == "list" and (watch or target.legacy_watch):
+        found = "watch"
+    if found in ("create", "deletecollection") and _spans_namespaces(target):
+        raise errors.method_not_supported()
+    return _served(found, target.resource.verbs)
+
+
+def _spans_namespaces(target: Target) -> bool:
+    return target.resource.namespaced and not target.namespace
+
+
+def _served(found: str, verbs: tuple[str, ...]) -> str:
+    if found not in verbs:
+        raise errors.method_not_supported()
+    return found

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `refloat` command and the table of its subcommands."""
+
+import importlib
+import sys
+
+import click
+
+from refloat.base.errors import RefloatError, UsageError
+
+# command -> (module, one line for --help)
+_COMMANDS = {
+    "up": ("refloat.cli.up", "Run a Kubernetes-compatible cluster on this machine."),
+    "demo": ("refloat.cli.demo", "Play a story on a cluster of its own, and show it."),
+    "bench": ("refloat.cli.bench", "Measure Refloat on this machine."),
+    "version": ("refloat.cli.version", "Print the version."),
+}
+
+
+class _Lazy(click.Group):
+    """Knows its commands by name and imports them when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    epilog="Start with: refloat up, or refloat demo. 'refloat COMMAND --help' tells more.",
+)
+def refloat() -> None:
+    """Failure recovery for Kubernetes batch Jobs.
+
+    Decides what a pod's failure means for its Job, when a replacement may
+    start, and how work comes free when a node dies.
+    """
+
+
+def main() -> None:
+    """Run the command; exit 0 when done, 1 for a negative answer, 2 for wrong use."""
+    try:
+        refloat.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except UsageError as error:
+        click.echo(f"refloat: {error}", err=True)
+        sys.exit(2)
+    except RefloatError as error:
+        click.echo(f"refloat: {error}", err=True)
+        sys.exit(1)

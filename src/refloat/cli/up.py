@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`refloat up`"""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+import uvloop
+
+from refloat.app import embedded
+from refloat.base import gates, log
+from refloat.base.clock import RealClock
+from refloat.base.errors import UsageError
+from refloat.base.rand import Rand
+from refloat.config import load
+
+DEFAULT_DATA_DIR = "~/.local/share/refloat"
+
+# Grows with the controllers; `*` is all of them.
+KNOWN_CONTROLLERS: tuple[str, ...] = ()
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DEFAULT_DATA_DIR,
+    show_default=True,
+    help="Where the cluster's state lives; it resumes from there.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The API server's port. [default: that of the last time, or a free one]",
+)
+@click.option(
+    "--bind-address",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen at.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How many nodes to run.",
+)
+@click.option(
+    "--controllers",
+    default="*",
+    show_default=True,
+    help="Which controllers to run: '*', 'none', or names; '-name' leaves one out.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A configuration file.",
+)
+@click.option("--feature-gates", default="", help="Name=true,Other=false; over those of the file.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Log lines for people or for machines.",
+)
+def command(  # one parameter for each option
+    *,
+    data_dir: Path,
+    port: int,
+    bind_address: str,
+    nodes: int,
+    controllers: str,
+    config_file: Path | None,
+    feature_gates: str,
+    log_format: log.Format,
+) -> None:
+    """Run a Kubernetes-compatible cluster on this machine, until Ctrl-C.
+
+    Writes DIR/kubeconfig, with which kubectl and every other client can use
+    it. With --nodes 0 --controllers none it is the API server alone.
+    """
+    log.setup(log_format, level="warning")
+    check_controllers(controllers)
+    if nodes:
+        raise UsageError(f"--nodes {nodes}: nodes that run pods do not exist yet; use --nodes 0")
+    configured = load.load(config_file).feature_gates if config_file else {}
+    settings = embedded.Settings(
+        data_dir=data_dir.expanduser(),
+        port=port,
+        bind_address=check_address(bind_address),
+        gates=gates.Gates({**configured, **gates.parse(feature_gates)}),
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(settings))
+
+
+def check_controllers(text: str) -> None:
+    """Refuse names of controllers that do not exist."""
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        if name not in ("*", "none") and name.removeprefix("-") not in KNOWN_CONTROLLERS:
+            known = ", ".join(("*", "none", *KNOWN_CONTROLLERS))
+            raise UsageError(f"--controllers: unknown controller {name!r}; known are: {known}")
+
+
+def check_address(text: str) -> str:
+    """Refuse what is no address of this machine to listen at."""
+    import ipaddress  # noqa: PLC0415 - not before it is needed
+
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as error:
+        raise UsageError(f"--bind-address: {text!r} is not an IP address") from error
+
+
+async def _run(settings: embedded.Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop.set)
+    cluster = embedded.Cluster(settings, RealClock(), Rand())
+    try:
+        await _start(cluster, settings)
+        click.echo(f"Kubernetes API at {cluster.url}")
+        click.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
+        click.echo("  kubectl get namespaces")
+        click.echo("Ctrl-C stops it; its state stays in the data directory.")
+        await stop.wait()
+    finally:
+        await cluster.close()
+
+
+async def _start(cluster: embedded.Cluster, settings: embedded.Settings) -> None:
+    try:
+        await cluster.start()
+    except OSError as error:
+        where = f"{settings.bind_address}:{settings.port}" if settings.port else settings.data_dir
+        raise UsageError(f"cannot start at {where}: {error.strerror or error}") from error
