@@ -33,10 +33,11 @@ const (
 // Document is schema.json. A type is named by its place in Types, so that
 // each is written once.
 type Document struct {
-	Version string            `json:"version"`
-	Kinds   map[string]string `json:"kinds"`
-	Types   [][]any           `json:"types"`
-	Structs map[string]Struct `json:"structs"`
+	Version    string              `json:"version"`
+	Kinds      map[string]string   `json:"kinds"`
+	Registered map[string][]string `json:"registered"`
+	Types      [][]any             `json:"types"`
+	Structs    map[string]Struct   `json:"structs"`
 }
 
 // Struct is a type with named fields, in the order of its JSON.
@@ -54,6 +55,7 @@ type Extras struct {
 	MapKeys  []string `json:"m,omitempty"`
 	MapType  string   `json:"t,omitempty"`
 	Default  any      `json:"d,omitempty"`
+	Inlined  string   `json:"i,omitempty"`
 }
 
 // leaves are the types with a JSON form of their own.
@@ -90,9 +92,14 @@ func main() {
 
 func generate(version string, openapi map[string]Definition) Document {
 	g := generator{
-		document: Document{Version: version, Kinds: map[string]string{}, Structs: map[string]Struct{}},
-		places:   map[reflect.Type]int{},
-		openapi:  openapi,
+		document: Document{
+			Version:    version,
+			Kinds:      map[string]string{},
+			Registered: registered(openapi),
+			Structs:    map[string]Struct{},
+		},
+		places:  map[reflect.Type]int{},
+		openapi: openapi,
 	}
 	for _, each := range roots {
 		kind := reflect.TypeOf(each.object)
@@ -138,32 +145,38 @@ func (g *generator) describe(t reflect.Type) []any {
 func (g *generator) structOf(t reflect.Type) Struct {
 	definition := g.openapi[structName(t)]
 	made := Struct{Go: t.String(), Atomic: definition.MapType == "atomic", Fields: [][]any{}}
-	for _, field := range flatten(t) {
+	for _, field := range flatten(t, "") {
 		made.Fields = append(made.Fields, g.field(field, definition))
 	}
 	return made
 }
 
+// member is a field, and the Go names of the inlined structs that it is from.
+type member struct {
+	reflect.StructField
+	inlined string
+}
+
 // flatten gives the fields of a struct with those of inlined structs in place.
-func flatten(t reflect.Type) []reflect.StructField {
-	var fields []reflect.StructField
+func flatten(t reflect.Type, inlined string) []member {
+	var fields []member
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-":
 		case name == "" && field.Anonymous:
-			fields = append(fields, flatten(field.Type)...)
+			fields = append(fields, flatten(field.Type, inlined+field.Name+".")...)
 		case name == "":
 			panic(fmt.Sprintf("%s.%s has no JSON name", t, field.Name))
 		default:
-			fields = append(fields, field)
+			fields = append(fields, member{field, inlined})
 		}
 	}
 	return fields
 }
 
-func (g *generator) field(field reflect.StructField, definition Definition) []any {
+func (g *generator) field(field member, definition Definition) []any {
 	name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 	property := definition.Properties[name]
 	kind, flags := field.Type, 0
@@ -185,6 +198,7 @@ func (g *generator) field(field reflect.StructField, definition Definition) []an
 		MapKeys:  property.ListMapKeys,
 		MapType:  property.MapType,
 		Default:  property.scalarDefault(),
+		Inlined:  field.inlined,
 	}
 	if !reflect.ValueOf(extras).IsZero() {
 		row = append(row, extras)

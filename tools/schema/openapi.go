@@ -16,6 +16,12 @@ type Definition struct {
 	Required   []string            `json:"required"`
 	Properties map[string]Property `json:"properties"`
 	MapType    string              `json:"x-kubernetes-map-type"`
+	Kinds      []GroupVersionKind  `json:"x-kubernetes-group-version-kind"`
+}
+
+// GroupVersionKind is a kind that a definition is of.
+type GroupVersionKind struct {
+	Group, Version, Kind string
 }
 
 // Property holds what is read of a field's OpenAPI schema.
@@ -66,13 +72,40 @@ func readOpenAPI(directory string) (map[string]Definition, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		for name, definition := range document.Components.Schemas {
-			found[shortName(name)] = definition
+			found[shortName(name)] = merged(found[shortName(name)], definition)
 		}
 	}
 	return found, nil
 }
 
+// merged is a definition with the kinds of the same one in another document:
+// each document names only those of its own version.
+func merged(known, definition Definition) Definition {
+	for _, each := range known.Kinds {
+		if !slices.Contains(definition.Kinds, each) {
+			definition.Kinds = append(definition.Kinds, each)
+		}
+	}
+	return definition
+}
+
 func shortName(name string) string {
 	parts := strings.Split(name, ".")
 	return strings.Join(parts[max(0, len(parts)-3):], ".")
+}
+
+// registered gives the kinds of each version, also those that have no place
+// in roots: a message tells them from kinds that do not exist.
+func registered(definitions map[string]Definition) map[string][]string {
+	found := map[string][]string{}
+	for _, definition := range definitions {
+		for _, each := range definition.Kinds {
+			version := strings.TrimPrefix(each.Group+"/"+each.Version, "/")
+			found[version] = append(found[version], each.Kind)
+		}
+	}
+	for _, kinds := range found {
+		slices.Sort(kinds)
+	}
+	return found
 }

@@ -61,6 +61,8 @@ class Struct:
     go: str  # as error messages name it, for example `v1.PodSpec`
     fields: dict[str, "Field"] = field(default_factory=dict, repr=False)
     atomic: bool = False  # for server-side apply: owned as a whole
+    kind: str = ""  # where the struct is a kind
+    api_version: str = ""
 
 
 Type: TypeAlias = Scalar | ListOf | MapOf | Struct
@@ -83,6 +85,7 @@ class Field:
     list_map_keys: tuple[str, ...] = ()
     map_type: Literal["", "atomic", "granular"] = ""
     default: Any = None  # stands in for an absent key of a list of type map
+    inlined: str = ""  # where Go inlines, error messages say so: `VolumeSource.`
 
 
 # The bits of a field's flags in schema.json.
@@ -101,6 +104,7 @@ class _Extras(msgspec.Struct):
     m: tuple[str, ...] = ()
     t: Literal["", "atomic", "granular"] = ""
     d: Any = None
+    i: str = ""
 
 
 class _Struct(msgspec.Struct):
@@ -112,6 +116,7 @@ class _Struct(msgspec.Struct):
 class _Document(msgspec.Struct):
     version: str
     kinds: dict[str, str]
+    registered: dict[str, frozenset[str]]
     types: list[tuple[Any, ...]]
     structs: dict[str, _Struct]
 
@@ -121,11 +126,14 @@ class _Schema:
 
     def __init__(self, document: _Document) -> None:
         self.version = document.version
+        self.registered = document.registered
         self.structs = {
             name: Struct(name, each.go, atomic=each.atomic)
             for name, each in document.structs.items()
         }
         self.kinds = {key: self.structs[name] for key, name in document.kinds.items()}
+        for key, kind in self.kinds.items():
+            kind.api_version, kind.kind = key.split(" ")
         self._types: dict[int, Type] = {}
         self._document = document
         for name, each in document.structs.items():
@@ -169,6 +177,7 @@ def _extend(made: Field, extras: _Extras) -> None:
     made.list_map_keys = extras.m
     made.map_type = extras.t
     made.default = extras.d
+    made.inlined = extras.i
 
 
 @cache
@@ -193,6 +202,11 @@ def kubernetes_version() -> str:
 def kinds() -> dict[str, Struct]:
     """All kinds, under keys like `batch/v1 Job`; not to be changed."""
     return _schema().kinds
+
+
+def is_registered(api_version: str, kind: str) -> bool:
+    """Whether Kubernetes knows such a kind, be it in this table or not."""
+    return kind in _schema().registered.get(api_version, ())
 
 
 def named(name: str) -> Struct:

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML as Kubernetes reads it: version 1.1, the first document, made into JSON.
+
+Built from the parser's events, since which plain words are truth values,
+numbers or texts differs from PyYAML's rules, and since neither deep nesting
+nor aliases of aliases may cost more than they are worth.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import yaml
+
+from refloat.api import gojson
+
+# As deep as Go's parser goes.
+MAX_DEPTH = 10_000
+
+# Aliases may make a document larger than it is written, up to here.
+MAX_NODES = 1_000_000
+
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+
+_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+_STANDARD = "tag:yaml.org,2002:"
+_MERGE = object()
+
+
+class YamlProblem(ValueError):
+    """The body is not YAML, or cannot be JSON; the text is Go's."""
+
+
+def parse(body: bytes) -> tuple[Any, list[str]]:
+    """The value, its members sorted, and a sentence for each key that is set twice."""
+    builder = _Builder()
+    try:
+        for event in _first_document(body):
+            builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        raise YamlProblem(f"yaml: {_where(error)}{error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        raise YamlProblem(f"yaml: {error.reason}") from None
+    except UnicodeDecodeError:
+        raise YamlProblem("yaml: invalid leading UTF-8 octet") from None
+    return builder.result, builder.repeated
+
+
+def _first_document(body: bytes) -> Iterator[yaml.Event]:
+    loader = yaml.CSafeLoader(body)
+    try:
+        while (event := loader.get_event()) is not None:
+            yield event
+            if isinstance(event, yaml.DocumentEndEvent | yaml.StreamEndEvent):
+                return
+    finally:
+        loader.dispose()
+
+
+def _where(error: yaml.MarkedYAMLError) -> str:
+    """The line as Go counts it: from zero in the parser, from one in the scanner."""
+    line = error.problem_mark.line if error.problem_mark else 0
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    if not line and error.context_mark:
+        line = error.context_mark.line
+    return f"line {line}: " if line else ""
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 0
+
+
+class _Open:
+    """A list or map whose end has not come yet."""
+
+    def __init__(self, event: yaml.Event) -> None:
+        self.anchor = getattr(event, "anchor", None)
+        self.line = _line(event)
+        self.value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self.weight = 1
+        self.merged: list[Any] = []
+        self.key: Any = None
+        self.has_key = False
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.repeated: list[str] = []
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._unfinished: set[str] = set()
+
+    def take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
+            self._start(event)
+        elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+            self._end()
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        value = _scalar(event, is_key=self._awaits_key())
+        if event.anchor:
+            self._anchors[event.anchor] = (value, 1)
+        self._put(value, _line(event), 1)
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        if event.anchor in self._unfinished:
+            raise YamlProblem(f"yaml: anchor '{event.anchor}' value contains itself")
+        if event.anchor not in self._anchors:
+            raise YamlProblem(f"yaml: unknown anchor '{event.anchor}' referenced")
+        value, weight = self._anchors[event.anchor]
+        self._put(value, _line(event), weight)
+
+    def _start(self, event: yaml.Event) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise YamlProblem(f"yaml: exceeded max depth of {MAX_DEPTH}")
+        opened = _Open(event)
+        if opened.anchor:
+            self._unfinished.add(opened.anchor)
+        self._open.append(opened)
+
+    def _end(self) -> None:
+        ended = self._open.pop()
+        value = ended.value
+        if isinstance(value, dict):
+            value = _finished(value, ended.merged)
+        if ended.anchor:
+            self._unfinished.discard(ended.anchor)
+            self._anchors[ended.anchor] = (value, ended.weight)
+        self._put(value, ended.line, ended.weight)
+
+    def _awaits_key(self) -> bool:
+        return (
+            bool(self._open)
+            and isinstance(self._open[-1].value, dict)
+            and (not self._open[-1].has_key)
+        )
+
+    def _put(self, value: Any, line: int, weight: int) -> None:
+        if not self._open:
+            self.result = value
+            return
+        parent = self._open[-1]
+        parent.weight += weight
+        if parent.weight > MAX_NODES:
+            raise YamlProblem("yaml: document contains excessive aliasing")
+        if isinstance(parent.value, list):
+            parent.value.append(value)
+        elif not parent.has_key:
+            parent.key, parent.has_key = value, True
+        else:
+            parent.has_key = False
+            self._member(parent, value, line)
+
+    def _member(self, parent: _Open, value: Any, line: int) -> None:
+        if parent.key is _MERGE:
+            parent.merged.extend(_maps_to_merge(value))
+            return
+        name = _name(parent.key, value)
+        if name in parent.value:
+            shown = gojson.quoted(name) if isinstance(parent.key, str) else name
+            self.repeated.append(f"line {line}: key {shown} already set in map")
+        parent.value[name] = value
+
+
+def _finished(value: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
+    """With what is merged in, and sorted, as Go writes maps."""
+    for each in reversed(merged):
+        value = {**each, **value}
+    return dict(sorted(value.items()))
+
+
+def _maps_to_merge(value: Any) -> list[Any]:
+    maps = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, dict) for each in maps):
+        raise YamlProblem("yaml: map merge requires map or sequence of maps as the value")
+    return list(reversed(maps))
+
+
+def _name(key: Any, value: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int | float):
+        return str(key)
+    if key is None:
+        shown = gojson.quoted(value) if isinstance(value, str) else value
+        raise YamlProblem(f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}")
+    raise YamlProblem(f"yaml: invalid map key: {_go_value(key)}")
+
+
+def _go_value(value: Any) -> str:
+    """As Go's %#v shows what it read."""
+    if isinstance(value, dict):
+        members = (f"{_go_value(key)}:{_go_value(item)}" for key, item in value.items())
+        return f"map[interface {{}}]interface {{}}{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_go_value, value))}}}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "interface {}(nil)"
+    return gojson.quoted(value) if isinstance(value, str) else str(value)
+
+
+def _scalar(event: yaml.ScalarEvent, *, is_key: bool) -> Any:
+    text = event.value
+    if event.tag is None or event.tag == "!":
+        if not event.implicit[0]:
+            return text
+        return _MERGE if text == "<<" and is_key else _as_json(_resolved(text))
+    if event.tag == f"{_STANDARD}binary":
+        return _binary(text)
+    if event.tag in (f"{_STANDARD}{name}" for name in ("int", "float", "bool", "null")):
+        return _as_json(_tagged(text, event.tag.removeprefix(_STANDARD)))
+    return text
+
+
+def _tagged(text: str, name: str) -> Any:
+    value = _resolved(text)
+    found = _type_name(value)
+    if name not in (found, "float" if found == "int" else ""):
+        raise YamlProblem(f"yaml: cannot decode !!{found} `{text}` as a !!{name}")
+    return value
+
+
+def _type_name(value: Any) -> str:
+    if value is None:
+        return "null"
+    return {bool: "bool", int: "int", float: "float", str: "str"}[type(value)]
+
+
+def _binary(text: str) -> str:
+    try:
+        return gojson.decode_base64(text).decode(errors="replace")
+    except ValueError:
+        raise YamlProblem("yaml: !!binary value contains invalid base64 data") from None
+
+
+def _resolved(text: str) -> Any:
+    """The value of a plain word."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    digits = text.replace("_", "")
+    number = _integer(digits)
+    if number is not None:
+        return number
+    if _FLOAT.fullmatch(digits) and math.isfinite(float(digits)):
+        return float(digits)
+    return text
+
+
+def _as_json(value: Any) -> Any:
+    """JSON knows no infinity; a number that has no fraction is written without one."""
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise YamlProblem(f"json: unsupported value: {shown}")
+    if value.is_integer() and abs(value) < 1e21:
+        # As few digits as tell the number, then zeros.
+        return int(Decimal(repr(value)))
+    return value
+
+
+def _integer(digits: str) -> int | None:
+    found = _INTEGER.fullmatch(digits)
+    if found is None:
+        return None
+    sign, body = found.groups()
+    octal = len(body) > 1 and body[0] == "0" and body[1].isdigit()
+    number = int(body, 8) if octal else int(body, 0)
+    number = -number if sign == "-" else number
+    return number if -(1 << 63) <= number < 1 << 64 else None

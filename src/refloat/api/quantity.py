@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities such as `500m` and `1Gi`, as Kubernetes reads and writes them.
+
+A quantity stays a text in the objects. This module makes the canonical text,
+and the number behind it for whoever compares or adds. Some texts come back as
+they were written although they are not canonical (`1.234`, `+5`, `1E3`);
+Kubernetes keeps them, so they are kept here.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+Form: TypeAlias = Literal["DecimalSI", "DecimalExponent", "BinarySI"]
+
+BAD_FORM = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+BAD_SUFFIX = "unable to parse quantity's suffix"
+
+_PATTERN = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+_EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)")
+
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
+
+_INT64_MAX = (1 << 63) - 1
+
+# So many decimal digits surely fit into 64 bits; longer numbers are worked
+# out in Kubernetes by another way, which rounds and caps.
+_SHORT = 18
+
+_NANO = -9
+
+# An exponent may have nine digits and more; numbers are not made longer than
+# this, which is beyond every real amount and cheap to compute with.
+_LARGEST_EXPONENT = 4096
+
+# The letter, a sign and as many digits as fit; leading zeros are rare enough.
+_LONGEST_EXPONENT = 64
+
+# A cluster writes the same few quantities again and again.
+_CACHED = 4096
+
+
+class QuantityError(ValueError):
+    """A text that is no quantity; worded as Kubernetes does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """`unscaled` times ten to the power of `exponent`, and how it is written."""
+
+    unscaled: int
+    exponent: int
+    form: Form
+    text: str = ""  # kept as it was written, where Kubernetes keeps it
+
+    @property
+    def value(self) -> int | Fraction:
+        """The exact number."""
+        if self.exponent >= 0:
+            return int(self.unscaled * 10 ** min(self.exponent, _LARGEST_EXPONENT))
+        number = Fraction(self.unscaled, 10 ** min(-self.exponent, _LARGEST_EXPONENT))
+        return number.numerator if number.denominator == 1 else number
+
+    def __str__(self) -> str:
+        return self.text or _written(self)
+
+
+@lru_cache(_CACHED)
+def parse(text: str) -> Quantity:
+    """Read a quantity; `QuantityError` when the text is none."""
+    text = text.strip()
+    match = _PATTERN.fullmatch(text) if text else None
+    if match is None:
+        raise QuantityError(BAD_FORM)
+    sign, whole, fraction, suffix = match.groups()
+    form, exponent = _suffix(suffix)
+    read = _Read(text, -1 if sign == "-" else 1, whole or "0", fraction or "", form, exponent)
+    return _short(read) or _long(read)
+
+
+def _suffix(suffix: str) -> tuple[Form, int]:
+    if (exponent := _DECIMAL.get(suffix)) is not None:
+        return "DecimalSI", exponent
+    if (exponent := _BINARY.get(suffix)) is not None:
+        return "BinarySI", exponent
+    match = _EXPONENT.fullmatch(suffix)
+    written = int(match[1]) if match and len(suffix) <= _LONGEST_EXPONENT else None
+    if written is None or not -_INT64_MAX <= written + 1 <= _INT64_MAX + 1:
+        raise QuantityError(BAD_SUFFIX)
+    # Kubernetes keeps 32 bits of it.
+    return "DecimalExponent", (written + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+@dataclass(slots=True)
+class _Read:
+    """The parts of a text."""
+
+    text: str
+    sign: int
+    whole: str
+    fraction: str
+    form: Form
+    exponent: int
+
+    @property
+    def digits(self) -> str:
+        return self.whole + self.fraction
+
+
+def _short(read: _Read) -> Quantity | None:
+    """A number that fits into 64 bits; its text may be kept."""
+    if read.form == "BinarySI":
+        return _short_binary(read)
+    scale = read.exponent - len(read.fraction)
+    digits = read.digits
+    if len(digits) > _SHORT or scale < _NANO:
+        return None
+    keep = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    number = read.sign * int(digits)
+    return Quantity(number, scale, read.form, read.text if keep else "")
+
+
+def _short_binary(read: _Read) -> Quantity | None:
+    if read.fraction or len(read.whole) > 14 - read.exponent * 3 // 10:
+        return None
+    number = int(read.whole)
+    keep = number % 8 != 0
+    shifted = read.sign * number << read.exponent
+    return Quantity(shifted, 0, read.form, read.text if keep else "")
+
+
+def _long(read: _Read) -> Quantity:
+    """A number of any length: rounded up to a billionth, and capped if binary."""
+    number, exponent = int(read.digits), -len(read.fraction)
+    if read.form == "BinarySI":
+        number <<= read.exponent
+    else:
+        exponent += read.exponent
+    number, exponent = _rounded_up(number, exponent, _NANO)
+    form = read.form
+    if form == "BinarySI":
+        number, exponent, form = _capped(number, exponent)
+    return Quantity(read.sign * number, exponent, form)
+
+
+def _rounded_up(number: int, exponent: int, least: int) -> tuple[int, int]:
+    excess = least - exponent
+    if excess <= 0:
+        return number, exponent
+    if excess > _LARGEST_EXPONENT + number.bit_length():
+        return min(number, 1), least
+    return -(-number // 10**excess), least
+
+
+def _capped(number: int, exponent: int) -> tuple[int, int, Form]:
+    if number > _INT64_MAX * 10**-exponent:
+        return _INT64_MAX, 0, "BinarySI"
+    return number, exponent, "DecimalSI" if 0 < number < 10**-exponent else "BinarySI"
+
+
+def _written(quantity: Quantity) -> str:
+    if quantity.unscaled == 0:
+        return "0"
+    if quantity.form == "BinarySI":
+        value = quantity.value
+        # Between these, and with a fraction, powers of 1024 would lose something.
+        if isinstance(value, int) and abs(value) >= 1024:
+            return _written_binary(value)
+        return _written_decimal(quantity, "DecimalSI")
+    return _written_decimal(quantity, quantity.form)
+
+
+def _written_binary(value: int) -> str:
+    exponent = 0
+    while value % 1024 == 0:
+        value //= 1024
+        exponent += 10
+    return f"{value}{_BINARY_SUFFIX.get(exponent, '')}"
+
+
+def _written_decimal(quantity: Quantity, form: Form) -> str:
+    number, exponent = quantity.unscaled, quantity.exponent
+    while number % 10 == 0:
+        number //= 10
+        exponent += 1
+    while exponent % 3:
+        number *= 10
+        exponent -= 1
+    if form == "DecimalSI":
+        # There is no suffix above E; Kubernetes then writes none.
+        return f"{number}{_DECIMAL_SUFFIX.get(exponent, '')}"
+    return f"{number}e{exponent}" if exponent else str(number)
+
+
+@lru_cache(_CACHED)
+def canonical(text: str) -> str:
+    """The text under which Kubernetes keeps a quantity."""
+    return str(parse(text))
+
+
+@lru_cache(_CACHED)
+def rounded_up(text: str, exponent: int) -> str:
+    """The quantity, rounded away from zero to a multiple of ten to that power."""
+    quantity = parse(text)
+    if quantity.exponent >= exponent:
+        return str(quantity)
+    number, exponent = _rounded_up(abs(quantity.unscaled), quantity.exponent, exponent)
+    sign = -1 if quantity.unscaled < 0 else 1
+    return str(Quantity(sign * number, exponent, quantity.form))
+
+
+def value(text: str) -> int | Fraction:
+    """The exact number."""
+    return parse(text).value
+
+
+def int_value(text: str) -> int:
+    """The number, rounded up to a whole one."""
+    return math.ceil(value(text))
+
+
+def milli_value(text: str) -> int:
+    """Thousandths, rounded up."""
+    return math.ceil(value(text) * 1000)
+
+
+def compare(left: str, right: str) -> int:
+    """Below, equal or above zero, as left is less than, equal to or more than right."""
+    one, other = value(left), value(right)
+    return (one > other) - (one < other)
+
+
+def add(left: str, right: str) -> str:
+    """The sum, written in the form of the left one, or of the right if left is zero."""
+    one, other = parse(left), parse(right)
+    form = one.form if one.unscaled else other.form
+    exponent = min(one.exponent, other.exponent)
+    if max(one.exponent, other.exponent) - exponent > _LARGEST_EXPONENT:
+        return str(one if one.exponent > other.exponent else other)
+    total = sum(each.unscaled * 10 ** (each.exponent - exponent) for each in (one, other))
+    return str(Quantity(total, exponent, form))
