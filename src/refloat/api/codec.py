@@ -122,17 +122,11 @@ def _decode(body: bytes, struct: schema.Struct, media: Media) -> Decoded:
 def _may_repeat_keys(body: bytes, value: Any) -> bool:
     """Whether a key may stand twice in one object; true now and then without need.
 
-    A key is followed by `":`, and so, but for what is escaped within texts,
-    nothing else is that would not come back when the value is written anew:
-    if the count differs, a key was lost. It costs a tenth of a second parse.
+    Each key has its colon, and a colon within a text comes back when the
+    value is written anew, unless it was escaped: if the count differs, a key
+    was lost. It costs much less than a second parse.
     """
-    if b" :" in body or b"\t:" in body or b"\n:" in body or b"\r:" in body:
-        return True
-    if b'\\\\"' in body:
-        return True
-    written = encode(value)
-    found = body.count(b'":') - body.count(b'\\":')
-    return found != written.count(b'":') - written.count(b'\\":')
+    return b"\\u003" in body or body.count(b":") != encode(value).count(b":")
 
 
 def _decode_slowly(body: bytes, struct: schema.Struct) -> Decoded:
