@@ -32,23 +32,30 @@ _MILLI = -3
 _POD_LEVEL = ("cpu", "memory")
 _HUGEPAGES = "hugepages-"
 
-# A reference to an image, as far as its tag and digest go. What does not
+# A reference to an image: a registry, a path, a tag, a digest. What does not
 # match is no reference; validation does not mind, so neither does this.
 _HOST = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _DOMAIN = rf"(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_image = re.compile(
-    rf"(?:{_DOMAIN}/)?{_PATH}(?:/{_PATH})*"
-    r"(?::(?P<tag>[A-Za-z0-9_][\w.-]{0,127}))?"
-    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
-    re.ASCII,
+_is_domain = re.compile(_DOMAIN).fullmatch
+_is_identifier = re.compile("[a-f0-9]{64}").fullmatch
+_read_image = re.compile(
+    rf"(?P<path>{_PATH}(?:/{_PATH})*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?"
+    r"(?P<digest>@sha(?:256:[a-f0-9]{64}|384:[a-f0-9]{96}|512:[a-f0-9]{128}))?"
 ).fullmatch
+_IMAGE_PATH_LENGTH = 255
+_OFFICIAL = ("docker.io", "index.docker.io")
+_OFFICIAL_PATH = "library/"
 
 
 def apply(pod: Object) -> None:
     """Fill in a pod, in place."""
     spec = pod.setdefault("spec", {})
     _apply_spec(spec)
+    # A template keeps what it says, and is warned about it.
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for container in _each(spec, _CONTAINERS):
         _default_requests(container)
     if resources := spec.get("resources"):
@@ -132,11 +139,22 @@ def _apply_container(container: Object) -> None:
 
 def _pull_policy(image: str) -> str:
     """Always for what changes under its name: no tag, or `latest`."""
-    match = _image(image)
-    if match is None or len(image) > 4096:
+    domain, path = _split_domain(image)
+    match = _read_image(path)
+    if match is None or not _is_domain(domain) or _is_identifier(image):
+        return "IfNotPresent"
+    added = len(_OFFICIAL_PATH) if domain in _OFFICIAL and "/" not in path else 0
+    if len(match["path"]) + added > _IMAGE_PATH_LENGTH:
         return "IfNotPresent"
     tag = match["tag"] or ("" if match["digest"] else "latest")
     return "Always" if tag == "latest" else "IfNotPresent"
+
+
+def _split_domain(image: str) -> tuple[str, str]:
+    """The registry, the official one when none is named, and the rest."""
+    head, slash, rest = image.partition("/")
+    named = "." in head or ":" in head or head == "localhost" or head.lower() != head
+    return (head, rest) if slash and named else (_OFFICIAL[0], image)
 
 
 def _apply_selectors(source: Object) -> None:
@@ -169,8 +187,8 @@ def _apply_handler(handler: Object) -> None:
             http["path"] = "/"
         if not http.get("scheme"):
             http["scheme"] = "HTTP"
-    if (grpc := handler.get("grpc")) is not None:
-        grpc.setdefault("service", "")
+    if (grpc := handler.get("grpc")) is not None and grpc.get("service") is None:
+        grpc["service"] = ""
 
 
 def _apply_volume(volume: Object) -> None:

@@ -113,9 +113,9 @@ def _check_env_field(reference: Object, path: str, errors: Errors) -> None:
 
 def check_field_ref(reference: Object, allowed: tuple[str, ...], path: str, errors: Errors) -> None:
     """A field of the pod, by its path, perhaps with a key in brackets."""
-    for key in ("apiVersion", "fieldPath"):
-        if not reference.get(key):
-            errors.append(fields.required(f"{path}.{key}"))
+    for part in ("apiVersion", "fieldPath"):
+        if not reference.get(part):
+            errors.append(fields.required(f"{path}.{part}"))
             return
     label = reference["fieldPath"]
     if reason := _unknown_field(reference["apiVersion"], label):

@@ -91,7 +91,7 @@ def _check_pod_policies(context: Object, spec: Object, path: str, errors: Errors
     check_windows_options(context, path, errors)
     check_apparmor(context, path, errors)
     _check_policy(context, "supplementalGroupsPolicy", ("Merge", "Strict"), path, errors)
-    _check_policy(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), path, errors)
+    _check_policy(context, "seLinuxChangePolicy", ("Recursive",), path, errors)
 
 
 def _check_policy(
