@@ -25,6 +25,7 @@ NEGATIVE = "must be greater than or equal to 0"
 _NAME_MISSING = "name or generateName is required"
 _ORPHAN = "orphan"
 _FOREGROUND = "foregroundDeletion"
+_BARE_FINALIZERS = ("kubernetes", _ORPHAN, _FOREGROUND)
 _IN_OR_NOT_IN = "must be specified when `operator` is 'In' or 'NotIn'"
 _EXISTS_OR_NOT = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
 
@@ -41,9 +42,17 @@ _UNCHANGEABLE: tuple[tuple[str, Any], ...] = (
 
 
 def validate(
-    metadata: Object, *, namespaced: bool, name_check: names.Check, path: str = "metadata"
+    metadata: Object,
+    *,
+    namespaced: bool,
+    name_check: names.Check,
+    path: str = "metadata",
+    known_finalizers: bool = True,
 ) -> list[FieldError]:
-    """What is wrong with the metadata of a new object, its name made already."""
+    """What is wrong with the metadata of a new object, its name made already.
+
+    Most kinds know the finalizers without a domain; a few take any.
+    """
     errors: list[FieldError] = []
     _check_names(metadata, name_check, path, errors)
     _check_namespace(metadata.get("namespace", ""), namespaced, path, errors)
@@ -59,6 +68,8 @@ def validate(
         errors += _finalizer_errors(finalizers, f"{path}.finalizers")
     if managed := metadata.get("managedFields"):
         errors += _managed_fields_errors(managed, f"{path}.managedFields")
+    if known_finalizers:
+        errors += _bare_finalizer_errors(metadata, path)
     return errors
 
 
@@ -81,8 +92,9 @@ def validate_common_update(
         namespaced="namespace" in old_meta,
         name_check=names.path_segment,
         path=path,
+        known_finalizers=False,
     )
-    return general + validate_change(new_meta, old_meta, path)
+    return general + validate_change(new_meta, old_meta, path, known_finalizers=False)
 
 
 def _check_names(metadata: Object, check: names.Check, path: str, errors: list[FieldError]) -> None:
@@ -226,6 +238,21 @@ def _finalizer_errors(finalizers: Sequence[str], path: str) -> list[FieldError]:
     return errors
 
 
+def _bare_finalizer_errors(metadata: Object, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for i, name in enumerate(metadata.get("finalizers") or ()):
+        errors += bare_finalizer(name, f"{path}.finalizers[{i}]")
+    return errors
+
+
+def bare_finalizer(name: str, path: str) -> list[FieldError]:
+    """Only Kubernetes' own finalizers are without a domain."""
+    if "/" in name or name in _BARE_FINALIZERS:
+        return []
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    return [fields.invalid(path, name, detail)]
+
+
 def _managed_fields_errors(managed: Sequence[Object], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for i, entry in enumerate(managed):
@@ -260,7 +287,9 @@ def validate_field_manager(manager: str, path: str) -> list[FieldError]:
     return errors
 
 
-def validate_change(new: Object, old: Object, path: str = "metadata") -> list[FieldError]:
+def validate_change(
+    new: Object, old: Object, path: str = "metadata", *, known_finalizers: bool = True
+) -> list[FieldError]:
     """What of the metadata may not change so."""
     errors: list[FieldError] = []
     if old.get("deletionTimestamp") is not None:
@@ -273,7 +302,8 @@ def validate_change(new: Object, old: Object, path: str = "metadata") -> list[Fi
     for key, absent in _UNCHANGEABLE:
         if (value := new.get(key, absent)) != old.get(key, absent):
             errors.append(fields.invalid(f"{path}.{key}", value, IMMUTABLE))
-    return errors + _content_errors(new, path)
+    errors += _content_errors(new, path)
+    return errors + _bare_finalizer_errors(new, path) if known_finalizers else errors
 
 
 def _check_finalizers_added(new: Object, old: Object, path: str, errors: list[FieldError]) -> None:

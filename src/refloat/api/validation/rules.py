@@ -12,7 +12,7 @@ from refloat.api import fields, internal, names, quantity
 from refloat.api.fields import FieldError
 from refloat.api.validation import meta
 
-NOT_POSITIVE = "must be greater than 0"
+NOT_POSITIVE = "must be greater than zero"
 NOT_INTEGER = "must be an integer"
 
 # Resources that come in whole pieces only.

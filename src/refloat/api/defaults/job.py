@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Job's fields are when nobody says, and how its pods are told apart."""
+
+from refloat.api.defaults import pod
+from refloat.api.meta import Object
+
+# The older of each pair first; both are set, and new Jobs select by the newer.
+NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
+UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
+
+BACKOFF_LIMIT = 6
+# With a limit for each index, the one for all of them should not get in the way.
+UNLIMITED = 2**31 - 1
+
+
+def apply(job: Object) -> None:
+    spec = job.setdefault("spec", {})
+    template = spec.setdefault("template", {})
+    apply_labels(job)
+    pod.apply_template(template)
+    _counts(spec)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    policy = spec.get("podFailurePolicy")
+    replacement = "TerminatingOrFailed" if policy is None else "Failed"
+    spec.setdefault("podReplacementPolicy", replacement)
+    if policy is not None:
+        _condition_statuses(policy)
+
+
+def apply_labels(job: Object) -> None:
+    """A Job without labels has those of its template, and not a copy of them."""
+    labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = labels
+
+
+def _counts(spec: Object) -> None:
+    if spec.get("parallelism") is None:
+        # Only when neither is given does the Job have one pod to complete.
+        spec.setdefault("completions", 1)
+        spec["parallelism"] = 1
+    if spec.get("backoffLimit") is None:
+        per_index = spec.get("backoffLimitPerIndex")
+        spec["backoffLimit"] = BACKOFF_LIMIT if per_index is None else UNLIMITED
+
+
+def _condition_statuses(policy: Object) -> None:
+    for rule in policy.get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            if not pattern.get("status"):
+                pattern["status"] = "True"
+
+
+def prepare_create(job: Object) -> None:
+    """Drop the status, and label and select the pods by the Job's own identity."""
+    job.pop("status", None)
+    job["metadata"]["generation"] = 1
+    if not job["spec"].get("manualSelector"):
+        _label_pods(job)
+        _select_pods(job)
+    apply_labels(job)
+
+
+def _label_pods(job: Object) -> None:
+    metadata = job["metadata"]
+    template = job["spec"]["template"].setdefault("metadata", {})
+    given = template.get("labels")
+    name, uid = metadata.get("name", ""), metadata.get("uid", "")
+    own = dict.fromkeys(NAME_LABELS, name) | dict.fromkeys(UID_LABELS, uid)
+    template["labels"] = own | (given or {})
+    # Labels that the Job has from its template only: it gets these as well.
+    if given and metadata.get("labels") is given:
+        metadata["labels"] = template["labels"]
+
+
+def _select_pods(job: Object) -> None:
+    selector = job["spec"].get("selector") or {}
+    own = {UID_LABELS[1]: job["metadata"].get("uid", "")}
+    job["spec"]["selector"] = selector | {"matchLabels": own | (selector.get("matchLabels") or {})}

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Namespace has when nobody says: a label with its name, and a phase."""
+
+from refloat.api.meta import Object
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+FINALIZER = "kubernetes"
+
+
+def apply(namespace: Object) -> None:
+    metadata = namespace["metadata"]
+    if name := metadata.get("name"):
+        metadata["labels"] = {**(metadata.get("labels") or {}), NAME_LABEL: name}
+    namespace.setdefault("spec", {})
+    status = namespace.setdefault("status", {})
+    if not status.get("phase"):
+        status["phase"] = "Active"
+
+
+def prepare_create(namespace: Object) -> None:
+    """A new namespace is active, and cannot go before its contents went."""
+    apply(namespace)
+    namespace["status"] = {"phase": "Active"}
+    finalizers = namespace["spec"].get("finalizers") or []
+    if FINALIZER not in finalizers:
+        namespace["spec"]["finalizers"] = [*finalizers, FINALIZER]

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a PersistentVolumeClaim's fields are when nobody says.
+
+A claim names its data source twice, in an old field and in a new one; the
+server copies each into the other.
+"""
+
+from refloat.api.meta import Object
+
+_SNAPSHOTS = "snapshot.storage.k8s.io"
+
+
+def apply(claim: Object) -> None:
+    spec = claim.setdefault("spec", {})
+    spec.setdefault("volumeMode", "Filesystem")
+    status = claim.setdefault("status", {})
+    if not status.get("phase"):
+        status["phase"] = "Pending"
+
+
+def prepare_create(claim: Object) -> None:
+    claim["status"] = {"phase": "Pending"}
+    prepare_sources(claim["spec"], None)
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    prepare_sources(new["spec"], old["spec"])
+
+
+def prepare_sources(spec: Object, old: Object | None) -> None:
+    """Drop what is not supported, then make both fields say the same."""
+    reference = spec.get("dataSourceRef")
+    stored = (old or {}).get("dataSourceRef") is not None
+    if reference and reference.get("namespace") and not stored:
+        del spec["dataSourceRef"]  # across namespaces: not in this version
+    in_use = stored or (old or {}).get("dataSource") is not None
+    source = spec.get("dataSource")
+    if not in_use and spec.get("dataSourceRef") is None and not _is_volume_data(source):
+        spec.pop("dataSource", None)
+    _mirror(spec)
+
+
+def _is_volume_data(source: Object | None) -> bool:
+    pair = (source or {}).get("apiGroup") or "", (source or {}).get("kind", "")
+    return pair in (("", "PersistentVolumeClaim"), (_SNAPSHOTS, "VolumeSnapshot"))
+
+
+def _mirror(spec: Object) -> None:
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {k: v for k, v in reference.items() if k != "namespace"}

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a ServiceAccount must be: it has metadata to check, and nothing else."""
+
+from refloat.api import names
+from refloat.api.fields import FieldError
+from refloat.api.meta import Object
+from refloat.api.validation import meta
+
+
+def validate_create(account: Object) -> list[FieldError]:
+    """Also what an update must keep to."""
+    return meta.validate(account["metadata"], namespaced=True, name_check=names.dns_subdomain)
+
+
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    return [
+        *meta.validate_update(new["metadata"], old["metadata"]),
+        *validate_create(new),
+    ]
