@@ -34,7 +34,7 @@ lint: setup ## lint, format, types and import contracts
 	@$(BIN)/lint-imports --no-logo
 
 test: lint ## everything: lint, types, contracts, all tests
-	@$(BIN)/python -m tests.kubectl
+	@$(BIN)/python -m tests.e2e.kubectl
 	@$(BIN)/pytest -n $(JOBS)
 
 bench: setup ## the benchmarks
