@@ -92,7 +92,7 @@ class _Open:
         self.line = _line(event)
         self.value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         self.weight = 1
-        self.merged: list[Any] = []
+        self.lines: dict[str, int] = {}  # of the values of a map, in their order
         self.key: Any = None
         self.has_key = False
 
@@ -104,6 +104,9 @@ class _Builder:
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._unfinished: set[str] = set()
+        # The maps that are ended, by identity, with the lines of their values:
+        # where one is merged into another, messages name the former's lines.
+        self._ended: dict[int, tuple[Any, dict[str, int]]] = {}
 
     def take(self, event: yaml.Event) -> None:
         if isinstance(event, yaml.ScalarEvent):
@@ -141,7 +144,8 @@ class _Builder:
         ended = self._open.pop()
         value = ended.value
         if isinstance(value, dict):
-            value = _finished(value, ended.merged)
+            value = dict(sorted(value.items()))
+            self._ended[id(value)] = (value, ended.lines)
         if ended.anchor:
             self._unfinished.discard(ended.anchor)
             self._anchors[ended.anchor] = (value, ended.weight)
@@ -172,27 +176,25 @@ class _Builder:
 
     def _member(self, parent: _Open, value: Any, line: int) -> None:
         if parent.key is _MERGE:
-            parent.merged.extend(_maps_to_merge(value))
+            self._merge(parent, value)
             return
         name = _name(parent.key, value)
+        shown = gojson.quoted(name) if isinstance(parent.key, str) else name
+        self._set(parent, name, value, line=line, shown=shown)
+
+    def _merge(self, parent: _Open, value: Any) -> None:
+        """Set all members of other maps; of a list's maps the first ones win."""
+        for each in reversed(value) if isinstance(value, list) else (value,):
+            if not isinstance(each, dict):
+                raise YamlProblem("yaml: map merge requires map or sequence of maps as the value")
+            for name, line in self._ended[id(each)][1].items():
+                self._set(parent, name, each[name], line=line, shown=gojson.quoted(name))
+
+    def _set(self, parent: _Open, name: str, value: Any, *, line: int, shown: str) -> None:
         if name in parent.value:
-            shown = gojson.quoted(name) if isinstance(parent.key, str) else name
             self.repeated.append(f"line {line}: key {shown} already set in map")
         parent.value[name] = value
-
-
-def _finished(value: dict[str, Any], merged: list[Any]) -> dict[str, Any]:
-    """With what is merged in, and sorted, as Go writes maps."""
-    for each in reversed(merged):
-        value = {**each, **value}
-    return dict(sorted(value.items()))
-
-
-def _maps_to_merge(value: Any) -> list[Any]:
-    maps = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, dict) for each in maps):
-        raise YamlProblem("yaml: map merge requires map or sequence of maps as the value")
-    return list(reversed(maps))
+        parent.lines[name] = line
 
 
 def _name(key: Any, value: Any) -> str:

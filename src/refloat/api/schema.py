@@ -190,7 +190,7 @@ def _schema() -> _Schema:
 
 def _add_own_fields(made: _Schema) -> None:
     """Why a pod is deleted (KEP-3329, first design); Kubernetes has no such field."""
-    reason = Field("reason", Scalar("string", "string"))
+    reason = Field("reason", Scalar("string", "string"), pointer=True)
     made.structs["meta.v1.DeleteOptions"].fields["reason"] = reason
 
 

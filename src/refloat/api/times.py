@@ -54,12 +54,12 @@ def parse(text: str) -> datetime:
 
 def format_time(when: datetime) -> str:
     """As a Time: whole seconds, the rest cut off."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def format_micro(when: datetime) -> str:
     """As a MicroTime."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def quoted(text: str) -> str:
