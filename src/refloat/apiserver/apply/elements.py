@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Path elements: one step from a value to a part of it.
+
+An element is kept as the text that fieldsV1 has for it: `f:name` is a member,
+`k:{"name":"a"}` an item of a list with keys, `v:"a"` an item of a set. Equal
+steps have equal texts.
+"""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+# json.dumps with the escapes of Go's encoder.
+_ESCAPES = str.maketrans(
+    {
+        "<": "\\u003c",
+        ">": "\\u003e",
+        "&": "\\u0026",
+        "\u2028": "\\u2028",
+        "\u2029": "\\u2029",
+    }
+)
+
+# How many elements keep their place in the order at hand: those of a few
+# hundred objects of different kinds.
+_REMEMBERED = 4096
+
+
+def _encoded(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.translate(_ESCAPES)
+
+
+def member(name: str) -> str:
+    return f"f:{name}"
+
+
+def keyed(keys: dict[str, Any]) -> str:
+    return f"k:{_encoded(keys)}"
+
+
+def item(value: Any) -> str:
+    return f"v:{_encoded(value)}"
+
+
+@lru_cache(_REMEMBERED)
+def order(element: str) -> tuple[Any, ...]:
+    """Where an element stands among its siblings: members, keys, values."""
+    prefix, _, rest = element.partition(":")
+    if prefix == "f":
+        return (0, rest)
+    if prefix == "k":
+        return (1, tuple((name, _rank(value)) for name, value in _decoded(rest).items()))
+    if prefix == "v":
+        return (2, _rank(_decoded(rest)))
+    return (3, int(rest))
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Numbers before text before truth values before the rest."""
+    if isinstance(value, bool):
+        return (2, value)
+    if isinstance(value, int | float):
+        return (0, value)
+    return (1, value) if isinstance(value, str) else (3, _encoded(value))
+
+
+def _decoded(text: str) -> Any:
+    value = json.loads(text)
+    return dict(sorted(value.items())) if isinstance(value, dict) else value
+
+
+def show(element: str) -> str:
+    """The element in a path for people: `.name`, `[name="a"]`, `[="a"]`."""
+    prefix, _, rest = element.partition(":")
+    if prefix == "f":
+        return f".{rest}"
+    if prefix == "k":
+        return f"[{','.join(f'{name}={_shown(each)}' for name, each in _decoded(rest).items())}]"
+    return f"[={_shown(_decoded(rest))}]" if prefix == "v" else f"[{rest}]"
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parse(element: str) -> Any:
+    """The keys or the value that an element carries."""
+    return _decoded(element[2:])

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two operations: apply a configuration, and track any other write.
+
+Ownership is tracked from an object's first apply on. What is there before it
+then belongs to the manager `before-first-apply`.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from refloat.api import schema, times
+from refloat.api.meta import Object
+from refloat.apiserver.apply import checks, entries, ownership, shapes, structure
+from refloat.apiserver.apply.entries import Entry, Owners
+from refloat.apiserver.apply.sets import PathSet
+from refloat.apiserver.patch import rejected
+
+# kubectl keeps what it applied from the client's side in this annotation; when
+# it changes over to the server's side, it may take over what stands there.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+KUBECTL = "kubectl"
+
+
+def apply(
+    live: Object | None,
+    config: Any,
+    *,
+    manager: str,
+    force: bool,
+    struct: schema.Struct,
+    api_version: str,
+    subresource: str,
+    now: datetime,
+) -> Object:
+    """The live object (None: a new one) with the configuration applied.
+
+    Its managedFields are up to date; it is neither defaulted nor validated.
+    Raises 409 when others own what would change, 400 and 500 for what cannot
+    be applied at all.
+    """
+    checks.check(config, struct)
+    try:
+        owners = entries.decode(((live or {}).get("metadata") or {}).get("managedFields"))
+    except entries.Malformed as error:
+        raise rejected.plain(f"failed to decode managed fields: {error}") from error
+    work = _Work(live, config, struct, api_version, subresource, times.format_time(now))
+    try:
+        applied = work.applied(owners, manager, force=force)
+    except ownership.Conflicts as conflicts:
+        if manager != KUBECTL:
+            raise conflicts.status() from None
+        applied = _taken_over(work, owners, conflicts)
+    if manager == KUBECTL and _last_applied(applied):
+        return _with_last_applied(applied, config)
+    return applied
+
+
+def _taken_over(work: "_Work", owners: Owners, conflicts: ownership.Conflicts) -> Object:
+    """Apply by force when kubectl itself had applied all that conflicts."""
+    allowed = work.still_as_last_applied()
+    rest = [each for each in conflicts.found if allowed is None or not allowed.has(each[1])]
+    if rest:
+        raise ownership.Conflicts(rest).status() from None
+    return work.applied(owners, KUBECTL, force=True)
+
+
+class _Work:
+    """One apply."""
+
+    def __init__(
+        self,
+        live: Object | None,
+        config: Object,
+        struct: schema.Struct,
+        api_version: str,
+        subresource: str,
+        now: str,
+    ) -> None:
+        self._struct = struct
+        self._shape = shapes.of(struct)
+        self._live = entries.without(live) if live is not None else shapes.blank(struct)
+        self._config = entries.without(config)
+        self._version = api_version
+        self._subresource = subresource
+        self._now = now
+
+    def applied(self, owners: Owners, manager: str, *, force: bool) -> Object:
+        owners = owners or self._before_first_apply()
+        entry = self._entry(manager, "Apply")
+        last = owners.get(entry.identity)
+        reset = ownership.reset(self._struct.kind, self._subresource)
+        wanted = structure.paths_of(self._config, self._shape).without(reset)
+        owners = {**owners, entry.identity: entry.owning(wanted).at(last.time if last else None)}
+        merged = structure.merge(self._live, self._config, self._shape)
+        if last is not None and last.api_version == self._version:
+            merged = ownership.prune(merged, self._shape, owners, last.paths)
+        comparison = structure.compare(self._live, merged, self._shape).without(reset)
+        owners = ownership.settle(
+            owners,
+            comparison,
+            writer=entry.identity,
+            api_version=self._version,
+            force=force,
+        )
+        owners = ownership.stripped(owners, entry.identity)
+        if merged != self._live and entry.identity in owners:
+            owners[entry.identity] = owners[entry.identity].at(self._now)
+        return entries.put(merged, owners)
+
+    def _entry(self, manager: str, operation: entries.Operation) -> Entry:
+        return Entry(
+            manager, operation, self._version, PathSet(), self._subresource, time=self._now
+        )
+
+    def _before_first_apply(self) -> Owners:
+        reset = ownership.reset(self._struct.kind, self._subresource)
+        blank = shapes.blank(self._struct)
+        comparison = structure.compare(blank, self._live, self._shape).without(reset)
+        entry = self._entry(entries.BEFORE_FIRST_APPLY, "Update")
+        return ownership.updated({}, comparison, writer=entry)
+
+    def still_as_last_applied(self) -> PathSet | None:
+        """What kubectl applied last from the client's side and nobody changed since."""
+        try:
+            former = json.loads(_last_applied(self._live))
+        except ValueError:
+            return None
+        if not isinstance(former, dict) or former.get("apiVersion") != self._version:
+            return None
+        comparison = structure.compare(former, self._live, self._shape)
+        paths = structure.paths_of(former, self._shape)
+        for changed in (comparison.modified, comparison.added, comparison.removed):
+            paths = paths.difference(changed)
+        return paths
+
+
+def _last_applied(obj: Object) -> str:
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    return annotations.get(LAST_APPLIED) or ""
+
+
+def _with_last_applied(obj: Object, config: Object) -> Object:
+    metadata = config.get("metadata") or {}
+    annotations = {
+        name: each
+        for name, each in (metadata.get("annotations") or {}).items()
+        if name != LAST_APPLIED
+    }
+    kept = {name: each for name, each in metadata.items() if name != "annotations"}
+    if annotations:
+        kept["annotations"] = annotations
+    text = json.dumps(
+        {**config, "metadata": kept}, ensure_ascii=False, separators=(",", ":"), sort_keys=True
+    )
+    obj = {**obj, "metadata": dict(obj["metadata"])}
+    obj["metadata"]["annotations"] = {
+        **obj["metadata"]["annotations"],
+        LAST_APPLIED: text + "\n",
+    }
+    return obj
+
+
+def track_update(
+    live: Object | None,
+    new: Object,
+    *,
+    manager: str,
+    struct: schema.Struct,
+    api_version: str,
+    subresource: str,
+    now: datetime,
+    from_creation: bool = False,
+) -> Object:
+    """The new object with the ownership that a create, update or patch leads to.
+
+    `live` is what it replaces, None for a create. Managed fields in the new
+    object count when they can be read; an empty list, or one empty entry,
+    ends the tracking. Kubernetes starts it with the object's creation, which
+    `from_creation` asks for.
+    """
+    owners = _owners_to_update(live, new, subresource)
+    bare = entries.without(new)
+    if not owners and not (from_creation and live is None):
+        return bare
+    old = entries.without(live) if live is not None else shapes.blank(struct)
+    reset = ownership.reset(struct.kind, subresource)
+    comparison = structure.compare(old, bare, shapes.of(struct)).without(reset)
+    writer = Entry(
+        manager or entries.UNKNOWN,
+        "Update",
+        api_version,
+        PathSet(),
+        subresource,
+        times.format_time(now),
+    )
+    return entries.put(bare, ownership.updated(owners, comparison, writer=writer))
+
+
+def _owners_to_update(live: Object | None, new: Object, subresource: str) -> Owners:
+    held = ((live or {}).get("metadata") or {}).get("managedFields")
+    given = (new.get("metadata") or {}).get("managedFields")
+    if not subresource:
+        if given is not None and entries.is_reset(given):
+            return {}
+        if owners := _readable(given):
+            return owners
+    return _readable(held)
+
+
+def _readable(encoded: Any) -> Owners:
+    try:
+        return entries.decode(encoded)
+    except entries.Malformed:
+        return {}
