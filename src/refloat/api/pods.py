@@ -51,6 +51,8 @@ def prepare_status_update(new: Object, old: Object) -> None:
     _keep(new["metadata"], old["metadata"], "ownerReferences")
     _keep(new["metadata"], old["metadata"], "deletionTimestamp")
     status, before = new.setdefault("status", {}), old.get("status") or {}
+    # The gate of these is off.
+    status.pop("nodeAllocatableResourceClaimStatuses", None)
     for key in ("qosClass", "observedGeneration"):
         if not status.get(key) and before.get(key):
             status[key] = before[key]

@@ -62,6 +62,8 @@ def apply(pod: Object) -> None:
         _default_pod_limits(spec, resources)
         _default_pod_requests(spec, resources)
     spec.setdefault("enableServiceLinks", True)
+    if status := pod.get("status"):
+        _mirror_address(status)
     if spec.get("hostNetwork"):
         for container in _each(spec, _CONTAINERS):
             for port in container.get("ports") or ():
@@ -103,6 +105,15 @@ def _mirror_account(spec: Object) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def _mirror_address(status: Object) -> None:
+    """The first of a pod's addresses under two names; the older one counts."""
+    single, listed = status.get("podIP"), status.get("podIPs")
+    if single and (not listed or listed[0].get("ip") != single):
+        status["podIPs"] = [{"ip": single}]
+    elif listed and not single:
+        status["podIP"] = listed[0].get("ip", "")
 
 
 def _lists(resources: Object | None) -> tuple[Amounts | None, ...]:

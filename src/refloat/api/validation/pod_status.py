@@ -23,6 +23,7 @@ _KINDS = {
     "initContainerStatuses": "initContainers",
     "ephemeralContainerStatuses": "",
 }
+_MAPPING_KEYS = ("containerName", "resourceName", "requestName")
 _GENERATION = "must be a non-negative integer"
 
 
@@ -40,6 +41,8 @@ def check_change(new: Object, old: Object, errors: Errors) -> None:
     for key, containers in _KINDS.items():
         _check_transitions(after, before, spec, key, containers, errors)
     _check_claim_statuses(after, spec, errors)
+    if (extended := after.get("extendedResourceClaimStatus")) is not None:
+        _check_extended_claim(extended, spec, "status.extendedResourceClaimStatus", errors)
     _check_addresses(after, before, errors)
     for key in _KINDS:
         _check_users(after.get(key) or (), spec, f"status.{key}", errors)
@@ -137,6 +140,44 @@ def _check_claim_statuses(after: Object, spec: Object, errors: Errors) -> None:
             rules.named(errors, f"{path}.resourceClaimName", claim, names.dns_subdomain)
 
 
+def _check_extended_claim(claim: Object, spec: Object, path: str, errors: Errors) -> None:
+    """The claim that was made for extended resources, and which device is whose."""
+    containers = {each.get("name", ""): each for each in _containers(spec)}
+    mappings = claim.get("requestMappings") or ()
+    where = f"{path}.requestMappings"
+    if not mappings:
+        errors.append(fields.required(where, "at least one request mapping is required"))
+    seen: set[tuple[str, ...]] = set()
+    for i, mapping in enumerate(mappings):
+        _check_mapping(mapping, containers, f"{where}[{i}]", errors)
+        request = mapping.get("requestName", "")
+        rules.named(errors, f"{path}.requestName", request, names.dns_label)
+        triple = tuple(mapping.get(key, "") for key in _MAPPING_KEYS)
+        if triple in seen:
+            pairs = zip(_MAPPING_KEYS, triple, strict=True)
+            errors += [fields.duplicate(f"{where}[{i}].{key}", value) for key, value in pairs]
+        seen.add(triple)
+    name = claim.get("resourceClaimName", "")
+    rules.required_name(errors, f"{path}.resourceClaimName", name, names.dns_subdomain)
+
+
+def _check_mapping(
+    mapping: Object, containers: dict[str, Object], path: str, errors: Errors
+) -> None:
+    name, resource = mapping.get("containerName", ""), mapping.get("resourceName", "")
+    if name not in containers:
+        detail = (
+            "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+        )
+        errors.append(fields.invalid(f"{path}.containerName", name, detail))
+    elif resource not in ((containers[name].get("resources") or {}).get("requests") or {}):
+        detail = (
+            "must match the extended resource name of an entry in "
+            "spec.initContainers.resources.requests or spec.containers.resources.requests"
+        )
+        errors.append(fields.invalid(f"{path}.resourceName", resource, detail))
+
+
 def _check_addresses(after: Object, before: Object, errors: Errors) -> None:
     _check_address_list(after, before, "podIPs", errors)
     hosts = after.get("hostIPs") or ()
@@ -158,11 +199,9 @@ def _check_address_list(after: Object, before: Object, key: str, errors: Errors)
     parsed: list[Any] = [addresses.parse(text) for text in texts]
     wrong = [i for i, each in enumerate(parsed) if each is None]
     if wrong:
-        detail = (
-            "failed to check for dual stack with error:invalid IP: "
-            f"index={wrong[0]}, value={texts[wrong[0]]!r}"
-        )
-        errors.append(fields.internal(f"status.{key}", detail.replace("'", '"')))
+        reason = f"invalid IP[{wrong[0]}]: {texts[wrong[0]]}"
+        detail = f"failed to check for dual stack with error:{reason}"
+        errors.append(fields.internal(f"status.{key}", detail))
     if wrong or len(texts) > 2 or len({each.version for each in parsed}) < 2:
         detail = "may specify no more than one IP for each IP family"
         kind = "[]core.PodIP" if key == "podIPs" else "[]core.HostIP"
