@@ -4,7 +4,7 @@
 import hashlib
 import platform
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import msgspec
 from aiohttp import hdrs, web
@@ -30,12 +30,10 @@ class Documents:
             "/openapi/v3": openapi.index,
         }
         for group in discovery.groups():
-            self._plain[f"/apis/{group}"] = lambda group=group: discovery.api_group(group)
+            self._plain[f"/apis/{group}"] = partial(discovery.api_group, group)
         for group, version in discovery.group_versions():
             path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-            self._plain[path] = lambda group=group, version=version: discovery.api_resource_list(
-                group, version
-            )
+            self._plain[path] = partial(discovery.api_resource_list, group, version)
         self._encoded: dict[str, bytes] = {}
 
     async def serve(self, exchange: Exchange) -> web.StreamResponse:
@@ -76,10 +74,14 @@ class Documents:
 
     def _aggregated(self, exchange: Exchange, path: str) -> web.Response:
         body, etag = _aggregated_document(path)
-        headers = {hdrs.VARY: "Accept", hdrs.ETAG: etag, hdrs.CACHE_CONTROL: "public"}
-        if exchange.request.headers.get(hdrs.IF_NONE_MATCH) == etag:
-            return exchange.answer(b"", status=304, headers=headers)
-        return exchange.answer(body, media=discovery.AGGREGATED_TYPE, headers=headers)
+        headers = {"Vary": "Accept", "ETag": etag, "Cache-Control": "public"}
+        known = exchange.request.headers.get(hdrs.IF_NONE_MATCH) == etag
+        return exchange.answer(
+            b"" if known else body,
+            status=304 if known else 200,
+            media=discovery.AGGREGATED_TYPE,  # a 304's headers replace those of the cached answer
+            headers=headers,
+        )
 
     def _openapi(self, exchange: Exchange, path: str) -> web.Response:
         document = openapi.document(path.removeprefix("/openapi/v3/"))

@@ -191,7 +191,7 @@ def _may_go_unready(pod: Object, budget: Object) -> bool:
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget["status"]
-    return status["currentHealthy"] >= status["desiredHealthy"] > 0
+    return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
 
 
 def _check_budget(budget: Object) -> None:

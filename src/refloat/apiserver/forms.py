@@ -8,7 +8,7 @@ as JSON or, for single answers, as YAML.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import yaml
@@ -18,8 +18,8 @@ from refloat.api.meta import Object
 from refloat.apiserver import stored, tables
 from refloat.store.contract import Entry
 
-JSON = "application/json"
-YAML = "application/yaml"
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 SERVED = (JSON, YAML, PROTOBUF)  # as Kubernetes lists them; protobuf is refused in fact
 

@@ -51,11 +51,14 @@ class Server:
     async def start(self, address: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen; port 0 takes a free one. Returns the port."""
         server = web.Server(
-            self.handle,  # type: ignore[arg-type] # wider than it needs to be
+            self.handle,
             access_log=None,
             keepalive_timeout=KEEPALIVE_SECONDS,
+            handler_cancellation=True,  # a watch ends when its client is gone
         )
-        self._runner = web.ServerRunner(server, handle_signals=False)
+        self._runner = web.ServerRunner(
+            server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS
+        )
         await self._runner.setup()
         site = web.TCPSite(
             self._runner,
@@ -71,7 +74,6 @@ class Server:
 
     async def close(self) -> None:
         if self._runner is not None:
-            self._runner.shutdown_callback = None
             await self._runner.cleanup()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -358,8 +358,9 @@ _KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
 
 def _keep_metadata(new: Object, old: Object) -> None:
     new.pop("selfLink", None)
-    if not new.get("uid"):
-        new["uid"] = old["uid"]
+    for name in ("uid", "resourceVersion"):
+        if not new.get(name):
+            new[name] = old[name]
     for name in _KEPT:
         if name in old:
             new[name] = old[name]

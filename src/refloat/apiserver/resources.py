@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs on resources, as HTTP requests ask for them."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from aiohttp import hdrs, web
@@ -31,7 +32,9 @@ from refloat.base.rand import Rand
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry
 
-Handler: TypeAlias = Callable[[Exchange, Identity, Target], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = Callable[[Exchange, Identity, Target], Coroutine[Any, Any, web.StreamResponse]]
+
+_READS = ("get", "list", "watch")
 
 # A watch without a timeout ends by itself after half an hour to an hour, so
 # that clients spread themselves anew.
@@ -80,7 +83,11 @@ class Resources:
             self._registry.get(target.resource, target.namespace, target.name)
             raise errors.not_implemented(_NOT_SERVED[target.subresource])
         try:
-            return await self._handlers[verb](exchange, user, target)
+            work = self._handlers[verb](exchange, user, target)
+            if verb in _READS:
+                return await work
+            # A client that goes away in the middle does not leave a half-done write.
+            return await asyncio.shield(asyncio.ensure_future(work))
         except store_errors.WriteFailed as error:
             raise errors.internal(str(error)) from error
 

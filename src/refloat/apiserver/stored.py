@@ -46,8 +46,9 @@ def unpack(resource: kinds.Resource, entry: Entry) -> Object:
     """The object, as a copy of the caller's own."""
     obj: Object = {"kind": resource.kind, "apiVersion": resource.api_version}
     obj.update(_DECODER.decode(entry.value))
-    obj["metadata"]["resourceVersion"] = str(entry.revision)
-    return events.from_core(obj) if resource.group == "events.k8s.io" else obj
+    if entry.revision:  # what a dry run made has none
+        obj["metadata"]["resourceVersion"] = str(entry.revision)
+    return events.to_events(obj) if resource.group == "events.k8s.io" else obj
 
 
 def body(resource: kinds.Resource, entry: Entry) -> bytes:
@@ -67,4 +68,6 @@ def item(resource: kinds.Resource, entry: Entry) -> bytes:
         obj = unpack(resource, entry)
         del obj["kind"], obj["apiVersion"]
         return _ENCODER.encode(obj)
+    if not entry.revision:  # made by a dry run, not stored
+        return entry.value
     return b'{"metadata":{"resourceVersion":"%d",%s' % (entry.revision, entry.value[len(_HEAD) :])
