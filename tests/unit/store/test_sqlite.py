@@ -7,8 +7,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -241,6 +242,11 @@ BAD = [
         id="a gap",
     ),
     pytest.param(
+        sql("DELETE FROM change WHERE revision = 4"),
+        "revision 22: the previous one of 'key/3' is not 4",
+        id="a previous version gone",
+    ),
+    pytest.param(
         sql("UPDATE change SET value = 'x' WHERE revision = 25"),
         "revision 25: the checksum is wrong",
         id="another value",
@@ -327,11 +333,13 @@ async def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
     want = await state_of(path)
     good = path.read_bytes()
     chance = random.Random(7)
-    places = [*range(100), *(chance.randrange(len(good)) for _ in range(400))]
+    pages = range(0, len(good), sqlite_file.PAGE_SIZE)
+    headers = [(page + n, bit) for page in pages for n in range(12) for bit in range(8)]
+    anywhere = [(chance.randrange(len(good)), chance.randrange(8)) for _ in range(400)]
     found = 0
-    for place in places:
+    for place, bit in headers + anywhere:
         bad = bytearray(good)
-        bad[place] ^= 1 << chance.randrange(8)
+        bad[place] ^= 1 << bit
         path.write_bytes(bad)
         try:
             log = sqlite_file.load(path)
@@ -339,8 +347,8 @@ async def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
             found += 1
             assert path.read_bytes() == bad
         else:
-            assert state(log) == want, f"byte {place}"  # type: ignore[arg-type]
-    assert found > 200
+            assert state(log) == want, f"bit {bit} of byte {place}"  # type: ignore[arg-type]
+    assert found > 500
     assert sorted(files(path.parent)) == ["store.db", "store.db.lock"]
 
 
@@ -377,6 +385,60 @@ async def test_a_store_with_a_cut_log_goes_on(path: Path, tmp_path: Path) -> Non
     assert (await store.create("next", b"")).revision == 30
     await store.close()
     assert "next" in str(await state_of(copy))
+
+
+class Lying:
+    """A connection that says of one statement that it failed."""
+
+    def __init__(self, real: sqlite3.Connection, about: str, *, done: bool) -> None:
+        self._real, self._about, self._done = real, about, done
+
+    def execute(self, statement: str, values: Sequence[object]) -> None:
+        lie = bool(self._about) and statement.startswith(self._about)
+        if lie:
+            self._about = ""
+        if self._done or not lie:
+            self._real.execute(statement, values)
+        if lie:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+async def lie(path: Path, about: str, *, done: bool) -> SqliteStore:
+    store = await SqliteStore.open(path)
+    file = store._journal._file  # type: ignore[attr-defined]
+    file._connection = Lying(file._connection, about, done=done)
+    return store
+
+
+async def test_a_write_that_failed_and_yet_was_done_is_taken_back_before_the_next(
+    path: Path,
+) -> None:
+    store = await lie(path, "INSERT", done=True)
+    outcomes = await asyncio.gather(
+        store.create("a", b"1"), store.create("b", b"2"), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [errors.WriteFailed] * 2
+    assert (await store.create("c", b"3")).revision == 1
+    before = state(store)
+    await store.close()
+    assert await state_of(path) == before
+
+
+@pytest.mark.parametrize("about", ["BEGIN", "DELETE", "UPDATE", "COMMIT"])
+async def test_a_compaction_that_fails_half_way_blocks_nothing(path: Path, about: str) -> None:
+    store = await lie(path, about, done=False)
+    await store.create("a", b"1")
+    await store.update("a", b"2", expected=1)
+    with pytest.raises(errors.WriteFailed):
+        await store.compact(2)
+    await store.create("b", b"3")
+    assert (store.compacted, store.revision) == (0, 3)
+    before = state(store)
+    await store.close()
+    assert await state_of(path) == before
 
 
 async def test_the_log_beside_the_file_does_not_grow_without_bound(path: Path) -> None:
