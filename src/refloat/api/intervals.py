@@ -9,6 +9,8 @@ stored already (`parse`). Writing is `render`.
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from refloat.api import fields
+
 Interval: TypeAlias = tuple[int, int]
 """The first index and the last one."""
 
@@ -59,7 +61,7 @@ def _interval(fragment: str, completions: int) -> Interval:
     parts = fragment.split("-")
     if len(parts) > 2:
         raise BadIndexes(
-            f'the fragment "{fragment}" violates the requirement that '
+            f"the fragment {fields.quote(fragment)} violates the requirement that "
             "an index interval can have at most two parts separated by '-'"
         )
     first = _index(parts[0], completions)
@@ -74,9 +76,9 @@ def _interval(fragment: str, completions: int) -> Interval:
 def _index(text: str, completions: int) -> int:
     number = _integer(text)
     if number is None:
-        raise BadIndexes(f'cannot convert string to integer for index: "{text}"')
+        raise BadIndexes(f"cannot convert string to integer for index: {fields.quote(text)}")
     if number >= completions:
-        raise BadIndexes(f'too large index: "{text}"')
+        raise BadIndexes(f"too large index: {fields.quote(text)}")
     return number
 
 

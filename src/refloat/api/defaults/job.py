@@ -30,7 +30,11 @@ def apply(job: Object) -> None:
 
 
 def apply_labels(job: Object) -> None:
-    """A Job without labels has those of its template, and not a copy of them."""
+    """A Job without labels has those of its template, and not a copy of them.
+
+    Kubernetes does so whenever it decodes a Job, also a stored one: a Job that
+    was created without any labels reads back with those generated for its pods.
+    """
     labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = labels
@@ -55,12 +59,11 @@ def _condition_statuses(policy: Object) -> None:
 
 def prepare_create(job: Object) -> None:
     """Drop the status, and label and select the pods by the Job's own identity."""
-    job.pop("status", None)
+    job["status"] = {}
     job["metadata"]["generation"] = 1
     if not job["spec"].get("manualSelector"):
         _label_pods(job)
         _select_pods(job)
-    apply_labels(job)
 
 
 def _label_pods(job: Object) -> None:

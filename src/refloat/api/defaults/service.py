@@ -57,7 +57,18 @@ def _ip_modes(status: Object) -> None:
 
 def prepare_create(service: Object) -> None:
     service["status"] = {"loadBalancer": {}}
-    _list_address(service["spec"])
+    spec = service["spec"]
+    _list_address(spec)
+    if spec.get("clusterIP") == "None":
+        _headless_families(spec)
+
+
+def _headless_families(spec: Object) -> None:
+    """Without a selector nobody knows what its addresses are, so it may have both."""
+    families = ["IPv4"] if spec.get("selector") else ["IPv4", "IPv6"]
+    policy = "SingleStack" if spec.get("selector") else "RequireDualStack"
+    spec.setdefault("ipFamilies", families)
+    spec.setdefault("ipFamilyPolicy", policy)
 
 
 def _list_address(spec: Object) -> None:
