@@ -24,8 +24,8 @@ from refloat.store.log import Log
 APPLICATION_ID = int.from_bytes(b"RFLT", "big")
 VERSION = 1
 
-# Three or four pods fit on a page, and a single small write still syncs few
-# bytes: half as large or twice as large was slower in both measures.
+# Three pods fit on a page, and a single write still syncs few bytes: with half
+# or twice the size fewer single writes a second were measured.
 PAGE_SIZE = 8192
 
 MAGIC = b"SQLite format 3\0"
