@@ -84,10 +84,22 @@ class Documents:
         )
 
     def _openapi(self, exchange: Exchange, path: str) -> web.Response:
-        document = openapi.document(path.removeprefix("/openapi/v3/"))
+        """An OpenAPI document; one that is asked for by its hash never changes."""
+        name = path.removeprefix("/openapi/v3/")
+        document = openapi.document(name)
         if document is None:
-            return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
-        return exchange.answer(document)
+            return exchange.answer(b"", status=404, media=_TEXT)
+        digest = openapi.digest(name)
+        headers = {"ETag": f'"{digest}"', "Vary": "Accept"}
+        asked = exchange.query.get("hash")
+        if asked is not None and asked != digest:
+            return exchange.answer(b"", status=301, headers={"Location": f"{path}?hash={digest}"})
+        if asked is not None:
+            headers["Cache-Control"] = "public, immutable"
+        known = exchange.request.headers.get(hdrs.IF_NONE_MATCH) == headers["ETag"]
+        return exchange.answer(
+            b"" if known else document, status=304 if known else 200, headers=headers
+        )
 
 
 def _wants_aggregated(exchange: Exchange) -> bool:

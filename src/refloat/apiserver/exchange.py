@@ -22,12 +22,13 @@ class Exchange:
         self.id = request_id
         self.path: str = request.rel_url.path
         self.query: Mapping[str, str] = request.rel_url.query
+        self.form = forms.PLAIN
 
-    @property
-    def form(self) -> forms.Form:
-        """The form that the client accepts; raises 406."""
+    def negotiate(self, *, streams: bool) -> None:
+        """Settle on a form that the client accepts; raises 406."""
         accept = ",".join(self.request.headers.getall(hdrs.ACCEPT, ()))
-        return forms.accepted(accept, self.query.get("includeObject", ""))
+        include = self.query.get("includeObject", "")
+        self.form = forms.accepted(accept, include, streams=streams)
 
     @property
     def user_agent(self) -> str:

@@ -23,6 +23,8 @@ YAML: Final = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 SERVED = (JSON, YAML, PROTOBUF)  # as Kubernetes lists them; protobuf is refused in fact
 
+_STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+
 Shape = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
 
 _ENCODER = msgspec.json.Encoder()
@@ -46,16 +48,23 @@ class Form:
 PLAIN = Form()
 
 
-def accepted(header: str, include: str) -> Form:
-    """The first form in an Accept header that is served here."""
+def accepted(header: str, include: str, *, streams: bool = False) -> Form:
+    """The first form in an Accept header that is served here.
+
+    `streams` says whether the address also serves watches, for the message.
+    """
     if not header or header in (JSON, "*/*"):
         return PLAIN
+    known = False
     for part in header.split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
         form = _form(media, dict(_parameter(each) for each in parameters), include)
         if form is not None:
             return form
-    listed = ", ".join(SERVED)
+        known = known or media in SERVED
+    if known:  # the media type is served, but not in such a shape
+        raise errors.not_acceptable(SERVED)
+    listed = ", ".join((*SERVED, *_STREAMED) if streams else SERVED)
     message = f"406: Not Acceptable\n\nAvailable representations: {listed}"
     raise errors.StatusError(406, "NotAcceptable", message, details={})
 

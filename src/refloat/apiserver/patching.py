@@ -49,6 +49,7 @@ async def patch(
         return new
 
     if patch_format == "json":
+        json_patch.check_shape(parsed)
         _note_unknown(call, parsed)
     return await registry.modify(call, resource, namespace, name, produce, subresource=subresource)
 
@@ -92,6 +93,8 @@ def _checked(
 ) -> Object:
     """The patched document as an object of its kind, with defaults."""
     struct = schema.struct(resource.api_version, resource.kind)
+    if cause := _other_kind(resource, patched):
+        raise rejected.undecodable(shown(), cause)
     try:
         converted = codec.convert(patched, struct)
     except unmarshal.Mismatch as error:
@@ -105,6 +108,24 @@ def _checked(
     return converted.obj
 
 
+def _other_kind(resource: kinds.Resource, patched: Object) -> str:
+    """Why a patch that changes what the object is cannot be followed, if it does."""
+    given = (patched.get("apiVersion"), patched.get("kind"))
+    if given == (resource.api_version, resource.kind):
+        return ""
+    version, kind = (str(part or "") for part in given)
+    if not kind:
+        return "Object 'Kind' is missing in the patched object"
+    if (version, kind) in kinds.BY_KIND:
+        package = resource.group.partition(".")[0] or "core"
+        return (
+            f"converting ({version.rpartition('/')[2]}.{kind}) to "
+            f"({package}.{resource.kind}): unknown conversion"
+        )
+    scheme = "pkg/runtime/scheme.go:111"
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
+
+
 def _check_name(name: str, new: Object) -> None:
     metadata = new["metadata"]
     if metadata.get("name") != name:
@@ -115,7 +136,7 @@ def _check_name(name: str, new: Object) -> None:
 
 
 def _note_unknown(call: Call, operations: Any) -> None:
-    problems = json_patch.unknown_fields(operations) if isinstance(operations, list) else []
+    problems = json_patch.unknown_fields(operations)
     if problems and call.validation == "Strict":
         raise errors.bad_request(f"strict decoding error: {', '.join(problems)}")
     if call.validation == "Warn":

@@ -252,7 +252,7 @@ class Registry:
     ) -> tuple[Entry, bool]:
         strategy = self.strategies[resource]
         new = stored.unpack(resource, entry)
-        if _mark(strategy, new, options, call) and new == old:
+        if not _mark(strategy, new, options, call):
             return entry, False  # already on its way, and nothing shortens it
         if new != old:
             entry = await self._mark_stored(call, resource, entry, new)
@@ -272,8 +272,12 @@ class Registry:
 
 
 def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call) -> bool:
-    """Note on an object that it is being deleted; must it wait for its grace?"""
+    """Note on an object that it is being deleted; False when that changes nothing."""
     metadata = obj["metadata"]
+    terminating = meta.is_terminating(obj)
+    shortened = terminating and deletion.shorten(obj, options.grace_seconds, call.now)
+    if terminating and not shortened and metadata.get("deletionGracePeriodSeconds"):
+        return False
     strategy.prepare_delete(obj, options.reason)
     left = deletion.finalizers(
         obj, options.propagation, orphans_by_default=strategy.orphans_by_default
@@ -282,9 +286,8 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
         metadata["finalizers"] = left
     else:
         metadata.pop("finalizers", None)
-    if meta.is_terminating(obj):
-        deletion.shorten(obj, options.grace_seconds, call.now)
-        return bool(metadata.get("deletionGracePeriodSeconds"))
+    if terminating:
+        return True
     grace = strategy.grace(obj, options.grace_seconds)
     if grace is not None:
         deletion.begin(obj, grace, call.now)
@@ -292,7 +295,7 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
         deletion.begin(obj, 0, call.now)
         if not strategy.notes_grace:
             del metadata["deletionGracePeriodSeconds"]
-    return False
+    return True
 
 
 def place(resource: kinds.Resource, namespace: str, obj: Object) -> None:

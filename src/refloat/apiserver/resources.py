@@ -79,6 +79,7 @@ class Resources:
     async def serve(
         self, exchange: Exchange, user: Identity, verb: str, target: Target
     ) -> web.StreamResponse:
+        exchange.negotiate(streams=verb in ("list", "watch"))
         if target.subresource in _NOT_SERVED:
             self._registry.get(target.resource, target.namespace, target.name)
             raise errors.not_implemented(_NOT_SERVED[target.subresource])

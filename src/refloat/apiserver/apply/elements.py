@@ -26,7 +26,8 @@ _ESCAPES = str.maketrans(
 _REMEMBERED = 4096
 
 
-def _encoded(value: Any) -> str:
+def encoded(value: Any) -> str:
+    """Compact JSON with sorted keys, as Go writes it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.translate(_ESCAPES)
 
@@ -36,11 +37,11 @@ def member(name: str) -> str:
 
 
 def keyed(keys: dict[str, Any]) -> str:
-    return f"k:{_encoded(keys)}"
+    return f"k:{encoded(keys)}"
 
 
 def item(value: Any) -> str:
-    return f"v:{_encoded(value)}"
+    return f"v:{encoded(value)}"
 
 
 @lru_cache(_REMEMBERED)
@@ -62,7 +63,7 @@ def _rank(value: Any) -> tuple[int, Any]:
         return (2, value)
     if isinstance(value, int | float):
         return (0, value)
-    return (1, value) if isinstance(value, str) else (3, _encoded(value))
+    return (1, value) if isinstance(value, str) else (3, encoded(value))
 
 
 def _decoded(text: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from refloat.api import schema, times
 from refloat.api.meta import Object
-from refloat.apiserver.apply import checks, entries, ownership, shapes, structure
+from refloat.apiserver.apply import checks, elements, entries, ownership, shapes, structure
 from refloat.apiserver.apply.entries import Entry, Owners
 from refloat.apiserver.apply.sets import PathSet
 from refloat.apiserver.patch import rejected
@@ -141,24 +141,23 @@ def _last_applied(obj: Object) -> str:
 
 
 def _with_last_applied(obj: Object, config: Object) -> Object:
-    metadata = config.get("metadata") or {}
+    """The object with what kubectl applied now in the annotation that it had already."""
+    metadata = dict(config.get("metadata") or {})
+    if "annotations" in metadata:
+        metadata["annotations"] = _without_last_applied(metadata["annotations"] or {})
     annotations = {
-        name: each
-        for name, each in (metadata.get("annotations") or {}).items()
-        if name != LAST_APPLIED
-    }
-    kept = {name: each for name, each in metadata.items() if name != "annotations"}
-    if annotations:
-        kept["annotations"] = annotations
-    text = json.dumps(
-        {**config, "metadata": kept}, ensure_ascii=False, separators=(",", ":"), sort_keys=True
-    )
-    obj = {**obj, "metadata": dict(obj["metadata"])}
-    obj["metadata"]["annotations"] = {
         **obj["metadata"]["annotations"],
-        LAST_APPLIED: text + "\n",
+        LAST_APPLIED: elements.encoded({**config, "metadata": metadata}) + "\n",
     }
-    return obj
+    if sum(len(name.encode()) + len(each.encode()) for name, each in annotations.items()) > (
+        names.ANNOTATIONS_SIZE
+    ):
+        annotations = _without_last_applied(annotations)
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+def _without_last_applied(annotations: dict[str, str]) -> dict[str, str]:
+    return {name: each for name, each in annotations.items() if name != LAST_APPLIED}
 
 
 def track_update(

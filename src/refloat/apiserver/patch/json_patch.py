@@ -30,7 +30,7 @@ class _Mismatch(Exception):
 
 def apply(doc: Object, operations: Any) -> Any:
     """The document after all operations, or a StatusError and no change."""
-    _check_shape(operations)
+    check_shape(operations)
     if not operations:
         return doc
     if len(operations) > MAX_OPERATIONS:
@@ -59,7 +59,7 @@ def unknown_fields(operations: list[Operation | None]) -> list[str]:
     ]
 
 
-def _check_shape(operations: Any) -> None:
+def check_shape(operations: Any) -> None:
     if operations is not None and not isinstance(operations, list):
         raise _undecodable(operations, "Go value of type []handlers.jsonPatchOp")
     for operation in operations or ():

@@ -45,6 +45,8 @@ class PodStrategy(base.Strategy):
     def prepare_status(self, new: Object, old: Object, now: datetime) -> None:
         new["spec"] = old["spec"]
         _keep_owners(new["metadata"], old["metadata"])
+        if "qosClass" in old["status"]:
+            new["status"].setdefault("qosClass", old["status"]["qosClass"])
         _keep_observed_generations(new["status"], old["status"])
         _keep_deletion_reason(new, old)
 
