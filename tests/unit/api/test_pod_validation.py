@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods are refused, changed and warned about as Kubernetes does."""
+
+from typing import Any
+
+import pytest
+
+from refloat.api import pods
+from refloat.api.validation import pod as validation
+from tests.unit.api import pod_cases
+
+Case = dict[str, Any]
+
+
+@pytest.mark.parametrize("case", pod_cases.cases("create"), ids=pod_cases.ids("create"))
+def test_a_new_pod_is_refused_with_what_kubernetes_says(case: Case) -> None:
+    pod, _ = pod_cases.new_pod(case)
+    assert pod_cases.causes(validation.validate_create(pod)) == pod_cases.want_causes(case)
+
+
+ACCEPTED = [case for case in pod_cases.cases("create") if "causes" not in case]
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=[case["id"] for case in ACCEPTED])
+def test_an_accepted_pod_has_the_warnings_of_kubernetes(case: Case) -> None:
+    pod, before = pod_cases.new_pod(case)
+    assert before + validation.warnings(pod) == case.get("warnings", [])
+
+
+TEMPLATES = [case for case in pod_cases.cases("create") if "template" in case]
+
+
+@pytest.mark.parametrize("case", TEMPLATES, ids=[case["id"] for case in TEMPLATES])
+def test_a_template_is_refused_with_what_kubernetes_says(case: Case) -> None:
+    found = validation.validate_template(pod_cases.new_template(case), "template")
+    want = case["template"]
+    if want == "same":
+        expected = [
+            (kind, f"template.{at}", text) for kind, at, text in pod_cases.want_causes(case)
+        ]
+    else:
+        expected = pod_cases.want_causes(want)
+    assert pod_cases.causes(found) == expected
+
+
+ACCEPTED_TEMPLATES = [
+    case
+    for case in TEMPLATES
+    if "causes" not in (case if case["template"] == "same" else case["template"])
+]
+
+
+@pytest.mark.parametrize(
+    "case", ACCEPTED_TEMPLATES, ids=[each["id"] for each in ACCEPTED_TEMPLATES]
+)
+def test_an_accepted_template_has_the_warnings_of_kubernetes(case: Case) -> None:
+    found = validation.template_warnings(pod_cases.new_template(case), None, "template")
+    if case["template"] == "same":
+        assert found == [f"template.{each}" for each in case.get("warnings", [])]
+    else:
+        assert found == case["template"].get("warnings", [])
+
+
+@pytest.mark.parametrize("case", pod_cases.cases("update"), ids=pod_cases.ids("update"))
+def test_a_change_is_refused_with_what_kubernetes_says(case: Case) -> None:
+    old = pod_cases.stored_pod(case)
+    new = pod_cases.changed_pod(case, old)
+    pods.prepare_update(new, old)
+    assert pod_cases.causes(validation.validate_update(new, old)) == pod_cases.want_causes(case)
+
+
+@pytest.mark.parametrize("case", pod_cases.cases("status"), ids=pod_cases.ids("status"))
+def test_a_change_of_status_is_refused_with_what_kubernetes_says(case: Case) -> None:
+    # behaviour C8.8, C8.9
+    old = pod_cases.stored_pod(case)
+    new = pod_cases.changed_pod(case, old)
+    pods.prepare_status_update(new, old)
+    found = validation.validate_status_update(new, old)
+    assert pod_cases.causes(found) == pod_cases.want_causes(case)
+    if not found:
+        assert validation.status_warnings(new) == case.get("warnings", [])
+
+
+def test_a_finalizer_cannot_be_added_to_a_pod_that_is_being_deleted() -> None:
+    case = pod_cases.cases("update")[0]
+    old = pod_cases.stored_pod(case)
+    old["metadata"] |= {"deletionTimestamp": pod_cases.NOW, "finalizers": ["a/b"]}
+    new = pod_cases.changed_pod(case, old)
+    new["metadata"]["finalizers"] = ["a/b", "c/d", "a/c"]
+    found = validation.validate_update(new, old)
+    text = (
+        "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being "
+        'deleted, found new finalizers []string{"a/c", "c/d"}'
+    )
+    assert [str(each) for each in found] == [text, text]
+
+
+def test_a_finalizer_can_be_removed_from_a_pod_that_is_being_deleted() -> None:
+    case = pod_cases.cases("update")[0]
+    old = pod_cases.stored_pod(case)
+    old["metadata"] |= {"deletionTimestamp": pod_cases.NOW, "finalizers": ["a/b", "c/d"]}
+    new = pod_cases.changed_pod(case, old)
+    new["metadata"]["finalizers"] = ["a/b"]
+    assert validation.validate_update(new, old) == []
+
+
+def test_overhead_is_checked_like_a_containers_limits() -> None:
+    pod, _ = pod_cases.new_pod({"pod": {"spec": {"overhead": {"cpu": "-1", "foo": "1"}}}})
+    found = [(each.path, each.detail) for each in validation.validate_create(pod)]
+    assert found == [
+        ("spec.overhead.limits[cpu]", "must be greater than or equal to 0"),
+        ("spec.overhead.limits[foo]", "must be a standard resource type or fully qualified"),
+        ("spec.overhead.limits[foo]", "must be a standard resource for containers"),
+    ]
+
+
+def test_an_unknown_preemption_policy_is_refused() -> None:
+    pod, _ = pod_cases.new_pod({"pod": {"spec": {"preemptionPolicy": "x"}}})
+    [found] = validation.validate_create(pod)
+    assert found.path == "spec.preemptionPolicy"
+    assert found.detail == 'supported values: "PreemptLowerPriority", "Never"'
