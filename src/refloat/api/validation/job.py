@@ -48,17 +48,19 @@ _FIXED = (
 
 
 def validate_create(job: Object) -> list[FieldError]:
-    return _job(job, prefixed=True)
+    return _job(job, _spec(job.get("spec") or {}), prefixed=True)
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     labels = _template_labels(before)
+    # Kubernetes checks the spec twice and lists its mistakes twice.
+    own = _spec(spec)
     return [
         *meta.validate_common_update(new["metadata"], old["metadata"]),
-        *_job(new, prefixed=NAME_LABELS[1] in labels and UID_LABELS[1] in labels),
+        *_job(new, own, prefixed=NAME_LABELS[1] in labels and UID_LABELS[1] in labels),
         *meta.validate_change(new["metadata"], old["metadata"]),
-        *_spec(spec),
+        *own,
         *_completions_change(spec, before),
         *rules.immutable(
             spec.get("selector"), before.get("selector"), "spec.selector", "*v1.LabelSelector"
@@ -71,12 +73,11 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
 validate_status_update = job_status.validate_update
 
 
-def _job(job: Object, *, prefixed: bool) -> list[FieldError]:
+def _job(job: Object, own: list[FieldError], *, prefixed: bool) -> list[FieldError]:
     mistakes = meta.validate(job["metadata"], namespaced=True, name_check=names.dns_subdomain)
     spec = job.get("spec") or {}
     mistakes += _generated_selector(job["metadata"], spec, prefixed=prefixed)
-    mistakes += _spec(spec)
-    return mistakes + _hostname(job["metadata"], spec)
+    return mistakes + own + _hostname(job["metadata"], spec)
 
 
 def _template_labels(spec: Object) -> dict[str, str]:

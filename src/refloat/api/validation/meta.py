@@ -123,8 +123,10 @@ def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
     """Keys and values of labels, or of a node selector."""
     errors: list[FieldError] = []
     for key, value in labels.items():
-        errors += fields.invalid_each(path, key, names.qualified_name(key))
-        errors += fields.invalid_each(path, value, names.label_value(value))
+        if complaints := names.qualified_name(key):
+            errors += fields.invalid_each(path, key, complaints)
+        if complaints := names.label_value(value):
+            errors += fields.invalid_each(path, value, complaints)
     return errors
 
 

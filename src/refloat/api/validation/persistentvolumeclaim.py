@@ -135,6 +135,8 @@ def _class_annotation(new: Object, old: Object) -> list[FieldError]:
 
 
 def _spec_change(new: Object, old: Object) -> list[FieldError]:
+    if new["spec"] == old["spec"]:
+        return []
     kind = "core.PersistentVolumeClaimSpec"
     spec, before = dict(new["spec"]), dict(old["spec"])
     if not before.get("volumeName"):
