@@ -38,6 +38,10 @@ _is_subdomain_underscore = re.compile(_SUBDOMAIN_UNDERSCORE).fullmatch
 _is_label_1035 = re.compile(_LABEL_1035).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
+# A good qualified name as a whole, its lengths looked ahead for.
+_is_qualified = re.compile(
+    rf"(?:(?=[^/]{{1,{SUBDOMAIN_LENGTH}}}/){_SUBDOMAIN}/)?(?=[^/]{{1,{LABEL_LENGTH}}}\Z){_KEY}"
+).fullmatch
 _is_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
 _is_http_header = re.compile(_HTTP_HEADER).fullmatch
@@ -181,7 +185,7 @@ def dns1035_label(value: str) -> Complaints:
 
 def qualified_name(value: str) -> Complaints:
     """A label's key: a name, perhaps with a domain and a slash before it."""
-    if len(value) <= LABEL_LENGTH and _is_key(value):
+    if _is_qualified(value):
         return ()
     parts = value.split("/")
     if len(parts) > 2:

@@ -2,6 +2,7 @@
 """How firmly a pod's resources are promised: its quality-of-service class."""
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 from refloat.api import quantity
 from refloat.api.meta import Object
@@ -29,7 +30,7 @@ def qos_class(pod: Object) -> str:
     limits = _sums(each.get("limits") for each in owners)
     if not requests and not limits:
         return BEST_EFFORT
-    return GUARANTEED if limited and _same(requests, limits) else BURSTABLE
+    return GUARANTEED if limited and requests == limits else BURSTABLE
 
 
 def _is_limited(resources: Object) -> bool:
@@ -37,16 +38,10 @@ def _is_limited(resources: Object) -> bool:
     return all(name in limits and quantity.value(limits[name]) > 0 for name in _COUNTED)
 
 
-def _sums(lists: Iterable[Amounts | None]) -> Amounts:
-    total: Amounts = {}
+def _sums(lists: Iterable[Amounts | None]) -> dict[str, int | Fraction]:
+    total: dict[str, int | Fraction] = {}
     for amounts in lists:
         for name in _COUNTED:
-            if amounts and name in amounts and quantity.value(amounts[name]) > 0:
-                total[name] = quantity.add(total.get(name, "0"), amounts[name])
+            if amounts and name in amounts and (amount := quantity.value(amounts[name])) > 0:
+                total[name] = total.get(name, 0) + amount
     return total
-
-
-def _same(requests: Amounts, limits: Amounts) -> bool:
-    return requests.keys() == limits.keys() and all(
-        quantity.compare(requests[name], limits[name]) == 0 for name in requests
-    )

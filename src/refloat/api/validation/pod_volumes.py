@@ -74,7 +74,9 @@ def _check_volume(
 
 
 def _check_source(volume: Object, pod: str | None, path: str, errors: Errors) -> None:
-    given = [kind for kind in _SOURCES if volume.get(kind) is not None]
+    given = [kind for kind in volume if kind in _SOURCES and volume[kind] is not None]
+    if len(given) > 1:
+        given.sort(key=_ORDER.index)
     if not given:
         errors.append(fields.required(path, "must specify a volume type"))
     for i, kind in enumerate(given):
@@ -344,6 +346,8 @@ _SOURCES: dict[str, tuple[SourceCheck, str]] = {
     "ephemeral": (_check_ephemeral, "ephemeral"),
     "image": (_check_image, "image"),
 }
+
+_ORDER = tuple(_SOURCES)
 
 # Names that Kubernetes spells in another way where a source is one too many.
 _REPEATED_AS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
