@@ -74,7 +74,9 @@ class Registry:
         mistakes = strategy.validate_create(obj)
         metadata = obj["metadata"]
         if mistakes:
-            raise errors.invalid(resource.group, resource.kind, metadata.get("name", ""), mistakes)
+            raise errors.invalid(
+                strategy.error_group, resource.kind, metadata.get("name", ""), mistakes
+            )
         for text in strategy.warnings(obj, None):
             call.warn(text)
         if metadata.get("resourceVersion"):
@@ -140,7 +142,6 @@ class Registry:
         def produce(old: Object) -> Object:
             new = decode()
             check_uid(resource, name, uid, old)
-            _check_conditional(strategy, name, given)
             return new
 
         entry = await self.modify(
@@ -167,6 +168,8 @@ class Registry:
             entry = self.get(resource, namespace, name)
             old = stored.unpack(resource, entry)
             new = produce(old)
+            asked = new["metadata"].get("resourceVersion")
+            _check_conditional(self.strategies[resource], name, asked)
             if _revision(given) not in (0, entry.revision):
                 raise errors.modified(resource.group, resource.plural, name)
             self._prepare_update(call, resource, new, old, subresource)
@@ -185,7 +188,7 @@ class Registry:
         _keep_metadata(new["metadata"], old["metadata"])
         if subresource == "finalize":
             strategy.prepare_finalize(new, old)
-            mistakes = strategy.validate_update(new, old)
+            mistakes = strategy.validate_finalize(new, old)
         elif subresource == "binding":
             mistakes = []  # the binder checked the wish, and changes nothing else
         elif subresource:
@@ -197,7 +200,7 @@ class Registry:
             mistakes = strategy.validate_update(new, old)
         if mistakes:
             name = old["metadata"]["name"]
-            raise errors.invalid(resource.group, resource.kind, name, mistakes)
+            raise errors.invalid(strategy.error_group, resource.kind, name, mistakes)
         for text in strategy.warnings(new, old):
             call.warn(text)
 
@@ -231,6 +234,9 @@ class Registry:
     ) -> tuple[Entry, bool]:
         """Delete an object, or begin to; is it gone?"""
         self._admission.on_delete(resource, name)
+        strategy = self.strategies[resource]
+        if strategy.orphans_by_default and options.propagation is None:
+            call.warn(strategy.ORPHANS)
         for _ in range(MAX_RACES):
             entry = self.get(resource, namespace, name)
             old = stored.unpack(resource, entry)
@@ -339,7 +345,7 @@ def check_uid(resource: kinds.Resource, name: str, uid: str | None, old: Object)
         )
 
 
-def _check_conditional(strategy: Strategy, name: str, given: str) -> None:
+def _check_conditional(strategy: Strategy, name: str, given: str | None) -> None:
     if not given and not strategy.unconditional_update:
         resource = strategy.resource
         mistake = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")

@@ -283,9 +283,10 @@ class Resources:
         )
         strategy = self._registry.strategies[target.resource]
         if not gone or strategy.returns_deleted:
-            return self._one(exchange, target, entry)
+            return self._one(exchange, target, entry, call=call)
         obj = stored.unpack(target.resource, entry)
-        return exchange.answer(msgspec.json.encode(_deleted(target, obj)))
+        body = msgspec.json.encode(_deleted(target, obj))
+        return exchange.answer(body, warnings=call.warnings)
 
     async def _delete_options(self, exchange: Exchange) -> deletion.Options:
         body = await exchange.body()

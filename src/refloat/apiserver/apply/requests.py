@@ -11,6 +11,7 @@ from typing import Any
 
 from refloat.api import schema, times
 from refloat.api.meta import Object
+from refloat.api.validation import meta as validation
 from refloat.apiserver.apply import checks, elements, entries, ownership, shapes, structure
 from refloat.apiserver.apply.entries import Entry, Owners
 from refloat.apiserver.apply.sets import PathSet
@@ -150,7 +151,7 @@ def _with_last_applied(obj: Object, config: Object) -> Object:
         LAST_APPLIED: elements.encoded({**config, "metadata": metadata}) + "\n",
     }
     if sum(len(name.encode()) + len(each.encode()) for name, each in annotations.items()) > (
-        names.ANNOTATIONS_SIZE
+        validation.ANNOTATIONS_LIMIT
     ):
         annotations = _without_last_applied(annotations)
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}

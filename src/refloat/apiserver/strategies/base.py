@@ -17,11 +17,13 @@ class Strategy(abc.ABC):
     unconditional_update = True  # a PUT without resourceVersion overwrites
     returns_deleted = False  # a delete answers with the object, not with a Status
     orphans_by_default = False  # a plain delete leaves the dependants
+    ORPHANS = ""  # and what the user is told then
     notes_grace = True  # a delete that waits says for how long
 
     def __init__(self, resource: kinds.Resource, gates: Gates) -> None:
         self.resource = resource
         self.gates = gates
+        self.error_group = resource.group  # the group that messages name
 
     def default(self, obj: Object) -> None:  # noqa: B027 - most kinds do nothing
         """Fill in what the user left out."""
@@ -42,6 +44,9 @@ class Strategy(abc.ABC):
 
     def prepare_finalize(self, new: Object, old: Object) -> None:  # noqa: B027 - most kinds do nothing
         """Keep what the `finalize` subresource may not touch."""
+
+    def validate_finalize(self, new: Object, old: Object) -> list[FieldError]:
+        return self.validate_update(new, old)
 
     def prepare_status(self, new: Object, old: Object, now: datetime) -> None:
         """Keep what a status update may not touch."""

@@ -4,6 +4,7 @@
 from datetime import datetime
 
 from refloat.api import times
+from refloat.api.defaults import namespace as namespace_defaults
 from refloat.api.defaults import persistentvolume as volume_defaults
 from refloat.api.defaults import priorityclass as priority_defaults
 from refloat.api.fields import FieldError
@@ -17,16 +18,10 @@ class NamespaceStrategy(base.Strategy):
     notes_grace = False
 
     def default(self, obj: Object) -> None:
-        metadata = obj["metadata"]
-        if metadata.get("name"):
-            labels = metadata.get("labels") or {}
-            metadata["labels"] = {**labels, "kubernetes.io/metadata.name": metadata["name"]}
+        namespace_defaults.apply(obj)
 
     def prepare_create(self, obj: Object, now: datetime) -> None:
-        self.default(obj)  # once more: the name may have been generated
-        obj["status"] = {"phase": "Active"}
-        given = [each for each in obj["spec"].get("finalizers") or () if each != "kubernetes"]
-        obj["spec"]["finalizers"] = [*given, "kubernetes"]
+        namespace_defaults.prepare_create(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return namespace.validate_create(obj)
@@ -40,6 +35,9 @@ class NamespaceStrategy(base.Strategy):
 
     def prepare_finalize(self, new: Object, old: Object) -> None:
         new["status"] = old["status"]
+
+    def validate_finalize(self, new: Object, old: Object) -> list[FieldError]:
+        return namespace.validate_finalize_update(new, old)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return namespace.validate_status_update(new, old)
@@ -66,6 +64,9 @@ class VolumeStrategy(base.Strategy):
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return persistentvolume.validate_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return persistentvolume.warnings(new, old)
 
     def prepare_status(self, new: Object, old: Object, now: datetime) -> None:
         new["spec"] = old["spec"]

@@ -12,6 +12,11 @@ from refloat.apiserver.strategies import base
 
 class JobStrategy(base.Strategy):
     orphans_by_default = True
+    ORPHANS = (
+        "child pods are preserved by default when jobs are deleted; "
+        "set propagationPolicy=Background to remove them "
+        "or set propagationPolicy=Orphan to suppress this warning"
+    )
 
     def default(self, obj: Object) -> None:
         defaults.apply(obj)

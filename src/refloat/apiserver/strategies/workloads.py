@@ -3,6 +3,7 @@
 
 from datetime import datetime
 
+from refloat.api import events, kinds
 from refloat.api.defaults import persistentvolumeclaim as claim_defaults
 from refloat.api.defaults import secret as secret_defaults
 from refloat.api.defaults import service as service_defaults
@@ -19,6 +20,7 @@ from refloat.api.validation import (
     serviceaccount,
 )
 from refloat.apiserver.strategies import base
+from refloat.base.gates import Gates
 
 NO_DNS = "services are stored only: this cluster has no service network and no DNS"
 
@@ -37,6 +39,9 @@ class SecretStrategy(base.Strategy):
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return secret.validate_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+        secret_defaults.prepare_update(new, old)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return secret.validate_update(new, old)
@@ -61,6 +66,14 @@ class ServiceStrategy(base.Strategy):
 
     def prepare_create(self, obj: Object, now: datetime) -> None:
         obj["status"] = {"loadBalancer": {}}
+        service_defaults.prepare_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+        new["status"] = old["status"]
+        service_defaults.prepare_update(new, old)
+        for name in ("ipFamilies", "ipFamilyPolicy"):
+            if name in old["spec"]:
+                new["spec"].setdefault(name, old["spec"][name])
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return service.validate_create(obj)
@@ -69,7 +82,10 @@ class ServiceStrategy(base.Strategy):
         return service.validate_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return [NO_DNS] if old is None else []
+        return [*service.warnings(new, old), *([NO_DNS] if old is None else [])]
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        return service.validate_status_update(new, old)
 
 
 class ClaimStrategy(base.Strategy):
@@ -138,10 +154,24 @@ class BudgetStrategy(base.Strategy):
         return pdb.validate_status_update(new, old)
 
 
+class NewEventStrategy(EventStrategy):
+    """Events of events.k8s.io, which are checked as what they are stored as."""
+
+    def __init__(self, resource: kinds.Resource, gates: Gates) -> None:
+        super().__init__(resource, gates)
+        self.error_group = ""
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return event.validate_create(events.to_core(obj), modern=True)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return event.validate_update(events.to_core(new), events.to_core(old), modern=True)
+
+
 STRATEGIES: dict[str, type[base.Strategy]] = {
     "configmaps": ConfigMapStrategy,
     "events": EventStrategy,
-    "events.events.k8s.io": EventStrategy,
+    "events.events.k8s.io": NewEventStrategy,
     "leases.coordination.k8s.io": LeaseStrategy,
     "persistentvolumeclaims": ClaimStrategy,
     "poddisruptionbudgets.policy": BudgetStrategy,
