@@ -39,8 +39,7 @@ def prepare_update(new: Object, old: Object) -> None:
     """Make a changed pod ready for validation, in place."""
     if "status" in old:
         new["status"] = old["status"]
-    if _stop_signals(old["spec"]) == []:
-        drop_disabled(new["spec"])
+    drop_disabled(new["spec"])
     if not internal.equal("core.PodSpec", new["spec"], old["spec"]):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 

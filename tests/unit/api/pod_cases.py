@@ -4,7 +4,8 @@
 Each case is a merge patch on the smallest pod. `causes` are those of the
 Status that it was refused with; otherwise `spec` is what of the accepted pod's
 specification differs from that of the smallest pod. Texts that recur stand in
-one list. What admission adds was taken out of the answers.
+one list. What admission adds was taken out of the answers. `template` is the
+answer to the pod as a template, `same` where it differs by the path alone.
 """
 
 import json
@@ -37,6 +38,11 @@ def table() -> dict[str, Any]:
 def cases(part: str) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = table()[part]
     return listed
+
+
+def templates() -> list[dict[str, Any]]:
+    """The same pods as templates, and those that admission keeps from being pods."""
+    return [each for each in (*cases("create"), *cases("template")) if "template" in each]
 
 
 def ids(part: str) -> list[str]:

@@ -16,8 +16,8 @@ Case = dict[str, Any]
 ACCEPTED = [case for case in pod_cases.cases("create") if "causes" not in case]
 TEMPLATES = [
     case
-    for case in pod_cases.cases("create")
-    if "spec" in (case if case.get("template") == "same" else case.get("template", {}))
+    for case in pod_cases.templates()
+    if "spec" in (case if case["template"] == "same" else case["template"])
 ]
 
 

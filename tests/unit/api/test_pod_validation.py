@@ -27,7 +27,7 @@ def test_an_accepted_pod_has_the_warnings_of_kubernetes(case: Case) -> None:
     assert before + validation.warnings(pod) == case.get("warnings", [])
 
 
-TEMPLATES = [case for case in pod_cases.cases("create") if "template" in case]
+TEMPLATES = pod_cases.templates()
 
 
 @pytest.mark.parametrize("case", TEMPLATES, ids=[case["id"] for case in TEMPLATES])

@@ -4,14 +4,12 @@
 The way in to the `pod_*` modules beside this one, which nobody else imports.
 """
 
-import json
-
 from refloat.api import fields, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import (
     meta,
-    pod_affinity,
+    pod_annotations,
     pod_containers,
     pod_security,
     pod_spec,
@@ -20,10 +18,6 @@ from refloat.api.validation import (
     pod_warnings,
 )
 from refloat.api.validation.pod_rules import Errors
-
-_MIRROR = "kubernetes.io/config.mirror"
-_TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def validate_create(pod: Object) -> list[FieldError]:
@@ -48,7 +42,7 @@ def validate_template(template: Object, path: str) -> list[FieldError]:
     errors += meta.validate_labels(metadata.get("labels") or {}, f"{path}.labels")
     errors += meta.validate_annotations(annotations, f"{path}.annotations")
     if annotations:
-        _check_annotations(annotations, spec, f"{path}.annotations", errors)
+        pod_annotations.check(annotations, spec, f"{path}.annotations", errors)
     pod_spec.check_spec(spec, None, f"{path}.spec", errors)
     pod_security.check_annotations_agree(metadata, spec, f"{path}.spec", errors)
     if spec.get("ephemeralContainers"):
@@ -61,7 +55,7 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     """What is wrong with a change of a pod."""
     errors = meta.validate_update(new["metadata"], old["metadata"])
     _check_metadata_and_spec(new, errors)
-    _check_annotation_changes(new, old, errors)
+    pod_annotations.check_changes(new, old, errors)
     pod_update.check_spec_change(new.get("spec") or {}, old.get("spec") or {}, errors)
     return errors
 
@@ -69,7 +63,7 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
 def validate_status_update(new: Object, old: Object) -> list[FieldError]:
     """What is wrong with a change of a pod's status."""
     errors = meta.validate_update(new["metadata"], old["metadata"])
-    _check_annotation_changes(new, old, errors)
+    pod_annotations.check_changes(new, old, errors)
     pod_status.check_change(new, old, errors)
     return errors
 
@@ -99,7 +93,7 @@ def _check_metadata_and_spec(pod: Object, errors: Errors) -> None:
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     errors += meta.validate(metadata, namespaced=True, name_check=names.dns_subdomain)
     if annotations := metadata.get("annotations"):
-        _check_annotations(annotations, spec, "metadata.annotations", errors)
+        pod_annotations.check(annotations, spec, "metadata.annotations", errors)
     pod_spec.check_spec(spec, metadata, "spec", errors)
     if not spec.get("serviceAccountName"):
         _check_no_tokens(spec, errors)
@@ -115,61 +109,3 @@ def _check_no_tokens(spec: Object, errors: Errors) -> None:
                 detail = "must not be specified when serviceAccountName is not set"
                 path = f"spec.volumes[{i}].projected.sources[{j}].serviceAccountToken"
                 errors.append(fields.forbidden(path, detail))
-
-
-def _check_annotations(
-    annotations: dict[str, str], spec: Object, path: str, errors: Errors
-) -> None:
-    """Annotations that mean something to Kubernetes."""
-    if _MIRROR in annotations and not spec.get("nodeName"):
-        detail = "must set spec.nodeName if mirror pod annotation is set"
-        errors.append(fields.invalid(f"{path}[{_MIRROR}]", annotations[_MIRROR], detail))
-    if tolerations := annotations.get(_TOLERATIONS):
-        _check_annotated_tolerations(tolerations, path, errors)
-    cost = annotations.get(_DELETION_COST)
-    if cost is not None and not _is_deletion_cost(cost):
-        errors.append(fields.invalid(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
-    pod_security.check_seccomp_annotations(annotations, path, errors)
-    pod_security.check_apparmor_annotations(annotations, spec, path, errors)
-
-
-def _check_annotated_tolerations(text: str, path: str, errors: Errors) -> None:
-    try:
-        tolerations = json.loads(text)
-    except ValueError as error:
-        errors.append(fields.invalid(path, _TOLERATIONS, str(error)))
-        return
-    if isinstance(tolerations, list):
-        where = f"{path}.{_TOLERATIONS}"
-        pod_affinity.check_tolerations(tolerations, where, errors)
-
-
-def _is_deletion_cost(text: str) -> bool:
-    """A whole number of 32 bits, without a plus and without leading zeros."""
-    if not (text == "0" or text[:1] == "-" or text[:1] in "123456789") or not text:
-        return False
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and -(2**31) <= int(text) < 2**31
-
-
-def _check_annotation_changes(new: Object, old: Object, errors: Errors) -> None:
-    after = new["metadata"].get("annotations") or {}
-    before = old["metadata"].get("annotations") or {}
-    if not after and not before:
-        return
-    for key, value in before.items():
-        if after.get(key) != value:
-            _check_fixed(key, "remove or update", errors)
-    for key in after:
-        if key not in before:
-            _check_fixed(key, "add", errors)
-    _check_annotations(after, new.get("spec") or {}, "metadata.annotations", errors)
-
-
-def _check_fixed(key: str, act: str, errors: Errors) -> None:
-    """Annotations that a pod is born with, or never gets."""
-    path = f"metadata.annotations[{key}]"
-    if key.startswith(pod_security.APPARMOR_CONTAINER):
-        errors.append(fields.forbidden(path, f"may not {act} AppArmor annotations"))
-    if key == _MIRROR:
-        errors.append(fields.forbidden(path, f"may not {act} mirror pod annotation"))
