@@ -85,6 +85,9 @@ def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def parse(element: str) -> Any:
-    """The keys or the value that an element carries."""
-    return _decoded(element[2:])
+@lru_cache(_REMEMBERED)
+def normal(element: str) -> str:
+    """An element that was written in another order or spacing, as we write it."""
+    if element.startswith("k:"):
+        return keyed(_decoded(element[2:]))
+    return item(_decoded(element[2:])) if element.startswith("v:") else element

@@ -16,7 +16,7 @@ _SELF = "."
 
 
 class PathSet:
-    """A set of paths. Only `insert` changes one."""
+    """A set of paths. Only `insert` changes one, while it is made; sets share their parts."""
 
     __slots__ = ("children", "members")
 
@@ -68,6 +68,8 @@ class PathSet:
 
     def difference(self, other: "PathSet") -> "PathSet":
         """The paths that the other has not; it takes no children with their parent."""
+        if other.empty:
+            return self
         children = (
             (element, child.difference(other.below(element)))
             for element, child in self.children.items()
@@ -76,6 +78,8 @@ class PathSet:
 
     def without(self, other: "PathSet") -> "PathSet":
         """The paths that the other has not, nor any path above them."""
+        if other.empty:
+            return self
         children = (
             (element, child.without(other.below(element)))
             for element, child in self.children.items()
@@ -137,17 +141,10 @@ def decode(fields: dict[str, Any]) -> PathSet:
     for element, below in fields.items():
         if element == _SELF:
             continue
-        element = _normal(element)
+        element = elements.normal(element)
         if not below or _SELF in below:
             made.members.add(element)
         child = decode(below) if below else _EMPTY
         if not child.empty:
             made.children[element] = child
     return made
-
-
-def _normal(element: str) -> str:
-    """Keys may have been written in another order or spacing."""
-    if element.startswith("k:"):
-        return elements.keyed(elements.parse(element))
-    return elements.item(elements.parse(element)) if element.startswith("v:") else element
