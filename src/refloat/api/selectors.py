@@ -132,7 +132,7 @@ class _Nothing(LabelSelector):
     def empty(self) -> bool:
         return False
 
-    def matches(self, labels: Mapping[str, str]) -> bool:  # noqa: ARG002
+    def matches(self, labels: Mapping[str, str]) -> bool:
         return False
 
 
