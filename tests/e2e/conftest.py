@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One server for the tests of a worker, and a namespace of its own for each test.
+
+With REFLOAT_E2E_KUBECONFIG the tests that need no server of their own ask
+another cluster instead: what holds here must hold there.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import cluster
+from tests.e2e.cluster import Api, Kubectl
+
+ELSEWHERE = "REFLOAT_E2E_KUBECONFIG"
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of a server that all tests of this worker share."""
+    if ELSEWHERE in os.environ:
+        yield Path(os.environ[ELSEWHERE])
+        return
+    with cluster.serving(tmp_path_factory.mktemp("shared") / "data") as server:
+        yield server.kubeconfig
+        assert server.end() == 0
+
+
+@pytest.fixture(scope="session")
+def api(kubeconfig: Path) -> Api:
+    return Api(kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kubectl keeps what it knows of the API."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def namespace(api: Api) -> Iterator[str]:
+    """A namespace, and a name for what is in none."""
+    name = f"e2e-{os.getpid()}-{next(_numbers)}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    api.create("/api/v1/namespaces", body)
+    yield name
+    api.ask("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def kubectl(kubeconfig: Path, home: Path, namespace: str) -> Kubectl:
+    return Kubectl(kubeconfig, home, namespace)
