@@ -4,7 +4,8 @@
 // needs: the names and types of fields, when they are left out of the JSON,
 // and how lists and maps merge. The first come from the Go types by
 // reflection; what server-side apply needs is not in the Go types and comes
-// from OpenAPI v3 documents. README.md says how to run it.
+// from OpenAPI v3 documents. The numbers of the fields in protobuf go into a
+// file of their own. README.md says how to run it.
 package main
 
 import (
@@ -79,18 +80,22 @@ func main() {
 	log.SetFlags(0)
 	directory := flag.String("openapi", "", "directory with OpenAPI v3 documents of an API server")
 	version := flag.String("kubernetes", "", "version of Kubernetes that the facts are of")
+	protobuf := flag.String("protobuf", "", "file for the field numbers")
 	flag.Parse()
 	definitions, err := readOpenAPI(*directory)
 	if err != nil {
 		log.Fatal(err)
 	}
 	made := generate(*version, definitions)
-	if err := json.NewEncoder(os.Stdout).Encode(made); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(made.document); err != nil {
+		log.Fatal(err)
+	}
+	if err := made.writeNumbers(*protobuf); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func generate(version string, openapi map[string]Definition) Document {
+func generate(version string, openapi map[string]Definition) generator {
 	g := generator{
 		document: Document{
 			Version:    version,
@@ -106,7 +111,7 @@ func generate(version string, openapi map[string]Definition) Document {
 		g.place(kind)
 		g.document.Kinds[each.apiVersion+" "+kind.Name()] = structName(kind)
 	}
-	return g.document
+	return g
 }
 
 // place gives a type's number, and describes the type when it is new.

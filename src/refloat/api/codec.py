@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from refloat.api import errors, gojson, goyaml, normal, schema, unmarshal
+from refloat.api import errors, gojson, goyaml, normal, protobuf, schema, unmarshal
 from refloat.api.meta import Object
 
-Media: TypeAlias = Literal["json", "yaml"]
+Media: TypeAlias = Literal["json", "yaml", "protobuf"]
 
 # So much of a body that could not be read is shown in the message.
 _SHOWN = 30
@@ -108,6 +108,8 @@ def strict_error(decoded: Decoded, struct: schema.Struct) -> errors.StatusError:
 def _decode(body: bytes, struct: schema.Struct, media: Media) -> Decoded:
     if media == "yaml":
         return _decode_yaml(body, struct)
+    if media == "protobuf":
+        return _decode_protobuf(body, struct)
     try:
         value = _decode_json(body)
         _check_expected(value, struct)
@@ -148,6 +150,42 @@ def _decode_yaml(body: bytes, struct: schema.Struct) -> Decoded:
         made.strict = ", ".join(filter(None, (told, made.strict)))
         made.problems[:0] = repeated
     return made
+
+
+def _decode_protobuf(body: bytes, struct: schema.Struct) -> Decoded:
+    """Kind and version stand outside of the object, and no field is odd."""
+    try:
+        sent = protobuf.unwrap(body)
+    except protobuf.Malformed as problem:
+        raise Unreadable(str(problem)) from None
+    api_version, kind = _sent_as(sent, struct)
+    try:
+        _check_sent(sent, api_version, kind, struct)
+        value = sent.read(struct)
+    except protobuf.Malformed as problem:
+        raise Unreadable(str(problem), api_version, kind) from None
+    return convert(value, struct)
+
+
+def _sent_as(sent: protobuf.Envelope, struct: schema.Struct) -> tuple[str, str]:
+    """Kind and version; a version that is none counts as left out."""
+    group, _, version = sent.api_version.rpartition("/")
+    if not version or "/" in group:
+        return _default_version(struct), sent.kind or struct.kind
+    return f"{group}/{version}" if group else version, sent.kind or struct.kind
+
+
+def _check_sent(
+    sent: protobuf.Envelope, api_version: str, kind: str, struct: schema.Struct
+) -> None:
+    try:
+        _check_taken(api_version, kind, struct)
+    except (Unreadable, errors.StatusError):
+        # Kubernetes reads an object of another kind before it refuses it.
+        known = schema.kinds().get(f"{api_version} {kind}")
+        if known is not None and struct.kind not in _OF_EVERY_VERSION:
+            sent.read(known)
+        raise
 
 
 def _read(value: Any, struct: schema.Struct) -> Decoded:
@@ -225,12 +263,17 @@ def _check_kind(value: Any, struct: schema.Struct) -> tuple[str, str]:
     """The version and kind of a body, once they are known to be those of the address."""
     api_version, kind = _identified(value)
     api_version, kind = _with_defaults(api_version, kind, struct)
+    _check_taken(api_version, kind, struct)
+    return api_version, kind
+
+
+def _check_taken(api_version: str, kind: str, struct: schema.Struct) -> None:
     if (api_version, kind) == (struct.api_version, struct.kind):
-        return api_version, kind
+        return
     if kind == struct.kind and kind in _OF_EVERY_VERSION:
-        return api_version, kind
+        return
     if _ALSO_TAKEN.get((api_version, kind)) == struct.api_version and kind == struct.kind:
-        return api_version, kind
+        return
     raise _other_kind(api_version, kind, struct)
 
 

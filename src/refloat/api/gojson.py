@@ -43,7 +43,7 @@ def parse(body: bytes) -> Any:
     """The value, with `Pairs` for objects and `Number` for numbers."""
     try:
         return json.loads(
-            body.decode(errors=_ONE_FOR_EACH_BYTE),
+            body.decode(errors=ONE_FOR_EACH_BYTE),
             object_pairs_hook=_pairs,
             parse_int=Number,
             parse_float=Number,
@@ -72,8 +72,8 @@ def _replace_each_byte(error: UnicodeError) -> tuple[str, int]:
     return "\ufffd" * (error.end - error.start), error.end
 
 
-_ONE_FOR_EACH_BYTE = "refloat.one-for-each-byte"
-codecs.register_error(_ONE_FOR_EACH_BYTE, _replace_each_byte)
+ONE_FOR_EACH_BYTE = "refloat.one-for-each-byte"
+codecs.register_error(ONE_FOR_EACH_BYTE, _replace_each_byte)
 
 
 def members(value: Any) -> Iterable[tuple[str, Any]] | None:

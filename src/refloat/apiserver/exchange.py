@@ -57,6 +57,8 @@ class Exchange:
             return "json"
         if media == forms.YAML:
             return "yaml"
+        if media == forms.PROTOBUF:
+            return "protobuf"
         raise errors.unsupported_media_type(forms.SERVED)
 
     def answer(

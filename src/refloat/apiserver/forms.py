@@ -21,7 +21,7 @@ from refloat.store.contract import Entry
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-SERVED = (JSON, YAML, PROTOBUF)  # as Kubernetes lists them; protobuf is refused in fact
+SERVED = (JSON, YAML, PROTOBUF)  # as Kubernetes lists them; protobuf is read, not written
 
 _STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 
