@@ -38,10 +38,10 @@ class Documents:
 
     async def serve(self, exchange: Exchange) -> web.StreamResponse:
         path = exchange.path.rstrip("/") or "/"
-        if exchange.request.method != hdrs.METH_GET:
-            raise errors.method_not_supported()
         if path.startswith(("/healthz", "/livez", "/readyz")):
             return self._health(exchange, path)
+        if exchange.request.method != hdrs.METH_GET:
+            raise errors.method_not_supported()
         if path in ("/api", "/apis") and _wants_aggregated(exchange):
             return self._aggregated(exchange, path)
         if path.startswith("/openapi/v3/"):
@@ -50,7 +50,7 @@ class Documents:
             return exchange.answer(self._index())
         if path in self._plain:
             return exchange.answer(self._document(path))
-        if path.startswith("/api/"):
+        if path.startswith("/api/") or "/".join(path.split("/")[:3]) in self._plain:
             raise errors.page_not_found()
         return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
 

@@ -98,6 +98,8 @@ class Evictions:
             new["status"]["disruptionsAllowed"] -= 1
             disrupted = {**(old["status"].get("disruptedPods") or {}), pod: stamp}
             new["status"]["disruptedPods"] = disrupted
+            if not new["status"]["disruptionsAllowed"]:
+                new["status"]["conditions"] = _exhausted(old, stamp)
             return {**new, "metadata": {**old["metadata"]}}
 
         await self._registry.modify(
@@ -143,6 +145,20 @@ class Evictions:
             subresource="status",
             given=options.resource_version or "",
         )
+
+
+def _exhausted(budget: Object, stamp: str) -> list[conditions.Condition]:
+    """The conditions of a budget that has nothing left."""
+    held = list(conditions.of(budget))
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "observedGeneration": budget["status"].get("observedGeneration", 0),
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    conditions.upsert(held, condition, now=stamp)
+    return held
 
 
 def judge(pod: Object, budgets: Sequence[Object]) -> Verdict:

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from refloat.api import errors
-from refloat.apiserver import authorization, documents, targets
+from refloat.apiserver import authorization, documents, options, targets
 from refloat.apiserver.authentication import Tokens
 from refloat.apiserver.exchange import Exchange
 from refloat.apiserver.identity import Identity
@@ -27,8 +27,6 @@ KEEPALIVE_SECONDS = 90.0
 
 # How long answers in progress may take once the server is told to stop.
 SHUTDOWN_SECONDS = 2.0
-
-_TRUE = ("1", "t", "true", "True", "")
 
 
 class Server:
@@ -104,7 +102,7 @@ class Server:
     async def _serve_resource(
         self, exchange: Exchange, user: Identity, target: targets.Target
     ) -> web.StreamResponse:
-        watch = exchange.query.get("watch", "false") in _TRUE
+        watch = options.flag(exchange.query, "watch")
         verb = targets.verb(exchange.request.method, target, watch=watch)
         authorization.check(user, verb, target)
         return await self._resources.serve(exchange, user, verb, target)

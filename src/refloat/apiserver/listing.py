@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from refloat.api import errors
+from refloat.api import errors, gojson
 from refloat.apiserver import stored
 from refloat.apiserver.options import ListOptions
 from refloat.apiserver.selection import Selection
@@ -51,20 +51,28 @@ def decode_token(text: str) -> Token:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         fields = msgspec.json.decode(raw, type=_TokenFields)
-    except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise errors.bad_request(f"invalid continue token: {_not_valid(error)}") from error
+    except binascii.Error as error:
+        raise _invalid_token(f"illegal base64 data: {error}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _invalid_token(_go_words(raw) or str(error)) from error
     if fields.v != _TOKEN_VERSION:
-        reason = "server does not recognize this encoded version"
-        message = f'continue key is not valid: {reason} "{fields.v}"'
-        raise errors.bad_request(f"invalid continue token: {message}")
+        raise _invalid_token(f'server does not recognize this encoded version "{fields.v}"')
     if fields.rv == 0 or fields.rv < -1:
-        message = "continue key is not valid: incorrect encoded start resourceVersion"
-        raise errors.bad_request(f"invalid continue token: {message}")
+        raise _invalid_token("incorrect encoded start resourceVersion")
     return Token(fields.rv, fields.start.removesuffix("\0"))
 
 
-def _not_valid(error: Exception) -> str:
-    return f"continue key is not valid: {error}"
+def _invalid_token(why: str) -> errors.StatusError:
+    return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+
+
+def _go_words(raw: bytes) -> str:
+    """What Go says of a token that is not JSON."""
+    try:
+        gojson.parse(raw)
+    except gojson.SyntaxProblem as problem:
+        return str(problem)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

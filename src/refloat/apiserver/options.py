@@ -12,7 +12,12 @@ from refloat.apiserver.identity import FieldValidation
 
 MAX_MANAGER_BYTES = 128
 
-_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE = ("0", "false")
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A switch in a query: on with any value but a plain no."""
+    return name in query and query[name].lower() not in _FALSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
         dry_run,
         manager,
         validation,  # type: ignore[arg-type] # checked above
-        query.get("force", "") in _TRUE,
+        flag(query, "force"),
     )
 
 
@@ -80,10 +85,12 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     timeout = _integer(query.get("timeoutSeconds", ""))
     revision_text = query.get("resourceVersion", "")
     match: Any = query.get("resourceVersionMatch", "")
-    initial = _optional_bool(query.get("sendInitialEvents", ""))
+    initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
     token = query.get("continue", "")
     mistakes = (
-        _watch_mistakes(match, initial) if watch else _list_mistakes(revision_text, match, initial)
+        _watch_mistakes(match, initial, token)
+        if watch
+        else _list_mistakes(revision_text, match, initial)
     )
     _raise(mistakes, "ListOptions")
     if token and revision_text not in ("", "0"):
@@ -96,7 +103,7 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
         limit=max(0, limit),
         token=token,
         timeout=timeout,
-        bookmarks=query.get("allowWatchBookmarks", "") in _TRUE,
+        bookmarks=flag(query, "allowWatchBookmarks"),
         initial_events=initial,
     )
 
@@ -116,19 +123,20 @@ def _list_mistakes(revision: str, match: str, initial: bool | None) -> list[Fiel
     return []
 
 
-def _watch_mistakes(match: str, initial: bool | None) -> list[FieldError]:
+def _watch_mistakes(match: str, initial: bool | None, token: str) -> list[FieldError]:
     where = "resourceVersionMatch"
+    mistakes: list[FieldError] = []
     if initial is None and match:
-        return [
-            fields.forbidden(
-                where, f"{where} is forbidden for watch unless sendInitialEvents is provided"
-            )
-        ]
+        detail = f"{where} is forbidden for watch unless sendInitialEvents is provided"
+        mistakes.append(fields.forbidden(where, detail))
     if initial is not None and match != "NotOlderThan":
-        return [
-            fields.forbidden(where, f"sendInitialEvents requires setting {where} to NotOlderThan")
-        ]
-    return []
+        detail = f"sendInitialEvents requires setting {where} to NotOlderThan"
+        mistakes.append(fields.forbidden(where, detail))
+    if match not in ("", "NotOlderThan"):
+        mistakes.append(fields.not_supported(where, match, ["NotOlderThan"]))
+    if token:
+        mistakes.append(fields.forbidden(where, f"{where} is forbidden when continue is provided"))
+    return mistakes
 
 
 def list_revision(text: str, *, watch: bool) -> int | None:
@@ -156,10 +164,6 @@ def _integer(text: str) -> int | None:
     return value
 
 
-def _optional_bool(text: str) -> bool | None:
-    return None if not text else text in _TRUE
-
-
 def delete_options(query: Mapping[str, str], body: bytes, media: codec.Media) -> deletion.Options:
     """The options of a delete; a body takes the place of the query."""
     if body:
@@ -174,7 +178,7 @@ def _options_of_query(query: Mapping[str, str]) -> dict[str, Any]:
     if (grace := _integer(query.get("gracePeriodSeconds", ""))) is not None:
         given["gracePeriodSeconds"] = grace
     if query.get("orphanDependents"):
-        given["orphanDependents"] = query["orphanDependents"] in _TRUE
+        given["orphanDependents"] = flag(query, "orphanDependents")
     for name in ("propagationPolicy", "reason"):
         if query.get(name):
             given[name] = query[name]

@@ -79,6 +79,7 @@ class Registry:
             )
         for text in strategy.warnings(obj, None):
             call.warn(text)
+        strategy.complete_create(obj)
         if metadata.get("resourceVersion"):
             message = "resourceVersion should not be set on objects to be created"
             raise errors.StatusError(500, "", message)
@@ -95,7 +96,7 @@ class Registry:
             metadata["name"] = metadata["generateName"][:MAX_PREFIX] + self._rand.suffix()
         metadata["uid"] = self._rand.uid()
         metadata["creationTimestamp"] = times.format_time(call.now)
-        strategy.prepare_create(obj, call.now)
+        strategy.prepare_create(obj, call)
 
     async def _insert(self, call: Call, strategy: Strategy, obj: Object) -> Entry:
         resource = strategy.resource
@@ -192,11 +193,11 @@ class Registry:
         elif subresource == "binding":
             mistakes = []  # the binder checked the wish, and changes nothing else
         elif subresource:
-            strategy.prepare_status(new, old, call.now)
+            strategy.prepare_status(new, old, call)
             mistakes = strategy.validate_status(new, old)
         else:
             self._admission.on_update(call, resource, new, old)
-            strategy.prepare_update(new, old, call.now)
+            strategy.prepare_update(new, old, call)
             mistakes = strategy.validate_update(new, old)
         if mistakes:
             name = old["metadata"]["name"]

@@ -8,3 +8,10 @@ def apply(node: Object) -> None:
     status = node.get("status")
     if status and status.get("capacity") is not None and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
+    spec = node.get("spec") or {}
+    if spec.get("podCIDR"):  # the older field, which is the first of the list
+        listed = spec.get("podCIDRs") or []
+        if not listed or listed[0] != spec["podCIDR"]:
+            spec["podCIDRs"] = [spec["podCIDR"]]
+    elif spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]

@@ -2,11 +2,11 @@
 """What most kinds do; the others override it."""
 
 import abc
-from datetime import datetime
 
 from refloat.api import kinds
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
+from refloat.apiserver.identity import Call
 from refloat.base.gates import Gates
 
 
@@ -28,13 +28,16 @@ class Strategy(abc.ABC):
     def default(self, obj: Object) -> None:  # noqa: B027 - most kinds do nothing
         """Fill in what the user left out."""
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:  # noqa: B027 - most kinds do nothing
+    def prepare_create(self, obj: Object, call: Call) -> None:  # noqa: B027 - most kinds do nothing
         """Set what only the server may set."""
 
     @abc.abstractmethod
     def validate_create(self, obj: Object) -> list[FieldError]: ...
 
-    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+    def complete_create(self, obj: Object) -> None:  # noqa: B027 - most kinds do nothing
+        """Add what validation should not see."""
+
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         """Keep what an update may not touch."""
         if "status" in old and self.resource.subresource("status"):
             new["status"] = old["status"]
@@ -48,7 +51,7 @@ class Strategy(abc.ABC):
     def validate_finalize(self, new: Object, old: Object) -> list[FieldError]:
         return self.validate_update(new, old)
 
-    def prepare_status(self, new: Object, old: Object, now: datetime) -> None:
+    def prepare_status(self, new: Object, old: Object, call: Call) -> None:
         """Keep what a status update may not touch."""
         if "spec" in old:
             new["spec"] = old["spec"]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds outside of namespaces, but for nodes."""
 
-from datetime import datetime
-
 from refloat.api import times
 from refloat.api.defaults import namespace as namespace_defaults
 from refloat.api.defaults import persistentvolume as volume_defaults
 from refloat.api.defaults import priorityclass as priority_defaults
+from refloat.api.defaults import volumeattachment as attachment_defaults
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import namespace, persistentvolume, priorityclass, volumeattachment
+from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies import base
 
 
@@ -20,13 +20,13 @@ class NamespaceStrategy(base.Strategy):
     def default(self, obj: Object) -> None:
         namespace_defaults.apply(obj)
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
+    def prepare_create(self, obj: Object, call: Call) -> None:
         namespace_defaults.prepare_create(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return namespace.validate_create(obj)
 
-    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
         new["spec"] = old["spec"]
 
@@ -55,9 +55,8 @@ class VolumeStrategy(base.Strategy):
     def default(self, obj: Object) -> None:
         volume_defaults.apply(obj)
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
-        stamp = times.format_time(now)
-        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": stamp}
+    def prepare_create(self, obj: Object, call: Call) -> None:
+        volume_defaults.prepare_create(obj, times.format_time(call.now))
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return persistentvolume.validate_create(obj)
@@ -68,10 +67,10 @@ class VolumeStrategy(base.Strategy):
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return persistentvolume.warnings(new, old)
 
-    def prepare_status(self, new: Object, old: Object, now: datetime) -> None:
+    def prepare_status(self, new: Object, old: Object, call: Call) -> None:
         new["spec"] = old["spec"]
         if new["status"].get("phase") != old["status"].get("phase"):
-            new["status"].setdefault("lastPhaseTransitionTime", times.format_time(now))
+            new["status"].setdefault("lastPhaseTransitionTime", times.format_time(call.now))
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return persistentvolume.validate_status_update(new, old)
@@ -81,7 +80,7 @@ class PriorityClassStrategy(base.Strategy):
     def default(self, obj: Object) -> None:
         priority_defaults.apply(obj)
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
+    def prepare_create(self, obj: Object, call: Call) -> None:
         obj["metadata"]["generation"] = 1
 
     def validate_create(self, obj: Object) -> list[FieldError]:
@@ -95,7 +94,10 @@ class AttachmentStrategy(base.Strategy):
     unconditional_update = False
     returns_deleted = True
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
+    def default(self, obj: Object) -> None:
+        attachment_defaults.apply(obj)
+
+    def prepare_create(self, obj: Object, call: Call) -> None:
         obj["status"] = {"attached": False}
 
     def validate_create(self, obj: Object) -> list[FieldError]:

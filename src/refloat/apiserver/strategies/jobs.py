@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: the generated selector and labels, and deletes that orphan."""
 
-from datetime import datetime
-
+from refloat.api import pods
 from refloat.api.defaults import job as defaults
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import job as validation
+from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies import base
 
 
@@ -21,16 +21,20 @@ class JobStrategy(base.Strategy):
     def default(self, obj: Object) -> None:
         defaults.apply(obj)
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
+    def prepare_create(self, obj: Object, call: Call) -> None:
         obj["metadata"]["generation"] = 1
+        pods.drop_disabled(obj["spec"]["template"]["spec"])
         defaults.prepare_create(obj)
+
+    def complete_create(self, obj: Object) -> None:
         defaults.apply_labels(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return validation.validate_create(obj)
 
-    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
+        pods.drop_disabled(new["spec"]["template"]["spec"])
         base.bump_generation(new, old)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:

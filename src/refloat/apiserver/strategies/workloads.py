@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds in namespaces that only hold data or state a wish."""
 
-from datetime import datetime
-
 from refloat.api import events, kinds
 from refloat.api.defaults import persistentvolumeclaim as claim_defaults
 from refloat.api.defaults import secret as secret_defaults
@@ -19,6 +17,7 @@ from refloat.api.validation import (
     service,
     serviceaccount,
 )
+from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies import base
 from refloat.base.gates import Gates
 
@@ -40,7 +39,7 @@ class SecretStrategy(base.Strategy):
     def validate_create(self, obj: Object) -> list[FieldError]:
         return secret.validate_create(obj)
 
-    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         secret_defaults.prepare_update(new, old)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
@@ -64,11 +63,11 @@ class ServiceStrategy(base.Strategy):
     def default(self, obj: Object) -> None:
         service_defaults.apply(obj)
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
+    def prepare_create(self, obj: Object, call: Call) -> None:
         obj["status"] = {"loadBalancer": {}}
         service_defaults.prepare_create(obj)
 
-    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
         service_defaults.prepare_update(new, old)
         for name in ("ipFamilies", "ipFamilyPolicy"):
@@ -94,8 +93,14 @@ class ClaimStrategy(base.Strategy):
     def default(self, obj: Object) -> None:
         claim_defaults.apply(obj)
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
-        obj["status"] = {"phase": "Pending"}
+    def prepare_create(self, obj: Object, call: Call) -> None:
+        claim_defaults.prepare_create(obj)
+
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
+        claim_defaults.prepare_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return persistentvolumeclaim.warnings(new, old)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return persistentvolumeclaim.validate_create(obj)
@@ -110,6 +115,10 @@ class ClaimStrategy(base.Strategy):
 class LeaseStrategy(base.Strategy):
     create_on_update = True
     unconditional_update = False
+
+    def default(self, obj: Object) -> None:
+        for name in ("strategy", "preferredHolder"):  # for coordinated elections, a gate away
+            obj["spec"].pop(name, None)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return lease.validate_create(obj)
@@ -131,7 +140,7 @@ class EventStrategy(base.Strategy):
 class BudgetStrategy(base.Strategy):
     unconditional_update = False
 
-    def prepare_create(self, obj: Object, now: datetime) -> None:
+    def prepare_create(self, obj: Object, call: Call) -> None:
         obj["metadata"]["generation"] = 1
         obj["status"] = {
             "disruptionsAllowed": 0,
@@ -143,7 +152,7 @@ class BudgetStrategy(base.Strategy):
     def validate_create(self, obj: Object) -> list[FieldError]:
         return pdb.validate_create(obj)
 
-    def prepare_update(self, new: Object, old: Object, now: datetime) -> None:
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
         base.bump_generation(new, old)
 
