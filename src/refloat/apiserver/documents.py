@@ -17,6 +17,14 @@ from refloat.apiserver.exchange import Exchange
 _TEXT = "text/plain; charset=utf-8"
 _AGGREGATED = "g=apidiscovery.k8s.io"
 
+# kubectl checks the members of a `kind: List` against OpenAPI v2, which it reads
+# in protobuf only, and passes over kinds that it does not find there. The
+# server checks them anyway, so a document without kinds is all that it needs:
+# swagger "2.0" (field 1), info (field 2) with its title and version.
+_OPENAPI_V2_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_OPENAPI_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OPENAPI_V2 = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
+
 
 class Documents:
     """Answers the requests that name no resource."""
@@ -46,6 +54,8 @@ class Documents:
             return self._aggregated(exchange, path)
         if path.startswith("/openapi/v3/"):
             return self._openapi(exchange, path)
+        if path == "/openapi/v2" and _OPENAPI_V2_ASKED in _accept(exchange):
+            return exchange.answer(_OPENAPI_V2, media=_OPENAPI_V2_TYPE)
         if path == "/":
             return exchange.answer(self._index())
         if path in self._plain:
@@ -102,9 +112,13 @@ class Documents:
         )
 
 
+def _accept(exchange: Exchange) -> list[str]:
+    return exchange.request.headers.get(hdrs.ACCEPT, "").split(",")
+
+
 def _wants_aggregated(exchange: Exchange) -> bool:
     """Does the client put the aggregated form before plain JSON?"""
-    for part in exchange.request.headers.get(hdrs.ACCEPT, "").split(","):
+    for part in _accept(exchange):
         if _AGGREGATED in part and "v=v2;" in part.replace(" ", "") + ";":
             return forms.JSON in part
         if part.strip() in (forms.JSON, "*/*"):
