@@ -9,17 +9,25 @@ import msgspec
 from refloat.api import codec, errors, gojson, kinds, schema, unmarshal
 from refloat.api.meta import Object
 from refloat.apiserver.identity import Call
-from refloat.apiserver.patch import go_values, json_patch, merge_patch, rejected, strategic
+from refloat.apiserver.patch import (
+    go_values,
+    json_patch,
+    merge_patch,
+    rejected,
+    strategic,
+    unstructured,
+)
 from refloat.apiserver.registry import Registry
 from refloat.store.contract import Entry
 
-Format: TypeAlias = Literal["json", "merge", "strategic", "apply"]
+Format: TypeAlias = Literal["json", "merge", "strategic"]
+
+APPLY = "application/apply-patch+yaml"
 
 MEDIA_TYPES: dict[str, Format] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
     "application/strategic-merge-patch+json": "strategic",
-    "application/apply-patch+yaml": "apply",
 }
 
 
@@ -35,13 +43,21 @@ async def patch(
     body: bytes,
 ) -> Entry:
     """Apply a patch to an object, again when another write came first."""
-    parsed = _parse(body)
+    registry.get(resource, namespace, name)  # nothing is told of a patch to nothing
+    parsed = _parse(body, patch_format)
     struct = schema.struct(resource.api_version, resource.kind)
     change = _changer(patch_format, parsed, struct)
 
     def produce(old: Object) -> Object:
         patched = change(old)
-        new = _checked(registry, call, resource, patched, _shown(patch_format, parsed, patched))
+        new = _checked(
+            registry,
+            call,
+            resource,
+            patched,
+            _shown(patch_format, parsed, patched),
+            in_go_values=patch_format == "strategic",
+        )
         _check_name(name, new)
         held = old["metadata"]["resourceVersion"]
         if (new["metadata"].get("resourceVersion") or held) != held:
@@ -54,19 +70,20 @@ async def patch(
     return await registry.modify(call, resource, namespace, name, produce, subresource=subresource)
 
 
-def _parse(body: bytes) -> Any:
+def _parse(body: bytes, patch_format: Format) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _parse_slowly(body)
+        return _parse_slowly(body, patch_format)
 
 
-def _parse_slowly(body: bytes) -> Any:
+def _parse_slowly(body: bytes, patch_format: Format) -> Any:
     """What Go makes of a body that is not quite JSON, or Go's words for it."""
     try:
         return gojson.plain(gojson.parse(body))
     except gojson.SyntaxProblem as problem:
-        raise errors.bad_request(f"error decoding patch: {problem}") from problem
+        prefix = "" if patch_format == "strategic" else "error decoding patch: "
+        raise errors.bad_request(f"{prefix}{problem}") from problem
 
 
 def _changer(patch_format: Format, parsed: Any, struct: schema.Struct) -> Callable[[Object], Any]:
@@ -90,6 +107,8 @@ def _checked(
     resource: kinds.Resource,
     patched: Any,
     shown: Callable[[], str],
+    *,
+    in_go_values: bool,
 ) -> Object:
     """The patched document as an object of its kind, with defaults."""
     struct = schema.struct(resource.api_version, resource.kind)
@@ -98,7 +117,8 @@ def _checked(
     try:
         converted = codec.convert(patched, struct)
     except unmarshal.Mismatch as error:
-        raise rejected.undecodable(shown(), str(error)) from error
+        worded = unstructured.mismatch(patched, struct) if in_go_values else None
+        raise rejected.undecodable(shown(), worded or str(error)) from error
     if converted.problems and call.validation == "Strict":
         raise rejected.undecodable(shown(), f"strict decoding error: {converted.strict}")
     if call.validation == "Warn":
@@ -127,11 +147,15 @@ def _other_kind(resource: kinds.Resource, patched: Object) -> str:
 
 
 def _check_name(name: str, new: Object) -> None:
-    metadata = new["metadata"]
-    if metadata.get("name") != name:
+    given = new["metadata"].get("name")
+    if not given:
         raise errors.bad_request(
-            f"the name of the object ({metadata.get('name', '')}) "
-            f"does not match the name on the URL ({name})"
+            f"the name of the object ({name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if given != name:
+        raise errors.bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({name})"
         )
 
 

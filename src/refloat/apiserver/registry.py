@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from refloat.api import codec, errors, fields, kinds, meta, schema, times
 from refloat.api.meta import Object
-from refloat.apiserver import admission, deletion, stored, strategies
+from refloat.apiserver import admission, apply, deletion, stored, strategies
 from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies.base import Strategy
 from refloat.base.gates import Gates
@@ -67,9 +67,18 @@ class Registry:
     # -- creating --------------------------------------------------------
 
     async def create(
-        self, call: Call, resource: kinds.Resource, namespace: str, obj: Object
+        self,
+        call: Call,
+        resource: kinds.Resource,
+        namespace: str,
+        obj: Object,
+        *,
+        settled: bool = False,
     ) -> Entry:
+        """Create an object; `settled` says that its managed fields are the server's own."""
         strategy = self.strategies[resource]
+        if not settled:
+            obj["metadata"].pop("managedFields", None)
         self._prepare_create(call, strategy, namespace, obj)
         mistakes = strategy.validate_create(obj)
         metadata = obj["metadata"]
@@ -160,10 +169,12 @@ class Registry:
         *,
         subresource: str = "",
         given: str = "",
+        settled: bool = False,
     ) -> Entry:
         """Read, change and write an object, again when another write came first.
 
-        `given` is the resourceVersion that the caller insists on.
+        `given` is the resourceVersion that the caller insists on; `settled` says
+        that `produce` also decided who owns which field.
         """
         for _ in range(MAX_RACES):
             entry = self.get(resource, namespace, name)
@@ -173,6 +184,8 @@ class Registry:
             _check_conditional(self.strategies[resource], name, asked)
             if _revision(given) not in (0, entry.revision):
                 raise errors.modified(resource.group, resource.plural, name)
+            if not settled:
+                new = _owned(call, resource, new, old, subresource)
             self._prepare_update(call, resource, new, old, subresource)
             try:
                 return await self._write(call, resource, entry, new, old)
@@ -276,6 +289,23 @@ class Registry:
         if call.dry_run:
             return Entry(entry.key, value, entry.created, entry.revision)
         return await self.store.update(entry.key, value, expected=entry.revision)
+
+
+def _owned(
+    call: Call, resource: kinds.Resource, new: Object, old: Object, subresource: str
+) -> Object:
+    """Move the ownership of fields, on objects where it is tracked."""
+    if "managedFields" not in old["metadata"] and "managedFields" not in new["metadata"]:
+        return new
+    return apply.track_update(
+        old,
+        new,
+        manager=call.manager,
+        struct=schema.struct(resource.api_version, resource.kind),
+        api_version=resource.api_version,
+        subresource=subresource,
+        now=call.now,
+    )
 
 
 def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call) -> bool:

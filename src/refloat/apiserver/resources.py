@@ -12,6 +12,7 @@ from aiohttp import hdrs, web
 from refloat.api import codec, errors, schema
 from refloat.api.meta import Object
 from refloat.apiserver import (
+    applying,
     binding,
     deletion,
     forms,
@@ -22,6 +23,7 @@ from refloat.apiserver import (
     stored,
     watching,
 )
+from refloat.apiserver.apply import entries
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.exchange import Exchange
 from refloat.apiserver.identity import Call, Identity
@@ -98,7 +100,7 @@ class Resources:
             user,
             self._clock.now(),
             dry_run=asked.dry_run,
-            manager=asked.manager or _manager(exchange.user_agent),
+            manager=entries.manager_name(asked.manager, exchange.user_agent),
             force=asked.force,
             validation=asked.validation,
         )
@@ -253,21 +255,26 @@ class Resources:
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
         content_type = exchange.request.headers.get(hdrs.CONTENT_TYPE, "")
-        patch_format = patching.MEDIA_TYPES.get(content_type.partition(";")[0].strip().lower())
-        if patch_format is None:
+        media = content_type.partition(";")[0].strip().lower()
+        is_apply = media == patching.APPLY
+        if not is_apply and media not in patching.MEDIA_TYPES:
             raise errors.StatusError(
                 415, "UnsupportedMediaType", "415: Unsupported Media Type", details={}
             )
         call = self._call(exchange, user, "PatchOptions")
+        named = exchange.query.get("fieldManager", "")
+        applying.check_options(is_apply=is_apply, manager=named, forced=call.force)
+        where = (self._registry, call, target.resource, target.namespace, target.name)
+        body, subresource = await exchange.body(), target.subresource
+        if is_apply:
+            entry, created = await applying.patch(*where, subresource=subresource, body=body)
+            status = 201 if created else 200
+            return self._one(exchange, target, entry, status=status, call=call)
         entry = await patching.patch(
-            self._registry,
-            call,
-            target.resource,
-            target.namespace,
-            target.name,
-            subresource=target.subresource,
-            patch_format=patch_format,
-            body=await exchange.body(),
+            *where,
+            subresource=subresource,
+            patch_format=patching.MEDIA_TYPES[media],
+            body=body,
         )
         return self._one(exchange, target, entry, call=call)
 
@@ -345,11 +352,6 @@ class Resources:
 _SUCCESS = msgspec.json.encode(
     {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 )
-
-
-def _manager(user_agent: str) -> str:
-    """The field manager of a client that names none: its program's name."""
-    return user_agent.partition("/")[0]
 
 
 def _selection(target: Target, asked: options.ListOptions) -> selection.Selection:
