@@ -231,8 +231,8 @@ def _told(error: Unreadable, body: bytes, struct: schema.Struct) -> str:
     if error.kind:
         version = error.api_version.rpartition("/")[2]
         return (
-            f'{error.kind} in version "{version}" cannot be handled as a {struct.kind}: '
-            f"{_reason(error, body)}"
+            f"{error.kind} in version {gojson.quoted(version)} cannot be handled as a "
+            f"{struct.kind}: {_reason(error, body)}"
         )
     return (
         f"the object provided is unrecognized (must be of type {struct.kind}): "
@@ -323,7 +323,8 @@ def _other_kind(api_version: str, kind: str, struct: schema.Struct) -> Exception
             f"the expected API version ({struct.api_version})"
         )
     if not schema.is_registered(api_version, kind) or struct.kind in _OF_EVERY_VERSION:
-        reason = f'no kind "{kind}" is registered for version "{api_version}"'
+        said = gojson.quoted(kind), gojson.quoted(api_version)
+        reason = f"no kind {said[0]} is registered for version {said[1]}"
         return Unreadable(f'{reason} in scheme "{_REGISTRY}"', api_version, kind)
     version = api_version.rpartition("/")[2]
     package = "core" if struct.kind == "Event" else struct.name.partition(".")[0]

@@ -85,10 +85,6 @@ def _bytes(data: bytes, pos: int, stop: int, _old: Any) -> str:
     return base64.b64encode(data[pos:stop]).decode()
 
 
-def _raw(data: bytes, pos: int, stop: int, _old: Any) -> bytes:
-    return data[pos:stop]
-
-
 def _span(_data: bytes, pos: int, stop: int, _old: Any) -> tuple[int, int]:
     return pos, stop
 
@@ -143,7 +139,7 @@ def _read_int_or_string() -> messages.Read:
 
 def _read_fields_v1() -> messages.Read:
     made = messages.Fields("FieldsV1")
-    made.take(1, "Raw", messages.value_field("raw", _raw))
+    made.take(1, "Raw", messages.text_field("raw"))
     return messages.reader(made)
 
 
@@ -215,8 +211,8 @@ def _fields_v1(data: bytes, pos: int, stop: int, old: Any) -> Any:
         return old
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return raw.decode(errors="replace")
+    except (msgspec.MsgspecError, RecursionError):
+        return raw
 
 
 # How a scalar is read, and what stands for one that is left out of a map's entry.

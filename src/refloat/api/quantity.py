@@ -41,6 +41,9 @@ _NANO = -9
 # this, which is beyond every real amount and cheap to compute with.
 _LARGEST_EXPONENT = 4096
 
+# Kubernetes takes any number of digits; Python converts no more than 4300.
+_MOST_DIGITS = 4096
+
 # The letter, a sign and as many digits as fit; leading zeros are rare enough.
 _LONGEST_EXPONENT = 64
 
@@ -81,6 +84,8 @@ def parse(text: str) -> Quantity:
     if match is None:
         raise QuantityError(BAD_FORM)
     sign, whole, fraction, suffix = match.groups()
+    if len(whole) + len(fraction or "") > _MOST_DIGITS:
+        raise QuantityError(BAD_FORM)
     form, exponent = _suffix(suffix)
     read = _Read(text, -1 if sign == "-" else 1, whole or "0", fraction or "", form, exponent)
     return _short(read) or _long(read)
