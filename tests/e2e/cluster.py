@@ -289,14 +289,16 @@ class Kubectl:
             "PATH": os.environ["PATH"],
         }
 
-    def run(self, *args: str, stdin: object = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *args: str, stdin: object = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run it to its end; an object as its input is given to it as JSON."""
         return subprocess.run(
             self._command(args),
             input=json.dumps(stdin) if stdin is not None else "",
             capture_output=True,
             text=True,
-            env=self._environment,
+            env={**self._environment, **environment},
             timeout=PATIENCE_SECONDS,
         )
 

@@ -8,13 +8,18 @@ Object = dict[str, Any]
 CONTAINER: Object = {"name": "main", "image": "registry.example/busybox:1", "command": ["true"]}
 
 
+def _metadata(name: str, labels: Object | None) -> Object:
+    """Without what is empty: kubectl would find a difference each time that it applies."""
+    return {"name": name, "labels": labels} if labels else {"name": name}
+
+
 def pod(name: str, *, node: str = "", labels: Object | None = None, **spec: object) -> Object:
     """A pod that nothing runs; with a node, one whose deletion takes its grace."""
     bound = {"nodeName": node} if node else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": labels or {}},
+        "metadata": _metadata(name, labels),
         "spec": {"containers": [CONTAINER], **bound, **spec},
     }
 
@@ -34,12 +39,8 @@ def node(name: str, **spec: object) -> Object:
 
 
 def config_map(name: str, labels: Object | None = None, **data: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": labels or {}},
-        "data": data,
-    }
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(name, labels)}
+    return {**made, "data": data} if data else made
 
 
 def budget(name: str, labels: Object, *, min_available: int) -> Object:
