@@ -11,7 +11,7 @@ JOBS ?= 2
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Refloat needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "setting up $(VENV)"
