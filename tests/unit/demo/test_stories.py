@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every story, played on a cluster of its own without pauses."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from refloat.base.clock import RealClock
+from refloat.base.errors import UsageError
+from refloat.base.rand import Rand
+from refloat.cli import demo as cli
+from refloat.demo import catalogue, story
+from refloat.demo.errors import Refused, StoryFailed
+from refloat.demo.line import Line
+from refloat.demo.stage import Stage
+from refloat.demo.story import Story
+
+
+async def _played(chosen: Story) -> list[Line]:
+    return [line async for line in story.play(chosen, RealClock(), Rand(1), pace=0)]
+
+
+@pytest.fixture(params=catalogue.STORIES, ids=lambda each: each.name)
+def any_story(request: pytest.FixtureRequest) -> Story:
+    found: Story = request.param
+    return found
+
+
+async def test_a_story_comes_to_its_end_within_80_columns(any_story: Story) -> None:
+    lines = await _played(any_story)
+    assert [line.text for line in lines if line.kind == "step"]
+    texts = [text for line in lines for text in cli.render(line)]
+    assert [text for text in texts if len(text) > cli.WIDTH] == []
+
+
+async def test_the_first_story_shows_what_its_watches_saw_in_order() -> None:
+    lines = await _played(catalogue.find("lifecycle"))
+    job_events = [
+        line.text.split("  ")[-1]
+        for line in lines
+        if line.kind == "event" and "job/train" in line.text
+    ]
+    assert job_events == [
+        "2 completions wanted",
+        "status.startTime",
+        "active 0 -> 2",
+        "metadata.annotations",
+        "active 2 -> 1",
+        "active 1 -> 2",
+        "active 2 -> 0, succeeded 0 -> 2",
+        "SuccessCriteriaMet (CompletionsReached), Complete (CompletionsReached)",
+    ]
+
+
+async def test_the_first_story_shows_three_refusals() -> None:
+    lines = await _played(catalogue.find("lifecycle"))
+    codes = [line.text.split()[0] for line in lines if line.kind == "refusal"]
+    assert codes == ["422", "409", "429"]
+
+
+async def test_times_never_go_back(any_story: Story) -> None:
+    times = [line.seconds for line in await _played(any_story)]
+    assert times == sorted(times)
+
+
+async def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    await _played(catalogue.DEFAULT)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_answer_that_the_story_did_not_expect_ends_it() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.client.get("/api/v1/namespaces/default/pods/absent")
+
+    with pytest.raises(Refused, match='404 pods "absent" not found'):
+        await _played(Story("wrong", "", act))
+
+
+async def test_a_success_where_a_refusal_was_due_ends_the_story() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.refused(404, "GET", "/api/v1/namespaces/default")
+
+    with pytest.raises(StoryFailed, match="expected 404"):
+        await _played(Story("wrong", "", act))
+
+
+async def test_a_story_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(story, "MAX_SECONDS", 0.01)
+
+    async def act(stage: Stage) -> None:
+        view = await stage.view("/api/v1/namespaces")
+        await view.gone("default")
+
+    with pytest.raises(StoryFailed, match="took more than"):
+        await _played(Story("hangs", "", act))
+
+
+def test_an_unknown_story_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="unknown story 'x'; known are: lifecycle, restart"):
+        catalogue.find("x")
+
+
+def test_names_of_stories_are_distinct() -> None:
+    names = [each.name for each in catalogue.STORIES]
+    assert len(set(names)) == len(names)
