@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a controller can ask of a cluster, whichever it is.
+
+Objects come out as the partial structs of a `Kind`, decoded once; what a
+struct does not name is not decoded and cannot be lost, because writes are
+creates and patches, never whole objects.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from refloat.api import kinds
+from refloat.api.meta import Object
+
+T = TypeVar("T")
+
+PatchType: TypeAlias = Literal["json", "merge", "strategic", "apply"]
+EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A resource, and the struct that its objects are decoded into."""
+
+    resource: kinds.Resource
+    type: type[T]
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[T]:
+        return msgspec.json.Decoder(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A chunk of a list, all chunks as of one resourceVersion."""
+
+    items: list[T]
+    resource_version: str
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One line of a watch. A bookmark has no object but a resourceVersion."""
+
+    type: EventType
+    object: T | None
+    resource_version: str
+    initial_end: bool = False  # the bookmark that ends the initial events
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which objects: empty is all."""
+
+    labels: str = ""
+    fields: str = ""
+
+
+EVERYTHING = Selector()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete. None leaves a choice to the server."""
+
+    grace_seconds: int | None = None
+    propagation: Literal["Foreground", "Background", "Orphan"] | None = None
+    uid: str | None = None  # only this very object
+    resource_version: str | None = None  # only this very version
+    reason: str = ""  # Refloat's extension: kept in a pod's status.reason
+
+
+class Client(Protocol):
+    """The verbs. Each raises the errors of `client.errors`, and nothing else."""
+
+    async def get(self, kind: Kind[T], name: str, *, namespace: str = "") -> T: ...
+
+    def list(
+        self,
+        kind: Kind[T],
+        *,
+        namespace: str = "",
+        selector: Selector = EVERYTHING,
+        limit: int = 500,
+        resource_version: str = "",
+    ) -> AsyncIterator[Page[T]]:
+        """The objects in chunks; an empty namespace is all of them."""
+        ...
+
+    def watch(
+        self,
+        kind: Kind[T],
+        *,
+        namespace: str = "",
+        selector: Selector = EVERYTHING,
+        resource_version: str = "",
+        initial_events: bool = False,
+        timeout_seconds: int | None = None,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """The changes after a resourceVersion, with bookmarks, until the server ends it.
+
+        With `initial_events` the present objects come first, then a bookmark
+        with `initial_end`. Ends by itself when the server closes the watch;
+        raises `Expired` when the resourceVersion is too old. Close it with
+        `aclose()`: that ends it at once.
+        """
+        ...
+
+    async def create(self, kind: Kind[T], obj: Object, *, namespace: str = "") -> T: ...
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        patch: Object | Sequence[Any],
+        *,
+        patch_type: PatchType = "merge",
+        namespace: str = "",
+        subresource: str = "",
+        force: bool = False,
+    ) -> T: ...
+
+    async def delete(
+        self,
+        kind: Kind[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        options: DeleteOptions | None = None,
+    ) -> None: ...
+
+    async def evict(
+        self, name: str, *, namespace: str, options: DeleteOptions | None = None
+    ) -> None: ...
+
+    async def bind(self, name: str, node: str, *, namespace: str, uid: str = "") -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Registry(Protocol):
+    """What the in-process client needs of the embedded API server.
+
+    `apiserver` implements it and `app` joins the two, because neither package
+    may import the other. Bodies are encoded JSON in both directions; failures
+    are `refloat.api.errors.StatusError`.
+    """
+
+    async def call(
+        self,
+        user: str,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        content_type: str = "application/json",
+    ) -> bytes:
+        """One request that is not a watch, as this user."""
+        ...
+
+    def watch(self, user: str, path: str, *, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """A watch, as this user: one encoded event an item."""
+        ...
