@@ -58,7 +58,7 @@ class Admission:
         if b'"deletionTimestamp"' not in entry.value:
             return
         if is_terminating(stored.unpack(_NAMESPACES, entry)):
-            raise _terminating(resource, obj["metadata"].get("name", ""), name)
+            raise _terminating(resource, _shown_name(obj), name)
 
     def _set_priority(self, pod: Object) -> None:
         """Resolve the pod's priority class (or the default one) to a number."""
@@ -69,7 +69,7 @@ class Admission:
             raise errors.forbidden(
                 "",
                 "pods",
-                pod["metadata"].get("name", ""),
+                _shown_name(pod),
                 f"no PriorityClass with name {name} was found",
             )
         computed = {
@@ -98,6 +98,12 @@ class Admission:
         return min(marked, key=lambda each: each.get("value", 0), default=None)
 
 
+def _shown_name(obj: Object) -> str:
+    """How a refusal names an object that may not have its name yet."""
+    metadata = obj["metadata"]
+    return metadata.get("name") or metadata.get("generateName") or "Unknown"
+
+
 def _not_for_users(pod: Object, field: str, computed: int | str) -> errors.StatusError:
     what = (
         "integer value of priority" if field == "priority" else "string value of PreemptionPolicy"
@@ -105,7 +111,7 @@ def _not_for_users(pod: Object, field: str, computed: int | str) -> errors.Statu
     return errors.forbidden(
         "",
         "pods",
-        pod["metadata"].get("name", ""),
+        _shown_name(pod),
         f"the {what} ({pod['spec'][field]}) must not be provided in pod spec; priority admission "
         f"controller computed {computed} from the given PriorityClass name",
     )

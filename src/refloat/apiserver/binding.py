@@ -5,7 +5,7 @@ from refloat.api import conditions, errors, kinds, times
 from refloat.api.meta import Object, is_terminating
 from refloat.api.validation import binding as validation
 from refloat.apiserver.identity import Call
-from refloat.apiserver.registry import Registry, check_uid
+from refloat.apiserver.registry import Registry, check_uid, precondition_failed
 
 PODS = kinds.of("pods")
 
@@ -18,25 +18,31 @@ async def bind(registry: Registry, call: Call, namespace: str, name: str, wish: 
         texts = ", ".join(str(each) for each in mistakes)
         raise errors.StatusError(500, "", texts if len(mistakes) == 1 else f"[{texts}]")
     metadata, node = wish["metadata"], wish["target"]["name"]
-    uid, given = metadata.get("uid"), metadata.get("resourceVersion") or ""
 
     def produce(old: Object) -> Object:
-        _check(old, name, uid)
+        _check_meant(metadata, old["metadata"])
+        _check_free(old, name)
         held = list(conditions.of(old))
         conditions.upsert(held, _SCHEDULED, now=times.format_time(call.now))
         new = {**old, "metadata": {**old["metadata"]}}
-        if metadata.get("annotations"):
-            merged = {**(old["metadata"].get("annotations") or {}), **metadata["annotations"]}
-            new["metadata"]["annotations"] = merged
+        for field in ("annotations", "labels"):
+            if metadata.get(field):
+                merged = {**(old["metadata"].get(field) or {}), **metadata[field]}
+                new["metadata"][field] = merged
         new["spec"] = {**old["spec"], "nodeName": node}
         new["status"] = {**old["status"], "conditions": held}
         return new
 
-    await registry.modify(call, PODS, namespace, name, produce, subresource="binding", given=given)
+    await registry.modify(call, PODS, namespace, name, produce, subresource="binding")
 
 
-def _check(pod: Object, name: str, uid: str | None) -> None:
-    check_uid(PODS, name, uid, pod)
+def _check_meant(wanted: Object, held: Object) -> None:
+    check_uid(PODS, wanted, held)
+    if wanted.get("resourceVersion") not in (None, "", held["resourceVersion"]):
+        raise precondition_failed(PODS, wanted, held, "ResourceVersion", "resourceVersion")
+
+
+def _check_free(pod: Object, name: str) -> None:
     if is_terminating(pod):
         raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if bound := pod["spec"].get("nodeName"):

@@ -55,14 +55,9 @@ class Registry:
     ) -> Object:
         """Read a body that must hold an object of this kind, and default it."""
         wanted = schema.struct(resource.api_version, resource.kind)
-        decoded = codec.decode(body, wanted, media=media)
-        if decoded.problems and call.validation == "Strict":
-            raise codec.strict_error(decoded, wanted)
-        if call.validation == "Warn":
-            for problem in decoded.problems:
-                call.warn(problem)
-        self.strategies[resource].default(decoded.obj)
-        return decoded.obj
+        obj = decode(call, body, wanted, media)
+        self.strategies[resource].default(obj)
+        return obj
 
     # -- creating --------------------------------------------------------
 
@@ -89,42 +84,61 @@ class Registry:
         for text in strategy.warnings(obj, None):
             call.warn(text)
         strategy.complete_create(obj)
-        if metadata.get("resourceVersion"):
+        if _number(metadata.get("resourceVersion")) and not call.dry_run:
             message = "resourceVersion should not be set on objects to be created"
             raise errors.StatusError(500, "", message)
-        return await self._insert(call, strategy, obj)
+        return await self._insert(call, resource, obj)
 
     def _prepare_create(self, call: Call, strategy: Strategy, namespace: str, obj: Object) -> None:
         resource = strategy.resource
         place(resource, namespace, obj)
         self._admission.on_create(call, resource, obj)
         metadata = obj["metadata"]
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = metadata["generateName"][:MAX_PREFIX] + self._rand.suffix()
+            metadata["name"] = self._generate_name(resource, metadata)
         metadata["uid"] = self._rand.uid()
         metadata["creationTimestamp"] = times.format_time(call.now)
         strategy.prepare_create(obj, call)
 
-    async def _insert(self, call: Call, strategy: Strategy, obj: Object) -> Entry:
-        resource = strategy.resource
-        metadata = obj["metadata"]
+    def _generate_name(self, resource: kinds.Resource, metadata: Object) -> str:
+        """A name that nobody has, unless chance is against it time and again.
+
+        It is chosen before anything is derived from it, such as a Job's labels.
+        """
+        prefix, namespace = metadata["generateName"][:MAX_PREFIX], metadata.get("namespace", "")
+        name = ""
         for _ in range(MAX_NAME_TRIES):
-            key = stored.key(resource, metadata.get("namespace", ""), metadata["name"])
-            value = stored.pack(resource, obj)
-            try:
-                if not call.dry_run:
-                    return await self.store.create(key, value)
-                if self.store.get(key) is None:
-                    return Entry(key, value, 0, 0)
-            except store_errors.Exists:
-                pass
-            prefix = metadata.get("generateName")
-            if not prefix or not metadata["name"].startswith(prefix[:MAX_PREFIX]):
+            name = prefix + self._rand.suffix()
+            if self.store.get(stored.key(resource, namespace, name)) is None:
                 break
-            metadata["name"] = prefix[:MAX_PREFIX] + self._rand.suffix()
-        raise errors.already_exists(resource.group, resource.plural, metadata["name"])
+        return name
+
+    async def _insert(self, call: Call, resource: kinds.Resource, obj: Object) -> Entry:
+        metadata = obj["metadata"]
+        key = stored.key(resource, metadata.get("namespace", ""), metadata["name"])
+        value = stored.pack(resource, obj)
+        try:
+            if not call.dry_run:
+                return await self.store.create(key, value)
+            if self.store.get(key) is None:
+                # A dry run echoes the version that it was sent.
+                return Entry(key, value, 0, _number(metadata.get("resourceVersion")))
+        except store_errors.Exists:
+            pass
+        raise self._taken(resource, key, metadata)
+
+    def _taken(self, resource: kinds.Resource, key: str, metadata: Object) -> errors.StatusError:
+        error = errors.already_exists(resource.group, resource.plural, metadata["name"])
+        if metadata.get("generateName"):
+            error.message += ", the server was not able to generate a unique name for the object"
+            assert error.details is not None
+            error.details["retryAfterSeconds"] = 1
+        holder = self.store.get(key)
+        if holder is not None and meta.is_terminating(stored.unpack(resource, holder)):
+            error.message = f"object is being deleted: {error.message}"
+        return error
 
     # -- updating --------------------------------------------------------
 
@@ -145,13 +159,14 @@ class Registry:
         if strategy.create_on_update and not subresource:
             key = stored.key(resource, namespace, name)
             if self.store.get(key) is None:
+                check_uid(resource, wanted["metadata"], {})
+                wanted["metadata"].pop("resourceVersion", None)
                 return await self.create(call, resource, namespace, wanted), True
         given = wanted["metadata"].get("resourceVersion") or ""
-        uid = wanted["metadata"].get("uid")
 
         def produce(old: Object) -> Object:
             new = decode()
-            check_uid(resource, name, uid, old)
+            check_uid(resource, wanted["metadata"], old["metadata"])
             return new
 
         entry = await self.modify(
@@ -180,7 +195,7 @@ class Registry:
             entry = self.get(resource, namespace, name)
             old = stored.unpack(resource, entry)
             new = produce(old)
-            asked = new["metadata"].get("resourceVersion")
+            asked = new["metadata"].get("resourceVersion") or ""
             _check_conditional(self.strategies[resource], name, asked)
             if _revision(given) not in (0, entry.revision):
                 raise errors.modified(resource.group, resource.plural, name)
@@ -190,7 +205,7 @@ class Registry:
             try:
                 return await self._write(call, resource, entry, new, old)
             except store_errors.Conflict:
-                if given:
+                if _revision(given):
                     break
         raise errors.modified(resource.group, resource.plural, name)
 
@@ -248,9 +263,7 @@ class Registry:
     ) -> tuple[Entry, bool]:
         """Delete an object, or begin to; is it gone?"""
         self._admission.on_delete(resource, name)
-        strategy = self.strategies[resource]
-        if strategy.orphans_by_default and options.propagation is None:
-            call.warn(strategy.ORPHANS)
+        self.warn_of_orphans(call, resource, options)
         for _ in range(MAX_RACES):
             entry = self.get(resource, namespace, name)
             old = stored.unpack(resource, entry)
@@ -261,6 +274,14 @@ class Registry:
                 if options.resource_version:
                     break
         raise errors.modified(resource.group, resource.plural, name)
+
+    def warn_of_orphans(
+        self, call: Call, resource: kinds.Resource, options: deletion.Options
+    ) -> None:
+        """Tell a user who leaves dependants behind and may not mean it."""
+        strategy = self.strategies[resource]
+        if strategy.orphans_by_default and options.propagation is None:
+            call.warn(strategy.ORPHANS)
 
     async def _delete_once(
         self,
@@ -316,9 +337,8 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
     if terminating and not shortened and metadata.get("deletionGracePeriodSeconds"):
         return False
     strategy.prepare_delete(obj, options.reason)
-    left = deletion.finalizers(
-        obj, options.propagation, orphans_by_default=strategy.orphans_by_default
-    )
+    wanted = options.propagation if strategy.has_dependants else "Background"
+    left = deletion.finalizers(obj, wanted, orphans_by_default=strategy.orphans_by_default)
     if left:
         metadata["finalizers"] = left
     else:
@@ -329,9 +349,10 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
     if grace is not None:
         deletion.begin(obj, grace, call.now)
     elif left or strategy.awaits_more(obj):
-        deletion.begin(obj, 0, call.now)
-        if not strategy.notes_grace:
-            del metadata["deletionGracePeriodSeconds"]
+        if strategy.notes_grace:
+            deletion.begin(obj, 0, call.now)
+        else:
+            metadata["deletionTimestamp"] = times.format_time(call.now)
     return True
 
 
@@ -362,25 +383,54 @@ def _check_names(resource: kinds.Resource, namespace: str, name: str, obj: Objec
     place(resource, namespace, obj)
 
 
-def check_uid(resource: kinds.Resource, name: str, uid: str | None, old: Object) -> None:
-    actual = old["metadata"]["uid"]
-    if uid and uid != actual:
-        key = f"/registry/{stored.key(resource, old['metadata'].get('namespace', ''), name)}"
-        raise errors.conflict(
-            resource.group,
-            resource.plural,
-            name,
-            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, "
-            "AdditionalErrorMsg: Precondition failed: "
-            f"UID in precondition: {uid}, UID in object meta: {actual}",
-        )
+def check_uid(resource: kinds.Resource, wanted: Object, held: Object) -> None:
+    """Raise 409 when metadata means another object than the one that is held."""
+    if wanted.get("uid") and wanted["uid"] != held.get("uid"):
+        raise precondition_failed(resource, wanted, held, "UID", "uid")
 
 
-def _check_conditional(strategy: Strategy, name: str, given: str | None) -> None:
-    if not given and not strategy.unconditional_update:
+def precondition_failed(
+    resource: kinds.Resource, wanted: Object, held: Object, title: str, field: str
+) -> errors.StatusError:
+    """What Kubernetes' storage says of a version or identity that is not the one asked for."""
+    path = [_REGISTRY_PATHS.get(resource.plural, resource.plural)]
+    if resource.namespaced:
+        path.append(held.get("namespace") or wanted["namespace"])
+    return errors.conflict(
+        resource.group,
+        resource.plural,
+        wanted["name"],
+        f"StorageError: invalid object, Code: 4, Key: /registry/{'/'.join(path)}/{wanted['name']}, "
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+        f"{title} in precondition: {wanted[field]}, {title} in object meta: {held.get(field, '')}",
+    )
+
+
+# Where Kubernetes keeps the kinds whose place is not named for them.
+_REGISTRY_PATHS = {"nodes": "minions", "services": "services/specs"}
+
+
+def _check_conditional(strategy: Strategy, name: str, given: str) -> None:
+    if not strategy.unconditional_update and not _revision(given):
         resource = strategy.resource
         mistake = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.invalid(resource.group, resource.plural, name, [mistake])
+
+
+def decode(call: Call, body: bytes, wanted: schema.Struct, media: codec.Media) -> Object:
+    """Read a body, and warn of what is passed over in it or refuse it, as the call asks."""
+    decoded = codec.decode(body, wanted, media=media)
+    if decoded.problems and call.validation == "Strict":
+        raise codec.strict_error(decoded, wanted)
+    if call.validation == "Warn":
+        for problem in decoded.problems:
+            call.warn(problem)
+    return decoded.obj
+
+
+def _number(text: str | None) -> int:
+    """The number in a resourceVersion; 0 for what is none."""
+    return int(text) if text and text.isascii() and text.isdigit() else 0
 
 
 def _revision(text: str) -> int:

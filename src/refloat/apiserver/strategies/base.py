@@ -18,6 +18,7 @@ class Strategy(abc.ABC):
     returns_deleted = False  # a delete answers with the object, not with a Status
     orphans_by_default = False  # a plain delete leaves the dependants
     ORPHANS = ""  # and what the user is told then
+    has_dependants = True  # a delete may wait for them, or leave them
     notes_grace = True  # a delete that waits says for how long
 
     def __init__(self, resource: kinds.Resource, gates: Gates) -> None:

@@ -129,6 +129,7 @@ class LeaseStrategy(base.Strategy):
 
 class EventStrategy(base.Strategy):
     create_on_update = True
+    has_dependants = False
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return event.validate_create(obj)
