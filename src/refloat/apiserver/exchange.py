@@ -23,6 +23,7 @@ class Exchange:
         self.path: str = request.rel_url.path
         self.query: Mapping[str, str] = request.rel_url.query
         self.form = forms.PLAIN
+        self.warnings: list[str] = []  # told with the answer, also with a refusal
 
     def negotiate(self, *, streams: bool) -> None:
         """Settle on a form that the client accepts; raises 406."""

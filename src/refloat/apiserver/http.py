@@ -112,4 +112,4 @@ class Server:
         if error.retry_after is not None:
             headers["Retry-After"] = str(error.retry_after)
         body = msgspec.json.encode(error.status())
-        return exchange.answer(body, status=error.code, headers=headers)
+        return exchange.answer(body, status=error.code, headers=headers, warnings=exchange.warnings)

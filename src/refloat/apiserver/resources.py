@@ -103,6 +103,7 @@ class Resources:
             manager=entries.manager_name(asked.manager, exchange.user_agent),
             force=asked.force,
             validation=asked.validation,
+            warnings=exchange.warnings,
         )
 
     def _one(
