@@ -2,8 +2,7 @@
 """`pods/eviction`: a delete that asks the disruption budgets first (behaviour C6)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from refloat.api import conditions, errors, kinds, selectors, times
 from refloat.api.meta import Object, is_terminating, labels
@@ -40,14 +39,6 @@ _TARGET = {
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """May the pod go, and against which version of it and of its budget?"""
-
-    budget: Object | None = None  # to be charged
-    pinned: bool = False  # only this very version of the pod may be deleted
-
-
 class Evictions:
     """Evicts pods, one request at a time."""
 
@@ -58,27 +49,40 @@ class Evictions:
 
     async def evict(self, call: Call, namespace: str, name: str, options: deletion.Options) -> None:
         """Mark and delete a pod, or raise 429 with the budget that forbids it."""
-        given = options.resource_version
         for attempt in range(MAX_TRIES):
-            entry = self._registry.get(PODS, namespace, name)
-            pod = stored.unpack(PODS, entry)
-            verdict = judge(pod, self._budgets_of(pod))
-            pinned = verdict.pinned and given is None
+            pod = stored.unpack(PODS, self._registry.get(PODS, namespace, name))
+            if not needs_no_budget(pod):
+                await self._evict_guarded(call, pod, options)
+                return
+            _check_uid(name, pod, options)  # another pod will not become this one
             try:
-                await self._charge(call, verdict, name)
-                await self._mark_and_delete(
-                    call, pod, options, revision=entry.revision if pinned else None
-                )
+                await self._mark_and_delete(call, pod, _pinned_while_pending(pod, options))
             except errors.StatusError as error:
-                if error.code != 409 or error.reason != "Conflict":
-                    raise
-                if pinned and verdict_is_unhealthy(pod):
-                    raise still_processing(_only(self._budgets_of(pod))) from error
-                if given is not None or options.uid is not None or attempt == MAX_TRIES - 1:
+                last = options.resource_version is not None or attempt == MAX_TRIES - 1
+                if last or not _is_conflict(error):
                     raise
                 await self._clock.sleep(RETRY_SECONDS)
             else:
                 return
+
+    async def _evict_guarded(self, call: Call, pod: Object, options: deletion.Options) -> None:
+        """Evict a pod whose budget has a say; what was charged is charged once."""
+        budgets = self._budgets_of(pod)
+        if not budgets:
+            await self._mark_and_delete(call, pod, options)
+            return
+        budget = _only(budgets)
+        if not may_go_unready(pod, budget):
+            await self._charge(call, budget, pod["metadata"]["name"])
+            await self._mark_and_delete(call, pod, options)
+            return
+        try:
+            await self._mark_and_delete(call, pod, _pinned(pod, options))
+        except errors.StatusError as error:
+            # It may have become ready meanwhile, and then it counts.
+            if _is_conflict(error) and options.resource_version is None:
+                raise still_processing(budget) from error
+            raise
 
     def _budgets_of(self, pod: Object) -> list[Object]:
         namespace = pod["metadata"]["namespace"]
@@ -86,21 +90,32 @@ class Evictions:
         budgets = (stored.unpack(BUDGETS, entry) for entry in page.entries)
         return [each for each in budgets if _covers(each, pod)]
 
-    async def _charge(self, call: Call, verdict: Verdict, pod: str) -> None:
-        """Take one disruption from the budget, against the version that was judged."""
-        if verdict.budget is None:
-            return
-        metadata = verdict.budget["metadata"]
-        stamp = times.format_time(call.now)
+    async def _charge(self, call: Call, budget: Object, pod: str) -> None:
+        """Take one disruption from a budget, as often as it takes to win the race."""
+        metadata = budget["metadata"]
+        for attempt in range(MAX_TRIES):
+            check_budget(budget)
+            try:
+                await self._take_one(call, budget, pod)
+            except errors.StatusError as error:
+                if not _is_conflict(error) or attempt == MAX_TRIES - 1:
+                    raise
+                await self._clock.sleep(RETRY_SECONDS)
+                entry = self._registry.get(BUDGETS, metadata["namespace"], metadata["name"])
+                budget = stored.unpack(BUDGETS, entry)
+            else:
+                return
+
+    async def _take_one(self, call: Call, budget: Object, pod: str) -> None:
+        metadata, stamp = budget["metadata"], times.format_time(call.now)
 
         def produce(old: Object) -> Object:
-            new: dict[str, Any] = {**old, "status": {**old["status"]}}
-            new["status"]["disruptionsAllowed"] -= 1
-            disrupted = {**(old["status"].get("disruptedPods") or {}), pod: stamp}
-            new["status"]["disruptedPods"] = disrupted
-            if not new["status"]["disruptionsAllowed"]:
-                new["status"]["conditions"] = _exhausted(old, stamp)
-            return {**new, "metadata": {**old["metadata"]}}
+            status = {**old["status"]}
+            status["disruptionsAllowed"] -= 1
+            status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
+            if not status["disruptionsAllowed"]:
+                status["conditions"] = _exhausted(old, stamp)
+            return {**old, "status": status, "metadata": {**old["metadata"]}}
 
         await self._registry.modify(
             call,
@@ -112,13 +127,9 @@ class Evictions:
             given=metadata["resourceVersion"],
         )
 
-    async def _mark_and_delete(
-        self, call: Call, pod: Object, options: deletion.Options, *, revision: int | None
-    ) -> None:
+    async def _mark_and_delete(self, call: Call, pod: Object, options: deletion.Options) -> None:
         metadata = pod["metadata"]
         where = (metadata["namespace"], metadata["name"])
-        if revision is not None:
-            options = replace(options, resource_version=str(revision))
         if self._marks:
             marked = await self._mark(call, pod, options)
             if options.resource_version is not None:
@@ -127,23 +138,20 @@ class Evictions:
 
     async def _mark(self, call: Call, pod: Object, options: deletion.Options) -> Entry:
         metadata = pod["metadata"]
-        name = metadata["name"]
+        # Empty preconditions count only once it comes to the delete.
+        asked = replace(
+            options, uid=options.uid or None, resource_version=options.resource_version or None
+        )
 
         def produce(old: Object) -> Object:
-            check_preconditions(PODS, name, old["metadata"], options)
+            check_preconditions(PODS, metadata["name"], old["metadata"], asked)
             held = list(conditions.of(old))
             conditions.upsert(held, _TARGET, now=times.format_time(call.now))
             status = {**old["status"], "conditions": held}
             return {**old, "metadata": {**old["metadata"]}, "status": status}
 
         return await self._registry.modify(
-            call,
-            PODS,
-            metadata["namespace"],
-            metadata["name"],
-            produce,
-            subresource="status",
-            given=options.resource_version or "",
+            call, PODS, metadata["namespace"], metadata["name"], produce, subresource="status"
         )
 
 
@@ -161,23 +169,28 @@ def _exhausted(budget: Object, stamp: str) -> list[conditions.Condition]:
     return held
 
 
-def judge(pod: Object, budgets: Sequence[Object]) -> Verdict:
-    """Decide on an eviction; raises what the user is told when it is refused."""
-    phase = pod["status"].get("phase")
-    if phase in ("Succeeded", "Failed", "Pending") or is_terminating(pod):
-        return Verdict(pinned=phase == "Pending" and not is_terminating(pod))
-    if not budgets:
-        return Verdict()
-    budget = _only(budgets)
-    if _may_go_unready(pod, budget):
-        return Verdict(pinned=True)
-    _check_budget(budget)
-    return Verdict(budget=budget)
+def needs_no_budget(pod: Object) -> bool:
+    """Is the pod no loss: ended, ending, or not begun (behaviour C6.2)?"""
+    return pod["status"].get("phase") in ("Succeeded", "Failed", "Pending") or is_terminating(pod)
 
 
-def verdict_is_unhealthy(pod: Object) -> bool:
-    """Was the pod let go for being unready, outside of the budget (behaviour C6.4)?"""
-    return pod["status"].get("phase") == "Running" and not _is_ready(pod)
+def _pinned_while_pending(pod: Object, options: deletion.Options) -> deletion.Options:
+    """A pending pod may go only as what it was seen as: it may start meanwhile."""
+    pending = pod["status"].get("phase") == "Pending" and not is_terminating(pod)
+    return _pinned(pod, options) if pending and options.resource_version is None else options
+
+
+def _pinned(pod: Object, options: deletion.Options) -> deletion.Options:
+    return replace(options, resource_version=pod["metadata"]["resourceVersion"])
+
+
+def _check_uid(name: str, pod: Object, options: deletion.Options) -> None:
+    if options.uid:
+        check_preconditions(PODS, name, pod["metadata"], deletion.Options(uid=options.uid))
+
+
+def _is_conflict(error: errors.StatusError) -> bool:
+    return error.code == 409 and error.reason == "Conflict"
 
 
 def _only(budgets: Sequence[Object]) -> Object:
@@ -200,7 +213,7 @@ def _is_ready(pod: Object) -> bool:
     return conditions.is_true(conditions.of(pod), "Ready")
 
 
-def _may_go_unready(pod: Object, budget: Object) -> bool:
+def may_go_unready(pod: Object, budget: Object) -> bool:
     """A pod that is not ready needs no budget where that is allowed (behaviour C6.4)."""
     if _is_ready(pod):
         return False
@@ -210,7 +223,7 @@ def _may_go_unready(pod: Object, budget: Object) -> bool:
     return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
 
 
-def _check_budget(budget: Object) -> None:
+def check_budget(budget: Object) -> None:
     status, name = budget["status"], budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise still_processing(budget)
