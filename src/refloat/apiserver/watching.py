@@ -8,6 +8,7 @@ bounded in bytes: one that does not read is cut off and must list anew.
 """
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -31,8 +32,10 @@ MAX_BUFFER_BYTES = 10 * 1024 * 1024
 # How many entries are encoded before the loop gets its turn.
 PIECE = 200
 
-# Kubernetes sends a bookmark about once a minute.
+# Kubernetes sends a bookmark about once a minute, and one shortly before the
+# watch times out, from where its client goes on.
 BOOKMARK_SECONDS = 60.0
+LAST_BOOKMARK_SECONDS = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -243,7 +246,7 @@ async def lines(
             await clock.sleep(0)
         if watcher.bookmark is not None:
             yield watcher.bookmark(watcher.after, True)
-    due = clock.monotonic() + BOOKMARK_SECONDS
+    due = _bookmark_due(clock.monotonic(), deadline)
     while (now := clock.monotonic()) < deadline:
         read = await watcher.read(clock, max(0.0, min(due, deadline) - now))
         if read is None:
@@ -253,9 +256,15 @@ async def lines(
         if read:
             yield read
         if clock.monotonic() >= due:
-            due = clock.monotonic() + BOOKMARK_SECONDS
+            due = _bookmark_due(clock.monotonic(), deadline)
             if watcher.bookmark is not None:
                 yield watcher.bookmark(complete, False)
+
+
+def _bookmark_due(now: float, deadline: float) -> float:
+    """When the next bookmark is to be sent; never again after the last one."""
+    last = deadline - LAST_BOOKMARK_SECONDS
+    return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
 
 
 def _pieces(entries: Iterable[Entry], encode: Encode) -> Iterator[bytes]:
