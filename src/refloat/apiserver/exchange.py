@@ -1,29 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
 """One request and the answer to it, with what all handlers need of both."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import client_exceptions, hdrs, http_exceptions, web
 
 from refloat.api import codec, errors
-from refloat.apiserver import forms
-
-MAX_BODY_BYTES = 3 * 1024 * 1024
+from refloat.apiserver import forms, metrics, uri
+from refloat.apiserver.limits import Limits
+from refloat.base.clock import Clock, RealClock
 
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+# A client may choose its request's id, to find it again in the log.
+_ID = re.compile("[!-~]{1,256}")
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f]")
+
+# What a body that breaks off or is framed wrongly ends in.
+_BROKEN = (
+    web.RequestPayloadError,
+    http_exceptions.HttpProcessingError,
+    client_exceptions.ClientPayloadError,
+)
+
+_DEFAULTS = Limits()
+_REAL = RealClock()
 
 
 class Exchange:
     """A request on its way."""
 
-    def __init__(self, request: web.BaseRequest, *, request_id: str) -> None:
+    def __init__(
+        self,
+        request: web.BaseRequest,
+        *,
+        request_id: str,
+        clock: Clock = _REAL,
+        limits: Limits = _DEFAULTS,
+    ) -> None:
         self.request = request
-        self.id = request_id
-        self.path: str = request.rel_url.path
-        self.query: Mapping[str, str] = request.rel_url.query
+        given = request.headers.get("Audit-ID")
+        self.id = given if given is not None and _ID.fullmatch(given) else request_id
+        self.path = ""
+        self.query = uri.NO_QUERY
         self.form = forms.PLAIN
         self.warnings: list[str] = []  # told with the answer, also with a refusal
+        self.user = ""
+        self.labels = metrics.MALFORMED
+        self.mutating = False
+        self.streaming = False  # the answer has begun
+        self._clock = clock
+        self._limits = limits
+        self._body: bytes | None = None
+
+    def read_head(self) -> None:
+        """Find out what the request is for; raises 400 and 417."""
+        request = self.request
+        if not (1, 0) <= request.version < (2, 0):
+            raise errors.bad_request("malformed HTTP request: unsupported protocol version")
+        expect = request.headers.get(hdrs.EXPECT)
+        if expect is not None and expect.lower() != "100-continue":
+            raise errors.StatusError(417, "ExpectationFailed", f"cannot fulfil Expect: {expect}")
+        self.path, self.query = uri.parse(request.raw_path)
 
     def negotiate(self, *, streams: bool) -> None:
         """Settle on a form that the client accepts; raises 406."""
@@ -35,19 +78,52 @@ class Exchange:
     def user_agent(self) -> str:
         return self.request.headers.get(hdrs.USER_AGENT, "")
 
-    async def body(self) -> bytes:
-        """The whole body; raises 413 when it is larger than a server should read."""
+    async def receive(self) -> None:
+        """Wait for the body, so that nothing that follows has to; raises 408 and 400.
+
+        One that is too large is left where it is: `body` tells.
+        """
+        if self._body is not None:
+            return
         length = self.request.content_length
-        if length is not None and length > MAX_BODY_BYTES:
-            raise errors.too_large(MAX_BODY_BYTES)
+        if length is not None and length > self._limits.body_bytes:
+            return
+        content = self.request.content
+        if content.is_eof():
+            self._body = content.read_nowait()
+            return
+        try:
+            async with self._clock.timeout(self._limits.body_seconds):
+                await self._invite()
+                self._body = await self._read()
+        except TimeoutError as error:
+            message = "the body of the request did not arrive in time"
+            raise errors.StatusError(408, "Timeout", message) from error
+        except _BROKEN as error:
+            raise errors.bad_request(f"the body of the request broke off: {error}") from error
+
+    async def _invite(self) -> None:
+        """Tell a client that asks first to send its body."""
+        if hdrs.EXPECT in self.request.headers:
+            await self.request.writer.write(_CONTINUE)
+            self.request.writer.output_size = 0  # no part of the answer
+
+    async def _read(self) -> bytes | None:
         parts: list[bytes] = []
         size = 0
         async for part in self.request.content.iter_any():
             size += len(part)
-            if size > MAX_BODY_BYTES:
-                raise errors.too_large(MAX_BODY_BYTES)
+            if size > self._limits.body_bytes:
+                return None
             parts.append(part)
         return b"".join(parts)
+
+    async def body(self) -> bytes:
+        """The whole body; raises 413 when it is larger than a server should read."""
+        await self.receive()
+        if self._body is None or len(self._body) > self._limits.body_bytes:
+            raise errors.too_large(self._limits.body_bytes)
+        return self._body
 
     @property
     def media(self) -> codec.Media:
@@ -70,13 +146,25 @@ class Exchange:
         media: str = forms.JSON,
         headers: Mapping[str, str] | None = None,
         warnings: Iterable[str] = (),
+        as_is: bool = False,
     ) -> web.Response:
-        if media == forms.JSON and self._wants_pretty():
-            body = msgspec.json.format(body, indent=2)
+        """The whole answer; `as_is` keeps JSON that has a layout of its own."""
+        if media == forms.JSON and body and not as_is:
+            body = msgspec.json.format(body, indent=2) if self.wants_pretty() else body + b"\n"
         response = web.Response(body=body, status=status)
         self.head(response, media, warnings)
         if headers:
             response.headers.update(headers)
+        return response
+
+    async def stream(self, media: str) -> web.StreamResponse:
+        """Begin an answer that is written in pieces."""
+        response = web.StreamResponse()
+        self.head(response, media)
+        if self.request.version >= (1, 1):
+            response.enable_chunked_encoding()
+        self.streaming = True
+        await response.prepare(self.request)
         return response
 
     def head(self, response: web.StreamResponse, media: str, warnings: Iterable[str] = ()) -> None:
@@ -88,15 +176,15 @@ class Exchange:
         for text in warnings:
             found.add(hdrs.WARNING, f"299 - {_quoted(text)}")
 
-    def _wants_pretty(self) -> bool:
+    def wants_pretty(self) -> bool:
         asked = self.query.get("pretty")
         if asked is not None:
-            return asked in ("1", "t", "true", "True")
+            return asked in ("1", "t", "T", "true", "True", "TRUE")
         return self.user_agent.startswith(_READ_BY_PEOPLE)
 
 
 def _quoted(text: str) -> str:
     """A warning as a quoted string of a header: one line, quotes escaped."""
-    flat = " ".join(text.split("\n")).replace("\r", " ")
+    flat = _CONTROLS.sub(" ", text).encode(errors="replace").decode()
     escaped = flat.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -2,7 +2,7 @@
 """Lists: which revision, which page, and which entries."""
 
 import base64
-import binascii
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,9 @@ from refloat.apiserver.options import ListOptions
 from refloat.apiserver.selection import Selection
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry, Store
+
+# Entries that are looked through in one piece for those that a selector picks.
+SEARCHED = 500
 
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - no secret
 
@@ -41,25 +44,42 @@ class Token:
 
 
 class _TokenFields(msgspec.Struct):
-    v: str
-    rv: int
-    start: str
+    v: str = ""
+    rv: int = 0
+    start: str = ""
 
 
 def decode_token(text: str) -> Token:
     """Read a continue token; raises 400 in Kubernetes' words."""
+    raw = _unarmoured(text)
     try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         fields = msgspec.json.decode(raw, type=_TokenFields)
-    except binascii.Error as error:
-        raise _invalid_token(f"illegal base64 data: {error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _invalid_token(_go_words(raw) or str(error)) from error
     if fields.v != _TOKEN_VERSION:
-        raise _invalid_token(f'server does not recognize this encoded version "{fields.v}"')
-    if fields.rv == 0 or fields.rv < -1:
-        raise _invalid_token("incorrect encoded start resourceVersion")
-    return Token(fields.rv, fields.start.removesuffix("\0"))
+        raise _invalid_token(f"server does not recognize this encoded version {fields.v}")
+    if fields.rv == 0:
+        raise _invalid_token(f"incorrect encoded start resourceVersion (version {fields.v})")
+    if not fields.start:
+        raise _invalid_token(f"encoded start key empty (version {fields.v})")
+    if "/../" in f"/{fields.start}/":
+        raise _invalid_token(fields.start)
+    return Token(max(-1, fields.rv), fields.start.removesuffix("\0"))
+
+
+def _unarmoured(text: str) -> bytes:
+    """The bytes of a token, which has no padding; newlines do not count."""
+    for position, char in enumerate(text):
+        if char not in _ALPHABET:
+            raise _invalid_token(f"illegal base64 data at input byte {position}")
+    digits = text.translate(_NO_NEWLINES)
+    if len(digits) % 4 == 1:
+        raise _invalid_token(f"illegal base64 data at input byte {len(digits) - 1}")
+    return base64.urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
+
+
+_ALPHABET = frozenset(string.ascii_letters + string.digits + "-_\r\n")
+_NO_NEWLINES = str.maketrans("", "", "\r\n")
 
 
 def _invalid_token(why: str) -> errors.StatusError:
@@ -123,21 +143,31 @@ def _collect(
     revision: int | None,
     wanted: ListOptions,
 ) -> tuple[list[Entry], bool, int, int]:
-    if selection.everything or not wanted.limit:
-        page = store.page(prefix, revision=revision, after=after, limit=wanted.limit)
+    limit = _limit(selection, wanted)
+    if selection.everything or not limit:
+        page = store.page(prefix, revision=revision, after=after, limit=limit)
         chosen = page.entries
         if not selection.everything:
             chosen = _picked(selection, page.entries)
         return chosen, page.more, page.remaining, page.revision
     found: list[Entry] = []
     while True:
-        page = store.page(prefix, revision=revision, after=after, limit=wanted.limit)
-        found += _picked(selection, page.entries)
-        if len(found) > wanted.limit:
-            return found[: wanted.limit], True, 0, page.revision
-        if not page.more:
-            return found, False, 0, page.revision
+        page = store.page(prefix, revision=revision, after=after, limit=max(limit, SEARCHED))
+        for entry in page.entries:
+            if len(found) == limit:  # whether more of them are picked is not asked
+                return found, True, 0, page.revision
+            if selection.matches(entry):
+                found.append(entry)
+        if not page.more or len(found) == limit:
+            return found, page.more, 0, page.revision
         revision, after = page.revision, page.entries[-1].key
+
+
+def _limit(selection: Selection, wanted: ListOptions) -> int:
+    """How many at most; any version and a single object are answered whole."""
+    if wanted.revision == 0 or selection.pinned("metadata.name"):
+        return 0
+    return wanted.limit
 
 
 def _picked(selection: Selection, entries: list[Entry]) -> list[Entry]:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a request: from its query, and for a delete also its body."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from multidict import MultiMapping
 
 from refloat.api import codec, errors, fields, schema
 from refloat.api.fields import FieldError
@@ -45,16 +47,11 @@ class ListOptions:
     initial_events: bool | None
 
 
-def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
+def write_options(query: MultiMapping[str], kind: str) -> WriteOptions:
     """Read the options of a write; `kind` names them in an error."""
-    mistakes: list[FieldError] = []
-    dry_run = _dry_run(query.get("dryRun"), mistakes)
     manager = query.get("fieldManager", "")
-    if len(manager.encode()) > MAX_MANAGER_BYTES:
-        mistakes.append(fields.too_long("fieldManager", MAX_MANAGER_BYTES))
-    if not manager.isprintable():
-        detail = "should only contain printable characters"
-        mistakes.append(fields.invalid("fieldManager", manager, detail))
+    mistakes = list(_manager_mistakes(manager))
+    dry_run = _dry_run(query.getall("dryRun", []), mistakes)
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
         supported = ("", "Ignore", "Strict", "Warn")
@@ -68,10 +65,22 @@ def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
     )
 
 
-def _dry_run(value: str | None, mistakes: list[FieldError]) -> bool:
-    if value not in (None, "", "All"):
-        mistakes.append(fields.not_supported("dryRun", [value], ["All"]))
-    return value == "All"
+def _manager_mistakes(manager: str) -> Iterator[FieldError]:
+    if len(manager.encode()) > MAX_MANAGER_BYTES:
+        yield fields.too_long("fieldManager", MAX_MANAGER_BYTES)
+    if manager.isprintable():
+        return
+    for index, char in enumerate(manager):
+        if not char.isprintable():
+            position = len(manager[:index].encode())
+            detail = f"invalid character U+{ord(char):04X} (at position {position})"
+            yield fields.invalid("fieldManager", manager, detail)
+
+
+def _dry_run(values: list[str], mistakes: list[FieldError]) -> bool:
+    if any(value != "All" for value in values):
+        mistakes.append(fields.not_supported("dryRun", values, ["All"]))
+    return bool(values)
 
 
 def _raise(mistakes: list[FieldError], kind: str) -> None:
@@ -79,7 +88,7 @@ def _raise(mistakes: list[FieldError], kind: str) -> None:
         raise errors.invalid("meta.k8s.io", kind, "", mistakes)
 
 
-def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
+def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
     """Read the options of a list or a watch."""
     limit = _integer(query.get("limit", "")) or 0
     timeout = _integer(query.get("timeoutSeconds", ""))
@@ -88,12 +97,12 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
     token = query.get("continue", "")
     mistakes = (
-        _watch_mistakes(match, initial, token)
+        _watch_mistakes(revision_text, match, initial, token)
         if watch
-        else _list_mistakes(revision_text, match, initial)
+        else _list_mistakes(revision_text, match, initial, token)
     )
     _raise(mistakes, "ListOptions")
-    if token and revision_text not in ("", "0"):
+    if token and not watch and revision_text not in ("", "0"):
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     return ListOptions(
         labels=query.get("labelSelector", ""),
@@ -108,22 +117,31 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     )
 
 
-def _list_mistakes(revision: str, match: str, initial: bool | None) -> list[FieldError]:
-    if initial is not None:
-        return [fields.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
-    if not match:
-        return []
+def _list_mistakes(revision: str, match: str, initial: bool | None, token: str) -> list[FieldError]:
     where = "resourceVersionMatch"
-    if not revision:
-        return [fields.forbidden(where, f"{where} is forbidden unless resourceVersion is provided")]
-    if match not in ("Exact", "NotOlderThan"):
-        return [fields.not_supported(where, match, ["Exact", "NotOlderThan", ""])]
+    mistakes: list[FieldError] = []
+    if match and not revision:
+        detail = f"{where} is forbidden unless resourceVersion is provided"
+        mistakes.append(fields.forbidden(where, detail))
+    if match and token:
+        mistakes.append(fields.forbidden(where, _WITH_CONTINUE))
+    if match not in ("", "Exact", "NotOlderThan"):
+        mistakes.append(fields.not_supported(where, match, ["Exact", "NotOlderThan", ""]))
     if match == "Exact" and revision == "0":
-        return [fields.forbidden(where, f'{where} "exact" is forbidden for resourceVersion "0"')]
-    return []
+        detail = f'{where} "exact" is forbidden for resourceVersion "0"'
+        mistakes.append(fields.forbidden(where, detail))
+    if initial is not None:
+        detail = "sendInitialEvents is forbidden for list"
+        mistakes.append(fields.forbidden("sendInitialEvents", detail))
+    return mistakes
 
 
-def _watch_mistakes(match: str, initial: bool | None, token: str) -> list[FieldError]:
+_WITH_CONTINUE = "resourceVersionMatch is forbidden when continue is provided"
+
+
+def _watch_mistakes(
+    revision: str, match: str, initial: bool | None, token: str
+) -> list[FieldError]:
     where = "resourceVersionMatch"
     mistakes: list[FieldError] = []
     if initial is None and match:
@@ -134,12 +152,14 @@ def _watch_mistakes(match: str, initial: bool | None, token: str) -> list[FieldE
         mistakes.append(fields.forbidden(where, detail))
     if match not in ("", "NotOlderThan"):
         mistakes.append(fields.not_supported(where, match, ["NotOlderThan"]))
-    if token:
-        mistakes.append(fields.forbidden(where, f"{where} is forbidden when continue is provided"))
+    # A watch that begins with the state is taken for one that asked to match.
+    if token and (match or revision in ("", "0")):
+        mistakes.append(fields.forbidden(where, _WITH_CONTINUE))
     return mistakes
 
 
 def list_revision(text: str, *, watch: bool) -> int | None:
+    """The revision that a read asks for; a get words its refusal as a watch does."""
     if not text:
         return None
     if text.isascii() and text.isdigit():
@@ -155,7 +175,7 @@ def list_revision(text: str, *, watch: bool) -> int | None:
 def _integer(text: str) -> int | None:
     if not text:
         return None
-    digits = text.removeprefix("-")
+    digits = text[1:] if text[0] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     value = int(text)
@@ -164,7 +184,7 @@ def _integer(text: str) -> int | None:
     return value
 
 
-def delete_options(query: Mapping[str, str], body: bytes, media: codec.Media) -> deletion.Options:
+def delete_options(query: MultiMapping[str], body: bytes, media: codec.Media) -> deletion.Options:
     """The options of a delete; a body takes the place of the query."""
     if body:
         given = codec.decode_options(body, schema.struct("v1", "DeleteOptions"), media=media).obj
@@ -173,17 +193,17 @@ def delete_options(query: Mapping[str, str], body: bytes, media: codec.Media) ->
     return check_delete_options(given)
 
 
-def _options_of_query(query: Mapping[str, str]) -> dict[str, Any]:
+def _options_of_query(query: MultiMapping[str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if (grace := _integer(query.get("gracePeriodSeconds", ""))) is not None:
         given["gracePeriodSeconds"] = grace
-    if query.get("orphanDependents"):
+    if "orphanDependents" in query:
         given["orphanDependents"] = flag(query, "orphanDependents")
     for name in ("propagationPolicy", "reason"):
-        if query.get(name):
+        if name in query:
             given[name] = query[name]
-    if query.get("dryRun"):
-        given["dryRun"] = [query["dryRun"]]
+    if "dryRun" in query:
+        given["dryRun"] = query.getall("dryRun")
     return given
 
 
@@ -198,9 +218,7 @@ def check_delete_options(given: Mapping[str, Any]) -> deletion.Options:
     elif policy not in (None, "Foreground", "Background", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")
         mistakes.append(fields.not_supported("propagationPolicy", policy, supported))
-    dry_run = given.get("dryRun") or []
-    if dry_run not in ([], ["All"]):
-        mistakes.append(fields.not_supported("dryRun", dry_run, ["All"]))
+    dry_run = _dry_run(given.get("dryRun") or [], mistakes)
     _raise(mistakes, "DeleteOptions")
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
@@ -211,5 +229,23 @@ def check_delete_options(given: Mapping[str, Any]) -> deletion.Options:
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         reason=given.get("reason", ""),
-        dry_run=bool(dry_run),
+        dry_run=dry_run,
     )
+
+
+def eviction_options(name: str, given: Mapping[str, Any], *, dry_run: bool) -> deletion.Options:
+    """The options of a delete that an eviction carries; `dry_run` is what its address says."""
+    where = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    if given.get(where):
+        detail = "can not be set for pod eviction, try after removing the option"
+        mistake = fields.invalid(f"deleteOptions.{where}", True, detail)
+        raise errors.invalid("policy", "Eviction", name, [mistake])
+    within = given.get("dryRun") or []
+    if dry_run and within not in ([], ["All"]):
+        raise errors.StatusError(
+            500,
+            "",
+            f"Non-matching dry-run options in request and content: [All] and [{' '.join(within)}]",
+        )
+    asked = check_delete_options(given)
+    return replace(asked, dry_run=dry_run or asked.dry_run)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 from aiohttp import hdrs, web
 
-from refloat.api import codec, errors, schema
+from refloat.api import errors, schema
 from refloat.api.meta import Object
 from refloat.apiserver import (
     applying,
@@ -19,6 +19,7 @@ from refloat.apiserver import (
     listing,
     options,
     patching,
+    registry,
     selection,
     stored,
     watching,
@@ -55,14 +56,14 @@ class Resources:
 
     def __init__(
         self,
-        registry: Registry,
+        objects: Registry,
         dispatcher: watching.Dispatcher,
         evictions: Evictions,
         *,
         clock: Clock,
         rand: Rand,
     ) -> None:
-        self._registry = registry
+        self._registry = objects
         self._dispatcher = dispatcher
         self._evictions = evictions
         self._clock = clock
@@ -123,7 +124,7 @@ class Resources:
     # -- reading ---------------------------------------------------------
 
     async def _get(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
-        asked = options.list_revision(exchange.query.get("resourceVersion", ""), watch=False)
+        asked = options.list_revision(exchange.query.get("resourceVersion", ""), watch=True)
         if asked is not None and asked > self._registry.store.revision:
             raise listing.too_large(asked, self._registry.store.revision)
         entry = self._registry.get(target.resource, target.namespace, target.name)
@@ -156,9 +157,12 @@ class Resources:
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
         asked = options.list_options(exchange.query, watch=True)
-        if target.name:  # /api/v1/watch/.../name
-            asked = replace(asked, fields=f"metadata.name={target.name}")
         wanted = _selection(target, asked)
+        if target.name:  # /api/v1/watch/.../name
+            if wanted.pinned("metadata.name") not in ("", target.name):
+                message = "fieldSelector metadata.name doesn't match requested name"
+                raise errors.bad_request(message)
+            wanted = _selection(target, replace(asked, fields=f"metadata.name={target.name}"))
         form = exchange.form
         watcher, initial = self._watcher(wanted, asked, form)
         response = web.StreamResponse()
@@ -166,9 +170,11 @@ class Resources:
         response.enable_chunked_encoding()
         await response.prepare(exchange.request)
         try:
+            if initial is not None and watcher.after > self._registry.store.revision:
+                raise listing.too_large(watcher.after, self._registry.store.revision)
             self._dispatcher.open(watcher)
-        except store_errors.Compacted as error:
-            await response.write(_too_old(asked.revision or 0, error.compacted))
+        except (store_errors.Compacted, errors.StatusError) as error:
+            await response.write(_failed(asked.revision or 0, error))
             await response.write_eof()
             return response
         try:
@@ -308,6 +314,7 @@ class Resources:
         wanted = await self._delete_options(exchange)
         found = listing.plan(self._registry.store, _selection(target, asked), asked)
         call = Call(user, self._clock.now(), dry_run=wanted.dry_run)
+        self._registry.warn_of_orphans(call, target.resource, wanted)
         for entry in found.entries:
             namespace, _, name = entry.key.partition("/")[2].rpartition("/")
             try:
@@ -318,7 +325,7 @@ class Resources:
         form = exchange.form
         head, tail = forms.list_head(target.resource, form, found.metadata)
         items = forms.items(target.resource, found.entries, form, self._clock.now())
-        return exchange.answer(head + items + tail)
+        return exchange.answer(head + items + tail, warnings=call.warnings)
 
     # -- the pod's own subresources --------------------------------------
 
@@ -326,26 +333,29 @@ class Resources:
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
         call = self._call(exchange, user, "CreateOptions")
-        wish = await self._wish(exchange, target, "policy/v1", "Eviction")
-        asked = options.check_delete_options(wish.get("deleteOptions") or {})
-        call.dry_run = call.dry_run or asked.dry_run
+        wish = await self._wish(exchange, call, target, "policy/v1", "Eviction")
+        asked = options.eviction_options(
+            target.name, wish.get("deleteOptions") or {}, dry_run=call.dry_run
+        )
+        call.dry_run = asked.dry_run
         await self._evictions.evict(call, target.namespace, target.name, asked)
-        return exchange.answer(_SUCCESS, status=201)
+        return exchange.answer(_SUCCESS, status=201, warnings=call.warnings)
 
     async def _bind(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
         call = self._call(exchange, user, "CreateOptions")
-        wish = await self._wish(exchange, target, "v1", "Binding")
+        wish = await self._wish(exchange, call, target, "v1", "Binding")
         await binding.bind(self._registry, call, target.namespace, target.name, wish)
-        return exchange.answer(_SUCCESS, status=201)
+        return exchange.answer(_SUCCESS, status=201, warnings=call.warnings)
 
     async def _wish(
-        self, exchange: Exchange, target: Target, api_version: str, kind: str
+        self, exchange: Exchange, call: Call, target: Target, api_version: str, kind: str
     ) -> Object:
         """The body of a subresource that takes a kind of its own."""
         media = exchange.media
         struct = schema.struct(api_version, kind)
-        wish = codec.decode(await exchange.body(), struct, media=media).obj
-        if (wish["metadata"].get("name") or target.name) != target.name:
+        wish = registry.decode(call, await exchange.body(), struct, media)
+        registry.place(target.resource, target.namespace, wish)
+        if wish["metadata"].get("name") != target.name:
             raise errors.bad_request(f"name in URL does not match name in {kind} object")
         return wish
 
@@ -361,8 +371,10 @@ def _selection(target: Target, asked: options.ListOptions) -> selection.Selectio
     )
 
 
-def _too_old(revision: int, compacted: int) -> bytes:
-    error = errors.expired(f"too old resource version: {revision} ({compacted + 1})")
+def _failed(revision: int, error: store_errors.Compacted | errors.StatusError) -> bytes:
+    """The event that tells a watcher why there will be no others."""
+    if isinstance(error, store_errors.Compacted):
+        error = errors.expired(f"too old resource version: {revision} ({error.compacted})")
     return b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(error.status())
 
 

@@ -19,7 +19,7 @@ class Target:
 
 def parse(path: str) -> Target | None:
     """Read an address; None when it is none of a resource's."""
-    parts = path.strip("/").split("/")
+    parts = path.removeprefix("/").removesuffix("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:
@@ -60,17 +60,17 @@ _ON_SUBRESOURCE = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "cre
 
 def verb(method: str, target: Target, *, watch: bool) -> str:
     """The verb that a method means here; raises 405 where it means none."""
+    if target.legacy_watch:
+        return _served("watch" if method == "GET" else "", target.resource.verbs)
     if target.subresource:
         found = _ON_SUBRESOURCE.get(method, "")
         served = target.resource.subresource(target.subresource)
         assert served is not None
         return _served(found, served.verbs)
     if target.name:
-        if target.legacy_watch:
-            return "watch"
         return _served(_ON_OBJECT.get(method, ""), target.resource.verbs)
     found = _ON_COLLECTION.get(method, "")
-    if found == "list" and (watch or target.legacy_watch):
+    if found == "list" and watch:
         found = "watch"
     if found in ("create", "deletecollection") and _spans_namespaces(target):
         raise errors.method_not_supported()
