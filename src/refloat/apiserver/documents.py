@@ -8,14 +8,19 @@ from functools import cache, partial
 
 import msgspec
 from aiohttp import hdrs, web
+from prometheus_client import CollectorRegistry
 
 from refloat.api import errors
 from refloat.api.meta import Object
 from refloat.apiserver import discovery, forms, openapi
 from refloat.apiserver.exchange import Exchange
+from refloat.base import metrics
 
 _TEXT = "text/plain; charset=utf-8"
 _AGGREGATED = "g=apidiscovery.k8s.io"
+
+# What no client can ask to be laid out otherwise.
+_OWN_LAYOUT = ("/version", "/openapi/v3")
 
 # kubectl checks the members of a `kind: List` against OpenAPI v2, which it reads
 # in protobuf only, and passes over kinds that it does not find there. The
@@ -29,8 +34,9 @@ _OPENAPI_V2 = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
 class Documents:
     """Answers the requests that name no resource."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, registry: CollectorRegistry) -> None:
         self._address = address
+        self._registry = registry
         self._plain: dict[str, Callable[[], Object]] = {
             "/version": lambda: discovery.version(_platform()),
             "/api": lambda: discovery.api_versions(self._address),
@@ -56,10 +62,14 @@ class Documents:
             return self._openapi(exchange, path)
         if path == "/openapi/v2" and _OPENAPI_V2_ASKED in _accept(exchange):
             return exchange.answer(_OPENAPI_V2, media=_OPENAPI_V2_TYPE)
+        if path == "/metrics":
+            accept = exchange.request.headers.get(hdrs.ACCEPT, "")
+            body, media = metrics.exposition(self._registry, accept)
+            return exchange.answer(body, media=media)
         if path == "/":
-            return exchange.answer(self._index())
+            return exchange.answer(self._index(), as_is=True)
         if path in self._plain:
-            return exchange.answer(self._document(path))
+            return exchange.answer(self._document(path), as_is=path in _OWN_LAYOUT)
         if path.startswith("/api/") or "/".join(path.split("/")[:3]) in self._plain:
             raise errors.page_not_found()
         return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
@@ -75,12 +85,14 @@ class Documents:
 
     def _document(self, path: str) -> bytes:
         if path not in self._encoded:
-            self._encoded[path] = msgspec.json.encode(self._plain[path]())
+            encoded = msgspec.json.encode(self._plain[path]())
+            indented = path == "/version"
+            self._encoded[path] = msgspec.json.format(encoded) if indented else encoded
         return self._encoded[path]
 
     def _index(self) -> bytes:
         paths = sorted({*self._plain, "/healthz", "/livez", "/readyz", "/metrics"})
-        return msgspec.json.encode({"paths": paths})
+        return msgspec.json.format(msgspec.json.encode({"paths": paths}))
 
     def _aggregated(self, exchange: Exchange, path: str) -> web.Response:
         body, etag = _aggregated_document(path)
@@ -108,7 +120,10 @@ class Documents:
             headers["Cache-Control"] = "public, immutable"
         known = exchange.request.headers.get(hdrs.IF_NONE_MATCH) == headers["ETag"]
         return exchange.answer(
-            b"" if known else document, status=304 if known else 200, headers=headers
+            b"" if known else document,
+            status=304 if known else 200,
+            headers=headers,
+            as_is=True,
         )
 
 

@@ -2,7 +2,8 @@
 """The HTTP face: from a request to a verb, and from its outcome to an answer.
 
 Whatever goes wrong ends here as a Status body; a bug in a handler is a logged
-500 and never more than that.
+500 and never more than that. What becomes of bytes that are no request is in
+`connection`, how much there may be of everything in `limits`.
 """
 
 import asyncio
@@ -13,20 +14,22 @@ import msgspec
 from aiohttp import hdrs, web
 
 from refloat.api import errors
-from refloat.apiserver import authorization, documents, options, targets
+from refloat.apiserver import authorization, documents, limits, metrics, options, targets
 from refloat.apiserver.authentication import Tokens
+from refloat.apiserver.connection import Connections
 from refloat.apiserver.exchange import Exchange
 from refloat.apiserver.identity import Identity
 from refloat.apiserver.resources import Resources
+from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 
 log = logging.getLogger(__name__)
 
-# Between two requests on one connection; kubectl and clients reconnect at will.
-KEEPALIVE_SECONDS = 90.0
+# Connections that the system holds until they are accepted.
+BACKLOG = 1024
 
-# How long answers in progress may take once the server is told to stop.
-SHUTDOWN_SECONDS = 2.0
+# Noted for requests whose client left before there was an answer; nobody sees it.
+CLIENT_GONE = 499
 
 
 class Server:
@@ -38,74 +41,122 @@ class Server:
         pages: documents.Documents,
         tokens: Tokens,
         *,
+        clock: Clock,
         rand: Rand,
+        counts: metrics.Metrics,
+        bounds: limits.Limits | None = None,
     ) -> None:
         self._resources = resources
         self._documents = pages
         self._tokens = tokens
+        self._clock = clock
         self._rand = rand
-        self._runner: web.ServerRunner | None = None
+        self._metrics = counts
+        self._limits = bounds or limits.Limits()
+        self.in_flight = limits.InFlight(self._limits)
+        counts.read_in_flight(self.in_flight)
+        self._connections: Connections | None = None
+        self._listener: asyncio.Server | None = None
 
     async def start(self, address: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen; port 0 takes a free one. Returns the port."""
-        server = web.Server(
-            self.handle,
-            access_log=None,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            handler_cancellation=True,  # a watch ends when its client is gone
+        connections = Connections(
+            self.handle, limits=self._limits, clock=self._clock, refused=self._malformed
         )
-        self._runner = web.ServerRunner(
-            server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS
-        )
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner,
+        self._listener = await asyncio.get_running_loop().create_server(
+            connections,
             address,
             port,
-            ssl_context=tls,
+            ssl=tls,
+            ssl_handshake_timeout=self._limits.handshake_seconds if tls else None,
             reuse_address=True,
-            backlog=1024,
+            backlog=BACKLOG,
         )
-        await site.start()
-        bound: tuple[str, int] = self._runner.addresses[0]
-        return bound[1]
+        self._connections = connections
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
 
     async def close(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        """Accept nothing more, let answers in progress end, and cut off the rest."""
+        if self._listener is None or self._connections is None:
+            return
+        self._listener.close()
+        self._connections.pre_shutdown()
+        await self._clock.sleep(0)  # connections that wait for a request end here
+        await self._connections.shutdown(self._limits.shutdown_seconds)
+
+    def _malformed(self, error: errors.StatusError) -> None:
+        self._metrics.done(metrics.MALFORMED, error.code, 0.0)
+        log.debug("malformed request", extra={"fields": {"message": error.message}})
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; never raises but for a connection that is gone."""
-        exchange = Exchange(request, request_id=self._rand.uid())
+        started = self._clock.monotonic()
+        exchange = Exchange(
+            request, request_id=self._rand.uid(), clock=self._clock, limits=self._limits
+        )
+        code = CLIENT_GONE
+        try:
+            response = await self._answer(exchange)
+            code = response.status
+            return response
+        finally:
+            self._note(exchange, code, self._clock.monotonic() - started)
+
+    async def _answer(self, exchange: Exchange) -> web.StreamResponse:
         try:
             return await self._serve(exchange)
         except errors.StatusError as error:
             return self._refused(exchange, error)
         except (ConnectionError, asyncio.CancelledError):
             raise
-        except Exception:
-            log.exception(
-                "request failed",
-                extra={"fields": {"id": exchange.id, "path": request.rel_url.raw_path}},
-            )
+        except Exception as bug:
+            fields = {"id": exchange.id, "path": exchange.request.raw_path[:1024]}
+            log.exception("request failed", extra={"fields": fields})
+            if exchange.streaming:  # nothing that could still be said would be understood
+                raise ConnectionAbortedError("the answer broke off") from bug
             return self._refused(exchange, errors.internal("see the server's log"))
 
     async def _serve(self, exchange: Exchange) -> web.StreamResponse:
-        user = self._tokens.authenticate(exchange.request.headers.get(hdrs.AUTHORIZATION))
+        exchange.read_head()
         path = exchange.path
+        exchange.labels = metrics.of_path(exchange.request.method, path)
+        user = self._tokens.authenticate(exchange.request.headers.get(hdrs.AUTHORIZATION))
+        exchange.user = user.name
         target = targets.parse(path)
         if target is None:
-            authorization.check_path(user, exchange.request.method, path)
-            return await self._documents.serve(exchange)
+            return await self._serve_path(exchange, user)
         return await self._serve_resource(exchange, user, target)
+
+    async def _serve_path(self, exchange: Exchange, user: Identity) -> web.StreamResponse:
+        authorization.check_path(user, exchange.request.method, exchange.path)
+        if exchange.path.startswith(limits.UNBOUNDED_PATHS):
+            return await self._documents.serve(exchange)
+        self.in_flight.enter("readOnly")
+        try:
+            return await self._documents.serve(exchange)
+        finally:
+            self.in_flight.leave("readOnly")
 
     async def _serve_resource(
         self, exchange: Exchange, user: Identity, target: targets.Target
     ) -> web.StreamResponse:
         watch = options.flag(exchange.query, "watch")
         verb = targets.verb(exchange.request.method, target, watch=watch)
+        exchange.labels = metrics.of_target(target, verb)
+        exchange.mutating = verb not in ("get", "list", "watch")
         authorization.check(user, verb, target)
-        return await self._resources.serve(exchange, user, verb, target)
+        kind = limits.kind_of(verb)
+        self.in_flight.enter(kind)
+        open_watches = self._metrics.watching(exchange.labels) if kind == "watch" else None
+        if open_watches is not None:
+            open_watches.inc()
+        try:
+            return await self._resources.serve(exchange, user, verb, target)
+        finally:
+            self.in_flight.leave(kind)
+            if open_watches is not None:
+                open_watches.dec()
 
     def _refused(self, exchange: Exchange, error: errors.StatusError) -> web.Response:
         headers = {}
@@ -113,3 +164,23 @@ class Server:
             headers["Retry-After"] = str(error.retry_after)
         body = msgspec.json.encode(error.status())
         return exchange.answer(body, status=error.code, headers=headers, warnings=exchange.warnings)
+
+    def _note(self, exchange: Exchange, code: int, seconds: float) -> None:
+        """Count a request, and log it: writes for everybody, reads for who looks closely."""
+        if exchange.streaming and code == CLIENT_GONE:
+            code = 200  # a client that has seen enough of a stream just leaves
+        self._metrics.done(exchange.labels, code, seconds)
+        level = logging.INFO if exchange.mutating else logging.DEBUG
+        if log.isEnabledFor(level):
+            log.log(level, "request", extra={"fields": _fields(exchange, code, seconds)})
+
+
+def _fields(exchange: Exchange, code: int, seconds: float) -> dict[str, object]:
+    return {
+        "id": exchange.id,
+        "user": exchange.user,
+        "verb": exchange.labels.verb,
+        "path": exchange.request.raw_path[:1024],
+        "code": code,
+        "ms": round(seconds * 1000, 2),
+    }

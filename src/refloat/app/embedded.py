@@ -11,13 +11,15 @@ from refloat.apiserver.authentication import Tokens
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.http import Server
 from refloat.apiserver.identity import ADMINS, Identity
+from refloat.apiserver.metrics import Metrics
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.resources import Resources
 from refloat.app import certificates, files, kubeconfig
-from refloat.base import rand
+from refloat.base import metrics, rand
 from refloat.base.clock import Clock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
+from refloat.base.stalls import StallMeter
 from refloat.base.tasks import Tasks
 from refloat.store.contract import Store
 from refloat.store.engine import LogStore
@@ -52,6 +54,8 @@ class Cluster:
         self._clock = clock
         self._rand = chance
         self._tasks = Tasks()
+        self._metrics = Metrics(metrics.process_registry())
+        self._stalls = StallMeter(self._metrics.stalls.observe)
         self._store: LogStore | None = None
         self._dispatcher: watching.Dispatcher | None = None
         self._server: Server | None = None
@@ -79,6 +83,7 @@ class Cluster:
         await bootstrap.ensure(registry, self._clock)
         self._dispatcher = watching.Dispatcher(store, self._clock)
         self._dispatcher.start()
+        self._measure(store, self._dispatcher)
         evictions = Evictions(registry, self._clock, settings.gates)
         resources = Resources(
             registry, self._dispatcher, evictions, clock=self._clock, rand=self._rand
@@ -87,10 +92,22 @@ class Cluster:
             f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
         )
         port = settings.port or _last_port(settings.data_dir)
-        pages = documents.Documents(f"{host}:{port}")
-        self._server = Server(resources, pages, Tokens({token: ADMIN}), rand=self._rand)
+        pages = documents.Documents(f"{host}:{port}", self._metrics.registry)
+        self._server = Server(
+            resources,
+            pages,
+            Tokens({token: ADMIN}),
+            clock=self._clock,
+            rand=self._rand,
+            counts=self._metrics,
+        )
         port = await self._listen(self._server, port, tls)
         self.url = f"https://{host}:{port}"
+
+    def _measure(self, store: Store, dispatcher: watching.Dispatcher) -> None:
+        self._metrics.read_store(store)
+        self._metrics.read_watchers(lambda: dispatcher.watchers)
+        self._stalls.start()
 
     async def _listen(self, server: Server, port: int, tls: ssl.SSLContext) -> int:
         """Listen at the port of the last time, or at any if nobody insists."""
@@ -115,6 +132,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Stop in order: no new requests, no watches, then the store."""
+        self._stalls.stop()
         await self._tasks.close()
         if self._dispatcher is not None:
             await self._dispatcher.close()
