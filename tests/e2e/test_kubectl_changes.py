@@ -82,8 +82,9 @@ def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
     done = kubectl.run("diff", "-f", "-", stdin=objects.job("a", parallelism=3))
     assert done.returncode == 1, done.stderr
     changed = [line for line in done.stdout.splitlines() if line[:2] in ("- ", "+ ")]
-    assert changed == ["-  generation: 1", "+  generation: 2", "-  parallelism: 1"] + [
-        "+  parallelism: 3"
+    assert changed == [
+        *("-  generation: 1", "+  generation: 2"),
+        *("-  parallelism: 1", "+  parallelism: 3"),
     ]
     assert kubectl.object("get", "job", "a")["spec"]["parallelism"] == 1
 

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watches as they are on the wire."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from refloat.store.sqlite import SqliteStore
+from tests.e2e import cluster, objects
+from tests.e2e.cluster import Api, Object
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+
+
+@pytest.fixture
+def maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def newest(api: Api, path: str) -> str:
+    found: str = api.get(path)["metadata"]["resourceVersion"]
+    return found
+
+
+def label(api: Api, path: str, **labels: str | None) -> Object:
+    return api.patch(path, {"metadata": {"labels": labels}})
+
+
+def version(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+def test_a_watch_shows_each_change_with_its_version(api: Api, maps: str) -> None:
+    with api.watch(maps, resourceVersion=newest(api, maps)) as stream:
+        made = api.create(maps, objects.config_map("a", a="1"))
+        changed = label(api, f"{maps}/a", x="1")
+        api.done("DELETE", f"{maps}/a")
+        assert stream.next() == ("ADDED", made)
+        assert stream.next() == ("MODIFIED", changed)
+        kind, gone = stream.next()
+    assert kind == "DELETED"
+    assert version(gone) > version(changed), "the version of the deletion, not of the object"
+    gone["metadata"]["resourceVersion"] = changed["metadata"]["resourceVersion"]
+    assert gone == changed
+
+
+def test_a_change_that_changes_nothing_is_not_shown(api: Api, maps: str) -> None:
+    api.create(maps, objects.config_map("a", {"x": "1"}))
+    with api.watch(maps, resourceVersion=newest(api, maps)) as stream:
+        label(api, f"{maps}/a", x="1")
+        api.create(maps, objects.config_map("b"))
+        assert stream.names(1) == [("ADDED", "b")]
+
+
+def test_a_watch_goes_on_from_any_version_that_it_showed(api: Api, maps: str) -> None:
+    start = newest(api, maps)
+    for name in "abc":
+        api.create(maps, objects.config_map(name))
+    with api.watch(maps, resourceVersion=start) as stream:
+        events = [stream.next() for _ in "abc"]
+    for index, (_, obj) in enumerate(events):
+        with api.watch(maps, resourceVersion=version(obj), timeoutSeconds=1) as stream:
+            assert stream.rest() == events[index + 1 :]
+
+
+def test_a_watch_without_a_version_begins_with_what_is_there(api: Api, maps: str) -> None:
+    made = api.create(maps, objects.config_map("a"))
+    with api.watch(maps) as stream:
+        assert [event for event in [stream.next()] if event[1] == made] == [("ADDED", made)]
+        label(api, f"{maps}/a", x="1")
+        assert stream.names(1) == [("MODIFIED", "a")]
+
+
+def test_a_selector_turns_changes_at_its_edge_into_added_and_deleted(api: Api, maps: str) -> None:
+    start = newest(api, maps)
+    with api.watch(maps, resourceVersion=start, labelSelector="x=1") as stream:
+        api.create(maps, objects.config_map("a"))
+        label(api, f"{maps}/a", x="1")
+        label(api, f"{maps}/a", x="1", y="1")
+        before = api.get(f"{maps}/a")
+        left = label(api, f"{maps}/a", x="2")
+        api.done("DELETE", f"{maps}/a")
+        api.create(maps, objects.config_map("b", {"x": "1"}))
+        assert stream.names(2) == [("ADDED", "a"), ("MODIFIED", "a")]
+        kind, shown = stream.next()
+        assert kind == "DELETED"
+        assert shown["metadata"]["labels"] == before["metadata"]["labels"], "as it was last seen"
+        assert version(shown) == version(left), "and the version of the change"
+        assert stream.names(1) == [("ADDED", "b")]
+
+
+def test_a_field_selector_has_edges_too(api: Api, namespace: str) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    chosen = "spec.nodeName=n1,status.phase!=Failed"
+    with api.watch(pods, resourceVersion=newest(api, pods), fieldSelector=chosen) as stream:
+        api.create(pods, objects.pod("a"))
+        target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}}
+        api.create(f"{pods}/a/binding", {**binding, "target": target})
+        api.patch(f"{pods}/a/status", {"status": {"phase": "Failed"}})
+        assert stream.names(2) == [("ADDED", "a"), ("DELETED", "a")]
+
+
+def test_a_watch_of_one_name_shows_that_one(api: Api, maps: str) -> None:
+    chosen = "metadata.name=b"
+    with api.watch(maps, resourceVersion=newest(api, maps), fieldSelector=chosen) as stream:
+        for name in "abc":
+            api.create(maps, objects.config_map(name))
+        api.done("DELETE", f"{maps}/b")
+        assert stream.names(2) == [("ADDED", "b"), ("DELETED", "b")]
+
+
+def test_a_watch_of_all_namespaces_shows_every_one(api: Api, maps: str) -> None:
+    everywhere = "/api/v1/configmaps"
+    chosen = "metadata.name=only-here"
+    start = newest(api, everywhere)
+    with api.watch(everywhere, resourceVersion=start, fieldSelector=chosen) as stream:
+        api.create(maps, objects.config_map("only-here"))
+        assert stream.names(1) == [("ADDED", "only-here")]
+
+
+def test_a_watch_ends_when_its_time_is_over(api: Api, maps: str) -> None:
+    with api.watch(maps, resourceVersion=newest(api, maps), timeoutSeconds=1) as stream:
+        assert stream.rest() == []
+
+
+def test_the_state_ends_with_a_bookmark_when_it_is_asked_for(api: Api, maps: str) -> None:
+    made = [api.create(maps, objects.config_map(name)) for name in "ab"]
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    with api.watch(maps, **query, allowWatchBookmarks="true") as stream:
+        shown = [stream.next() for _ in made]
+        assert sorted(shown, key=lambda event: version(event[1])) == [
+            ("ADDED", each) for each in made
+        ]
+        kind, bookmark = stream.next()
+        assert kind == "BOOKMARK"
+        assert version(bookmark) >= version(made[-1])
+        assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert set(bookmark) == {"kind", "apiVersion", "metadata"}
+        assert set(bookmark["metadata"]) == {"resourceVersion", "annotations"}
+        after = api.create(maps, objects.config_map("c"))
+        assert stream.next() == ("ADDED", after)
+
+
+def test_the_state_is_not_sent_when_it_is_not_wanted(api: Api, maps: str) -> None:
+    api.create(maps, objects.config_map("a"))
+    query = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}
+    with api.watch(maps, **query) as stream:
+        api.create(maps, objects.config_map("b"))
+        assert stream.names(1) == [("ADDED", "b")]
+
+
+def test_a_bookmark_comes_before_the_end_of_a_watch(api: Api, maps: str) -> None:
+    start = newest(api, maps)
+    query = {"resourceVersion": start, "allowWatchBookmarks": "true", "timeoutSeconds": "4"}
+    with api.watch(maps, labelSelector="x", **query) as stream:
+        unseen = api.create(maps, objects.config_map("a"))
+        marks = stream.rest()
+    assert {kind for kind, _ in marks} == {"BOOKMARK"}
+    assert version(marks[-1][1]) >= version(unseen), "nothing before it needs to be seen again"
+
+
+def test_without_being_asked_for_there_are_no_bookmarks(api: Api, maps: str) -> None:
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    with api.watch(maps, **query, timeoutSeconds=3) as stream:
+        assert stream.rest() == []
+
+
+def test_a_watch_of_tables_has_the_columns_in_its_first_event(api: Api, namespace: str) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    with api.watch(pods, accept=TABLE, resourceVersion=newest(api, pods)) as stream:
+        made = api.create(pods, objects.pod("a"))
+        api.patch(f"{pods}/a/status", {"status": {"phase": "Running"}})
+        _, first = stream.next()
+        kind, second = stream.next()
+    assert (first["kind"], first["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    names = [column["name"] for column in first["columnDefinitions"]]
+    assert names[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
+    assert first["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert kind == "MODIFIED"
+    assert second["columnDefinitions"] is None or second["columnDefinitions"] == []
+    [row] = second["rows"]
+    assert row["cells"][:3] == ["a", "0/1", "Running"]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    assert row["object"]["metadata"]["name"] == "a"
+
+
+def test_a_watch_of_metadata_shows_nothing_else(api: Api, maps: str) -> None:
+    with api.watch(maps, accept=PARTIAL, resourceVersion=newest(api, maps)) as stream:
+        made = api.create(maps, objects.config_map("a", a="1"))
+        kind, shown = stream.next()
+    assert kind == "ADDED"
+    assert shown == {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": made["metadata"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "want_code", "want_message"),
+    [
+        pytest.param(
+            "sendInitialEvents=true",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            id="initial events without a match",
+        ),
+        pytest.param(
+            "resourceVersionMatch=NotOlderThan&resourceVersion=1",
+            422,
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            id="a match without initial events",
+        ),
+        pytest.param(
+            "labelSelector=a%20b",
+            400,
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            id="no label selector",
+        ),
+        pytest.param(
+            "fieldSelector=spec.nope%3D1",
+            400,
+            '"spec.nope" is not a known field selector: only "metadata.name", "metadata.namespace"',
+            id="a field that cannot be selected by",
+        ),
+    ],
+)
+def test_a_watch_that_makes_no_sense_is_refused(
+    api: Api, maps: str, query: str, want_code: int, want_message: str
+) -> None:
+    answer = api.ask("GET", f"{maps}?watch=true&timeoutSeconds=1&{query}")
+    assert (answer.status, answer.object["message"]) == (want_code, want_message)
+
+
+# -- what is forgotten ---------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, Object]]:
+    """A server that has forgotten all that is past, and its answer to a list of a page before."""
+    data_dir = tmp_path_factory.mktemp("forgetful") / "data"
+    maps = "/api/v1/namespaces/default/configmaps"
+    with cluster.serving(data_dir) as server:
+        api = Api(server.kubeconfig)
+        for name in "abcd":
+            api.create(maps, objects.config_map(name))
+        page = api.get(f"{maps}?limit=2")
+        label(api, f"{maps}/a", x="1")
+        assert server.end() == 0
+    asyncio.run(forget(data_dir / "state.db"))
+    with cluster.serving(data_dir) as server:
+        yield api, page
+
+
+async def forget(state: Path) -> None:
+    store = await SqliteStore.open(state)
+    await store.compact(store.revision)
+    await store.close()
+
+
+FORGETFUL_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def test_a_watch_of_a_forgotten_version_ends_with_an_error_event(
+    forgetful: tuple[Api, Object],
+) -> None:
+    api, page = forgetful
+    with api.watch(FORGETFUL_MAPS, resourceVersion=version(page)) as stream:
+        kind, status = stream.next()
+        assert stream.next() == ("", {})
+    oldest = version(page) + 1  # from which a watch is still possible
+    assert kind == "ERROR"
+    assert status == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"too old resource version: {version(page)} ({oldest})",
+        "reason": "Expired",
+        "code": 410,
+    }
+
+
+def test_a_watch_of_the_newest_version_goes_on_after_forgetting(
+    forgetful: tuple[Api, Object],
+) -> None:
+    api, _ = forgetful
+    with api.watch(FORGETFUL_MAPS, resourceVersion=newest(api, FORGETFUL_MAPS)) as stream:
+        label(api, f"{FORGETFUL_MAPS}/b", x="2")
+        assert stream.names(1) == [("MODIFIED", "b")]
+
+
+def test_a_page_of_a_forgotten_version_is_refused_with_a_way_to_go_on(
+    forgetful: tuple[Api, Object],
+) -> None:
+    api, page = forgetful
+    token = page["metadata"]["continue"]
+    answer = api.ask("GET", f"{FORGETFUL_MAPS}?limit=2&continue={token}")
+    status = answer.object
+    assert (answer.status, status["reason"]) == (410, "Expired")
+    assert status["message"].startswith("The provided continue parameter is too old")
+    rest = api.get(f"{FORGETFUL_MAPS}?limit=2&continue={status['metadata']['continue']}")
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["c", "d"]
+
+
+def test_a_list_of_a_forgotten_version_is_refused(forgetful: tuple[Api, Object]) -> None:
+    api, page = forgetful
+    exact = f"resourceVersion={version(page)}&resourceVersionMatch=Exact"
+    answer = api.ask("GET", f"{FORGETFUL_MAPS}?{exact}")
+    assert (answer.status, answer.object["reason"]) == (410, "Expired")
+    assert answer.object["message"] == "The resourceVersion for the provided list is too old."
