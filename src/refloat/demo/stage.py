@@ -51,7 +51,11 @@ class Stage:
         return self._cluster.url
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            await self._close()
+            raise
         return self
 
     async def __aexit__(

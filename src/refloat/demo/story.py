@@ -55,7 +55,7 @@ async def play(story: Story, clock: Clock, chance: Rand, *, pace: float) -> Asyn
 
 async def _perform(story: Story, stage: Stage, clock: Clock) -> None:
     try:
-        async with clock.timeout(MAX_SECONDS), stage:
+        async with stage, clock.timeout(MAX_SECONDS):
             await story.act(stage)
     except TimeoutError as error:
         raise StoryFailed(f"story {story.name!r} took more than {MAX_SECONDS:.0f} s") from error
