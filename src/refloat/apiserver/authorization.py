@@ -1,39 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what."""
+"""Who may do what: one evaluator, for requests, reviews and the in-process client.
 
-from refloat.api import errors
+It combines the table in `roles` with the rights of nodes, and words a refusal
+as Kubernetes does. It knows nothing of HTTP.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from refloat.api import errors, fields
+from refloat.apiserver import attributes, identity, node_rights, roles
+from refloat.apiserver.attributes import Attributes
 from refloat.apiserver.identity import ADMINS, Identity
-from refloat.apiserver.targets import Target
+from refloat.apiserver.node_rights import YES, Decision
+from refloat.apiserver.relations import Relations
+from refloat.store.contract import Store
 
-# What nobody needs to be somebody for.
-OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+# Kubernetes' refusals are safe to stand in HTML.
+_SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
-
-def check_path(user: Identity, method: str, path: str) -> None:
-    """Raise 403 unless this user may ask for an address that is no resource's."""
-    if path.rstrip("/") in OPEN_PATHS or path.startswith(("/livez/", "/readyz/")):
-        return
-    if ADMINS in user.groups:
-        return
-    cause = f'User "{user.name}" cannot {method.lower()} path "{path}"'
-    raise errors.StatusError(403, "Forbidden", f"forbidden: {cause}", details={})
+_UNRESOLVED = "node authorizer does not support user rule resolution"
 
 
-def check(user: Identity, verb: str, target: Target) -> None:
-    """Raise 403 unless this user may do this to that."""
-    if ADMINS in user.groups:
-        return
-    raise errors.forbidden(
-        target.resource.group, target.resource.plural, target.name, _cannot(user, verb, target)
-    )
+class Denied(errors.StatusError):
+    """A refusal for want of rights, before anything else was looked at."""
+
+    def __init__(self, message: str, details: dict[str, Any]) -> None:
+        super().__init__(403, "Forbidden", message, details=details)
 
 
-def _cannot(user: Identity, verb: str, target: Target) -> str:
+class Authorizer:
+    """Decides on every request but those of administrators, who may do all."""
+
+    def __init__(self, store: Store) -> None:
+        self._relations = Relations(store)
+
+    def check_request(
+        self, user: Identity, method: str, path: str, query: Mapping[str, str]
+    ) -> None:
+        """Raise 403 unless this user may make this HTTP request."""
+        if ADMINS not in user.groups:
+            self.check(user, attributes.of_request(method, path, query))
+
+    def check(self, user: Identity, asked: Attributes) -> None:
+        """Raise 403 unless this user may do this."""
+        decision = self.decide(user, asked)
+        if not decision.allowed:
+            raise denied(user, asked, decision.reason)
+
+    def decide(self, user: Identity, asked: Attributes) -> Decision:
+        """May this user do this, and why, or why not?"""
+        if ADMINS in user.groups:
+            return YES
+        node = identity.node_name(user)
+        own = node_rights.NO
+        if node is not None:
+            own = node_rights.decide(node, asked, self._relations)
+            if own.allowed:
+                return own
+        grant = roles.granting(user, asked)
+        return own if grant is None else Decision(True, grant.reason)
+
+
+def unresolved(user: Identity) -> str:
+    """Why the rules of a user are not all of its rights; empty where they are."""
+    return "" if identity.node_name(user) is None else _UNRESOLVED
+
+
+def denied(user: Identity, asked: Attributes, reason: str = "") -> Denied:
     """The refusal, as Kubernetes words it."""
-    resource = target.resource
-    what = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
-    where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
-    return (
-        f'User "{user.name}" cannot {verb} resource "{what}" '
-        f'in API group "{resource.group}" {where}'
-    )
+    cause = _cannot(user, asked).translate(_SANITIZED)
+    if reason:
+        cause += f": {reason}"
+    if not asked.group and not asked.resource:
+        details = {"name": asked.name} if asked.name else {}
+        return Denied(f"forbidden: {cause}", details)
+    plain = errors.forbidden(asked.group, asked.resource, asked.name, cause)
+    assert plain.details is not None
+    return Denied(plain.message, plain.details)
+
+
+def _cannot(user: Identity, asked: Attributes) -> str:
+    who = f"User {fields.quote(user.name)} cannot {asked.verb}"
+    if not asked.is_resource:
+        return f"{who} path {fields.quote(asked.path)}"
+    where = "at the cluster scope"
+    if asked.namespace:
+        where = f"in the namespace {fields.quote(asked.namespace)}"
+    what, group = fields.quote(asked.what), fields.quote(asked.group)
+    return f"{who} resource {what} in API group {group} {where}"

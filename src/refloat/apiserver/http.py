@@ -14,12 +14,23 @@ import msgspec
 from aiohttp import hdrs, web
 
 from refloat.api import errors
-from refloat.apiserver import authorization, documents, limits, metrics, options, targets
+from refloat.apiserver import (
+    attributes,
+    authentication,
+    documents,
+    impersonation,
+    limits,
+    metrics,
+    options,
+    targets,
+)
 from refloat.apiserver.authentication import Tokens
+from refloat.apiserver.authorization import Authorizer, Denied
 from refloat.apiserver.connection import Connections
 from refloat.apiserver.exchange import Exchange
-from refloat.apiserver.identity import Identity
+from refloat.apiserver.identity import ANONYMOUS, Identity
 from refloat.apiserver.resources import Resources
+from refloat.apiserver.reviews import Reviews
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 
@@ -40,6 +51,7 @@ class Server:
         resources: Resources,
         pages: documents.Documents,
         tokens: Tokens,
+        authorizer: Authorizer,
         *,
         clock: Clock,
         rand: Rand,
@@ -49,6 +61,8 @@ class Server:
         self._resources = resources
         self._documents = pages
         self._tokens = tokens
+        self._authorizer = authorizer
+        self._reviews = Reviews(authorizer, clock)
         self._clock = clock
         self._rand = rand
         self._metrics = counts
@@ -121,15 +135,33 @@ class Server:
         exchange.read_head()
         path = exchange.path
         exchange.labels = metrics.of_path(exchange.request.method, path)
-        user = self._tokens.authenticate(exchange.request.headers.get(hdrs.AUTHORIZATION))
-        exchange.user = user.name
+        user = self._authorized(exchange)
         target = targets.parse(path)
         if target is None:
-            return await self._serve_path(exchange, user)
+            return await self._serve_path(exchange)
         return await self._serve_resource(exchange, user, target)
 
-    async def _serve_path(self, exchange: Exchange, user: Identity) -> web.StreamResponse:
-        authorization.check_path(user, exchange.request.method, exchange.path)
+    def _authorized(self, exchange: Exchange) -> Identity:
+        """The user, once it is known that it may make this request; raises 401 and 403.
+
+        Before the address is looked at: who may not ask for something is not
+        told whether it is there.
+        """
+        request = exchange.request
+        header = request.headers.get(hdrs.AUTHORIZATION)
+        user = self._tokens.authenticate(header)
+        exchange.user = user.name
+        if user is ANONYMOUS and authentication.is_spaced(header):
+            exchange.warnings.append(authentication.SPACED)
+        wish = impersonation.wished(request.headers)
+        if wish is not None:
+            asked = attributes.of_request(request.method, exchange.path, exchange.query)
+            impersonation.check(user, wish, asked)
+            user = wish
+        self._authorizer.check_request(user, request.method, exchange.path, exchange.query)
+        return user
+
+    async def _serve_path(self, exchange: Exchange) -> web.StreamResponse:
         if exchange.path.startswith(limits.UNBOUNDED_PATHS):
             return await self._documents.serve(exchange)
         self.in_flight.enter("readOnly")
@@ -145,13 +177,14 @@ class Server:
         verb = targets.verb(exchange.request.method, target, watch=watch)
         exchange.labels = metrics.of_target(target, verb)
         exchange.mutating = verb not in ("get", "list", "watch")
-        authorization.check(user, verb, target)
         kind = limits.kind_of(verb)
         self.in_flight.enter(kind)
         open_watches = self._metrics.watching(exchange.labels) if kind == "watch" else None
         if open_watches is not None:
             open_watches.inc()
         try:
+            if self._reviews.takes(target):
+                return await self._reviews.serve(exchange, user, target)
             return await self._resources.serve(exchange, user, verb, target)
         finally:
             self.in_flight.leave(kind)
@@ -160,6 +193,8 @@ class Server:
 
     def _refused(self, exchange: Exchange, error: errors.StatusError) -> web.Response:
         headers = {}
+        if isinstance(error, Denied):
+            headers["X-Content-Type-Options"] = "nosniff"
         if error.retry_after is not None:
             headers["Retry-After"] = str(error.retry_after)
         body = msgspec.json.encode(error.status())

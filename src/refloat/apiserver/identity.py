@@ -1,14 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking, and the call that they make."""
+"""Who is asking, and the call that they make.
+
+What a user may do is not said here but in `roles` and `node_rights`.
+"""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from refloat.api import names
+
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 ADMINS = "system:masters"
 AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+NODES = "system:nodes"
+READERS = "refloat:readers"
+
+_NODE = "system:node:"
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+_SERVICE_ACCOUNTS = "system:serviceaccounts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +29,50 @@ class Identity:
 
     name: str
     groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
+ANONYMOUS = Identity("system:anonymous", (UNAUTHENTICATED,))
+ADMIN = Identity("kubernetes-admin", (ADMINS, AUTHENTICATED))
+READ_ONLY = Identity("refloat:readonly", (READERS, AUTHENTICATED))
+
+
+def node(name: str) -> Identity:
+    """The agent of a node."""
+    return Identity(_NODE + name, (NODES, AUTHENTICATED))
+
+
+def node_name(user: Identity) -> str | None:
+    """The node that a user is, None when it is none.
+
+    Both the name and the group make a node, as in Kubernetes: who has only
+    one of them has no rights from it.
+    """
+    if NODES in user.groups and user.name.startswith(_NODE):
+        return user.name[len(_NODE) :]
+    return None
+
+
+def service_account(namespace: str, name: str) -> Identity:
+    """A service account; Refloat's controllers run as such in `kube-system`."""
+    groups = (_SERVICE_ACCOUNTS, f"{_SERVICE_ACCOUNTS}:{namespace}", AUTHENTICATED)
+    return Identity(f"{_SERVICE_ACCOUNT}{namespace}:{name}", groups)
+
+
+def account_of(user: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account that a user's name stands for."""
+    namespace, _, name = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
+    if not user.startswith(_SERVICE_ACCOUNT):
+        return None
+    if names.dns_label(namespace) or names.dns_subdomain(name):
+        return None
+    return namespace, name
+
+
+def is_node(user: str) -> bool:
+    """Does a user's name stand for a node?"""
+    return user.startswith(_NODE)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from refloat.api import codec, errors, fields, kinds, meta, schema, times
 from refloat.api.meta import Object
-from refloat.apiserver import admission, apply, deletion, stored, strategies
+from refloat.apiserver import admission, apply, deletion, node_restriction, stored, strategies
 from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies.base import Strategy
 from refloat.base.gates import Gates
@@ -93,6 +93,7 @@ class Registry:
         resource = strategy.resource
         place(resource, namespace, obj)
         self._admission.on_create(call, resource, obj)
+        node_restriction.on_create(call, resource, obj)
         metadata = obj["metadata"]
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
@@ -215,6 +216,7 @@ class Registry:
         strategy = self.strategies[resource]
         place(resource, old["metadata"].get("namespace", ""), new)
         _keep_metadata(new["metadata"], old["metadata"])
+        node_restriction.on_update(call, resource, new, old)
         if subresource == "finalize":
             strategy.prepare_finalize(new, old)
             mistakes = strategy.validate_finalize(new, old)
@@ -267,6 +269,7 @@ class Registry:
         for _ in range(MAX_RACES):
             entry = self.get(resource, namespace, name)
             old = stored.unpack(resource, entry)
+            node_restriction.on_delete(call, resource, old, options)
             check_preconditions(resource, name, old["metadata"], options)
             try:
                 return await self._delete_once(call, resource, entry, old, options)

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 
 from refloat.api import errors, kinds
 
+# What is stored, and what is only answered.
+_SERVED = {
+    **kinds.BY_PLURAL,
+    **{(each.group, each.version, each.plural): each for each in kinds.VIRTUAL},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -32,10 +38,10 @@ def parse(path: str) -> Target | None:
 
 def _locate(group: str, version: str, rest: list[str], legacy_watch: bool) -> Target | None:
     if rest[0] == "namespaces" and len(rest) > 2:
-        scoped = kinds.BY_PLURAL.get((group, version, rest[2]))
+        scoped = _SERVED.get((group, version, rest[2]))
         if scoped is not None and scoped.namespaced:
             return _target(scoped, rest[1], rest[3:], legacy_watch)
-    resource = kinds.BY_PLURAL.get((group, version, rest[0]))
+    resource = _SERVED.get((group, version, rest[0]))
     if resource is None or (resource.namespaced and len(rest) > 1):
         return None
     return _target(resource, "", rest[1:], legacy_watch)
@@ -68,6 +74,8 @@ def verb(method: str, target: Target, *, watch: bool) -> str:
         assert served is not None
         return _served(found, served.verbs)
     if target.name:
+        if "get" not in target.resource.verbs:  # what is not stored has no names
+            raise errors.page_not_found()
         return _served(_ON_OBJECT.get(method, ""), target.resource.verbs)
     found = _ON_COLLECTION.get(method, "")
     if found == "list" and watch:

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from refloat.apiserver import bootstrap, documents, watching
-from refloat.apiserver.authentication import Tokens
+from refloat.apiserver.authorization import Authorizer
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.http import Server
-from refloat.apiserver.identity import ADMINS, Identity
 from refloat.apiserver.metrics import Metrics
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.resources import Resources
-from refloat.app import certificates, files, kubeconfig
-from refloat.base import metrics, rand
+from refloat.app import certificates, files, kubeconfig, tokens
+from refloat.base import metrics
 from refloat.base.clock import Clock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
@@ -29,8 +28,6 @@ log = logging.getLogger(__name__)
 
 # How often the store is asked whether there is something to forget.
 MAINTENANCE_SECONDS = 10.0
-
-ADMIN = Identity("kubernetes-admin", (ADMINS,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +67,14 @@ class Cluster:
         folder = self._settings.data_dir
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._store = await SqliteStore.open(folder / "state.db")
-        token = _admin_token(folder)
+        token = tokens.admin_token(folder)
         paths = certificates.ensure(folder / "pki", self._settings.bind_address, self._clock.now())
         tls = certificates.server_context(paths)
-        await self._serve(self._store, token, tls)
+        await self._serve(self._store, tls)
         self.kubeconfig_written(paths.authority.read_bytes(), token)
         self._tasks.spawn(self._maintain(self._store), name="store-maintenance")
 
-    async def _serve(self, store: Store, token: str, tls: ssl.SSLContext) -> None:
+    async def _serve(self, store: Store, tls: ssl.SSLContext) -> None:
         settings = self._settings
         registry = Registry(store, rand=self._rand, gates=settings.gates)
         await bootstrap.ensure(registry, self._clock)
@@ -96,7 +93,8 @@ class Cluster:
         self._server = Server(
             resources,
             pages,
-            Tokens({token: ADMIN}),
+            tokens.accepted(settings.data_dir),
+            Authorizer(store),
             clock=self._clock,
             rand=self._rand,
             counts=self._metrics,
@@ -140,13 +138,6 @@ class Cluster:
             await self._server.close()
         if self._store is not None:
             await self._store.close()
-
-
-def _admin_token(folder: Path) -> str:
-    path = folder / "admin.token"
-    if not path.exists():
-        files.write(path, rand.token().encode())
-    return path.read_text().strip()
 
 
 def _last_port(folder: Path) -> int:

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods a node has, and which objects those pods name.
+
+The index follows the store's log when it is asked and not before, so it needs
+no task, is never behind, and costs nothing while no node asks. A question
+costs the changes since the last one, each looked at once, plus one look-up
+for each pod of the node; the names in a pod are read when first needed, and
+never again, because a pod cannot change them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+from refloat.api import kinds
+from refloat.apiserver import selection, stored
+from refloat.store import errors as store_errors
+from refloat.store.contract import Entry, Event, Store
+
+_PODS = kinds.of("pods")
+
+# So many changes behind, it is quicker to begin anew with the pods of today.
+_TOO_FAR = 20_000
+
+Name: TypeAlias = tuple[str, str]
+"""A resource's plural, and the name of one object in the pod's namespace."""
+
+
+class Relations:
+    """The pods of each node, as of the newest revision."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._revision = -1
+        self._bound: dict[str, dict[str, frozenset[Name] | None]] = {}
+
+    def is_bound(self, node: str, namespace: str, pod: str) -> bool:
+        """Is this pod there, and bound to this node?"""
+        entry = self._store.get(stored.key(_PODS, namespace, pod))
+        return entry is not None and _node_of(entry) == node
+
+    def is_named(self, node: str, plural: str, namespace: str, name: str) -> bool:
+        """Does a pod of this node name this object?"""
+        self._follow()
+        prefix = stored.prefix(_PODS, namespace)
+        wanted = (plural, name)
+        pods = self._bound.get(node, {})
+        return any(key.startswith(prefix) and wanted in self._names(pods, key) for key in pods)
+
+    def _names(self, pods: dict[str, frozenset[Name] | None], key: str) -> frozenset[Name]:
+        names = pods[key]
+        if names is None:
+            entry = self._store.get(key)
+            assert entry is not None, "the index is as new as the store"
+            names = pods[key] = frozenset(named_by(entry.value))
+        return names
+
+    def _follow(self) -> None:
+        now = self._store.revision
+        if now == self._revision:
+            return
+        if self._revision < 0 or now - self._revision > _TOO_FAR:
+            self._begin()
+        else:
+            try:
+                events = self._store.events(stored.prefix(_PODS), after=self._revision)
+            except store_errors.Compacted:
+                self._begin()
+            else:
+                for event in events:
+                    self._see(event)
+        self._revision = now
+
+    def _begin(self) -> None:
+        self._bound = defaultdict(dict)
+        for entry in self._store.page(stored.prefix(_PODS)).entries:
+            if node := _node_of(entry):
+                self._bound[node][entry.key] = None
+
+    def _see(self, event: Event) -> None:
+        before = "" if event.previous is None else _node_of(event.previous)
+        after = "" if event.entry is None else _node_of(event.entry)
+        if before == after:
+            return
+        if before:
+            self._bound[before].pop(event.key, None)
+            if not self._bound[before]:
+                del self._bound[before]
+        if after:
+            self._bound[after][event.key] = None
+
+
+def _node_of(entry: Entry) -> str:
+    return selection.attributes(_PODS, entry).fields["spec.nodeName"]
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Container(msgspec.Struct):
+    env: list[dict[str, Any]] | None = None
+    envFrom: list[dict[str, Any]] | None = None  # noqa: N815 - the wire's names
+
+
+class _Spec(msgspec.Struct):
+    containers: list[_Container] | None = None
+    initContainers: list[_Container] | None = None  # noqa: N815
+    ephemeralContainers: list[_Container] | None = None  # noqa: N815
+    volumes: list[dict[str, Any]] | None = None
+    imagePullSecrets: list[dict[str, Any]] | None = None  # noqa: N815
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+_DECODER = msgspec.json.Decoder(_Pod)
+
+# Where a volume names a secret: its source, the field, and where it differs the field within.
+_SECRETS_OF_VOLUMES = (
+    ("secret", "secretName"),
+    ("azureFile", "secretName"),
+    ("cephfs", "secretRef"),
+    ("cinder", "secretRef"),
+    ("csi", "nodePublishSecretRef"),
+    ("flexVolume", "secretRef"),
+    ("iscsi", "secretRef"),
+    ("rbd", "secretRef"),
+    ("scaleIO", "secretRef"),
+    ("storageos", "secretRef"),
+)
+
+
+def named_by(pod: bytes) -> Iterator[Name]:
+    """The ConfigMaps, Secrets and claims that a stored pod names."""
+    found = _DECODER.decode(pod)
+    spec = found.spec
+    for group in (spec.initContainers, spec.containers, spec.ephemeralContainers):
+        for container in group or ():
+            yield from _named_by_container(container)
+    for volume in spec.volumes or ():
+        yield from _named_by_volume(volume, found.metadata.name)
+    for reference in spec.imagePullSecrets or ():
+        yield "secrets", reference.get("name", "")
+
+
+def _named_by_container(container: _Container) -> Iterator[Name]:
+    for source in container.envFrom or ():
+        yield from _referred(source, "configMapRef", "secretRef")
+    for variable in container.env or ():
+        yield from _referred(variable.get("valueFrom") or {}, "configMapKeyRef", "secretKeyRef")
+
+
+def _referred(source: dict[str, Any], config_map: str, secret: str) -> Iterator[Name]:
+    if found := source.get(config_map):
+        yield "configmaps", found.get("name", "")
+    if found := source.get(secret):
+        yield "secrets", found.get("name", "")
+
+
+def _named_by_volume(volume: dict[str, Any], pod: str) -> Iterator[Name]:
+    if found := volume.get("configMap"):
+        yield "configmaps", found.get("name", "")
+    elif found := volume.get("persistentVolumeClaim"):
+        yield "persistentvolumeclaims", found["claimName"]
+    elif volume.get("ephemeral"):
+        yield "persistentvolumeclaims", f"{pod}-{volume['name']}"
+    elif found := volume.get("projected"):
+        for source in found.get("sources") or ():
+            yield from _referred(source, "configMap", "secret")
+    else:
+        yield from _secret_of_volume(volume)
+
+
+def _secret_of_volume(volume: dict[str, Any]) -> Iterator[Name]:
+    for source, name in _SECRETS_OF_VOLUMES:
+        found = (volume.get(source) or {}).get(name)
+        if found:
+            yield "secrets", found if isinstance(found, str) else found.get("name", "")

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what, as one table.
+
+Rules mean what they mean in Kubernetes' RBAC, and the roles that exist there
+have their names and rules from there, cut down to the kinds served here. The
+table is fixed: there are no Role objects. What a node may do depends on the
+object and stands in `node_rights`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from refloat.api import kinds
+from refloat.apiserver import identity
+from refloat.apiserver.attributes import Attributes
+from refloat.apiserver.identity import Identity
+
+ALL = ("*",)
+
+# Users whose grants are remembered; a request by one more costs microseconds.
+_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Verbs on resources, or on addresses."""
+
+    verbs: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # none: every object
+    paths: tuple[str, ...] = ()
+
+    def allows(self, asked: Attributes) -> bool:
+        if not _has(self.verbs, asked.verb):
+            return False
+        if not asked.is_resource:
+            return any(_covers(path, asked.path) for path in self.paths)
+        return (
+            _has(self.groups, asked.group)
+            and self._has_resource(asked)
+            and (not self.names or asked.name in self.names)
+        )
+
+    def _has_resource(self, asked: Attributes) -> bool:
+        if _has(self.resources, asked.what):
+            return True
+        return bool(asked.subresource) and f"*/{asked.subresource}" in self.resources
+
+
+def _has(listed: tuple[str, ...], wanted: str) -> bool:
+    return wanted in listed or "*" in listed
+
+
+def _covers(pattern: str, path: str) -> bool:
+    return pattern == path or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role, and the one user or group that holds it."""
+
+    role: str
+    kind: Literal["User", "Group", "ServiceAccount"]
+    holder: str  # the name of the user or group
+    rules: tuple[Rule, ...]
+
+    @property
+    def reason(self) -> str:
+        """Why something is allowed, as Kubernetes tells it."""
+        shown = self.holder
+        if self.kind == "ServiceAccount":
+            account = identity.account_of(self.holder)
+            assert account is not None
+            shown = "/".join(reversed(account))
+        return (
+            f'RBAC: allowed by ClusterRoleBinding "{self.role}" of ClusterRole "{self.role}" '
+            f'to {self.kind} "{shown}"'
+        )
+
+
+_READ = ("get", "list", "watch")
+_HEALTH = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_HEALTH)
+
+_PUBLIC = (Rule(("get",), paths=_HEALTH),)
+
+_BASIC = (
+    Rule(
+        ("create",),
+        ("authorization.k8s.io",),
+        ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+    ),
+    Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
+)
+
+
+def _readable() -> tuple[Rule, ...]:
+    """Everything but secrets, and but the subresources that are no reading."""
+    by_group: dict[str, list[str]] = defaultdict(list)
+    for resource in kinds.RESOURCES:
+        if resource.plural == "secrets":
+            continue
+        by_group[resource.group].append(resource.plural)
+        by_group[resource.group] += [
+            f"{resource.plural}/{name}"
+            for name in ("log", "status")
+            if resource.subresource(name) is not None
+        ]
+    rules = [Rule(_READ, (group,), tuple(names)) for group, names in by_group.items()]
+    return (*rules, Rule(("get",), paths=ALL))
+
+
+_EVENTS = Rule(("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
+_WRITE_STATUS = ("patch", "update")
+
+# Each controller by its name in Kubernetes, or by one of the same make.
+CONTROLLERS: dict[str, tuple[Rule, ...]] = {
+    "disruption-controller": (
+        Rule(_READ, ("policy",), ("poddisruptionbudgets",)),
+        Rule(_READ, ("",), ("pods",)),
+        Rule(_READ, ("batch",), ("jobs",)),
+        Rule(_WRITE_STATUS, ("policy",), ("poddisruptionbudgets/status",)),
+        Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+        _EVENTS,
+    ),
+    "force-eviction-controller": (
+        Rule((*_READ, "patch"), ("",), ("nodes",)),
+        Rule((*_READ, "delete", "patch"), ("",), ("pods",)),
+        Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+        Rule((*_READ, "delete"), ("storage.k8s.io",), ("volumeattachments",)),
+        Rule(_READ, ("",), ("persistentvolumeclaims", "persistentvolumes")),
+        _EVENTS,
+    ),
+    "generic-garbage-collector": (
+        Rule(("delete", *_READ, "patch", "update"), ALL, ALL),
+        _EVENTS,
+    ),
+    "job-controller": (
+        Rule((*_READ, "patch", "update"), ("batch",), ("jobs",)),
+        Rule(_WRITE_STATUS, ("batch",), ("jobs/status",)),
+        Rule(("create", "delete", *_READ, "patch"), ("",), ("pods",)),
+        _EVENTS,
+    ),
+    "namespace-controller": (
+        Rule(("delete", *_READ), ("",), ("namespaces",)),
+        Rule(_WRITE_STATUS, ("",), ("namespaces/finalize", "namespaces/status")),
+        Rule(("delete", "deletecollection", *_READ), ALL, ALL),
+    ),
+    "node-controller": (
+        Rule(("delete", *_READ, "patch", "update"), ("",), ("nodes",)),
+        Rule(_WRITE_STATUS, ("",), ("nodes/status",)),
+        Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+        Rule(("delete", *_READ), ("",), ("pods",)),
+        Rule(_READ, ("coordination.k8s.io",), ("leases",)),
+        _EVENTS,
+    ),
+    "pod-garbage-collector": (
+        Rule(("delete", *_READ), ("",), ("pods",)),
+        Rule(_READ, ("",), ("nodes",)),
+        Rule(("patch",), ("",), ("pods/status",)),
+    ),
+    "taint-eviction-controller": (
+        Rule(_READ, ("",), ("nodes",)),
+        Rule(("delete", *_READ), ("",), ("pods",)),
+        Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+        _EVENTS,
+    ),
+    "ttl-after-finished-controller": (
+        Rule(("delete", *_READ), ("batch",), ("jobs",)),
+        _EVENTS,
+    ),
+    "zombie-controller": (
+        Rule(_READ, ("",), ("namespaces", "nodes")),
+        Rule(("patch",), ("",), ("nodes",)),
+        Rule((*_READ, "delete", "patch"), ("",), ("pods",)),
+        Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+        _EVENTS,
+    ),
+}
+
+SCHEDULER = "kube-scheduler"
+
+_SCHEDULING = (
+    _EVENTS,
+    Rule(_READ, ("",), ("nodes", "namespaces", "services")),
+    Rule(("delete", *_READ), ("",), ("pods",)),
+    Rule(("create",), ("",), ("pods/binding",)),
+    Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+    Rule(_READ, ("policy",), ("poddisruptionbudgets",)),
+    Rule(_READ, ("",), ("persistentvolumeclaims", "persistentvolumes")),
+    Rule(_READ, ("scheduling.k8s.io",), ("priorityclasses",)),
+    Rule(_READ, ("storage.k8s.io",), ("volumeattachments",)),
+)
+
+
+def controller(name: str) -> Identity:
+    """The identity of an in-process controller; a `KeyError` is a bug in the caller."""
+    if name == SCHEDULER:
+        return Identity("system:kube-scheduler", (identity.AUTHENTICATED,))
+    if name not in CONTROLLERS:
+        raise KeyError(name)
+    return identity.service_account("kube-system", name)
+
+
+GRANTS: tuple[Grant, ...] = (
+    Grant(
+        "cluster-admin",
+        "Group",
+        identity.ADMINS,
+        (Rule(ALL, ALL, ALL), Rule(ALL, paths=ALL)),
+    ),
+    Grant("system:basic-user", "Group", identity.AUTHENTICATED, _BASIC),
+    Grant(
+        "system:discovery",
+        "Group",
+        identity.AUTHENTICATED,
+        (Rule(("get",), paths=tuple(sorted(_DISCOVERY))),),
+    ),
+    Grant("system:public-info-viewer", "Group", identity.AUTHENTICATED, _PUBLIC),
+    Grant("system:public-info-viewer", "Group", identity.UNAUTHENTICATED, _PUBLIC),
+    Grant("refloat:readonly", "Group", identity.READERS, _readable()),
+    Grant("system:kube-scheduler", "User", controller(SCHEDULER).name, _SCHEDULING),
+    *(
+        Grant(f"system:controller:{name}", "ServiceAccount", controller(name).name, rules)
+        for name, rules in CONTROLLERS.items()
+    ),
+)
+
+
+@lru_cache(_REMEMBERED)
+def held(user: Identity) -> tuple[Grant, ...]:
+    """The grants of a user, from its name and its groups."""
+    return tuple(
+        grant
+        for grant in GRANTS
+        if (grant.holder in user.groups if grant.kind == "Group" else grant.holder == user.name)
+    )
+
+
+def granting(user: Identity, asked: Attributes) -> Grant | None:
+    """The first grant of a user that allows this."""
+    for grant in held(user):
+        if any(rule.allows(asked) for rule in grant.rules):
+            return grant
+    return None
+
+
+def rules(user: Identity) -> Iterable[Rule]:
+    """All rules of a user."""
+    for grant in held(user):
+        yield from grant.rules

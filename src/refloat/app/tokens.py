@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The token files of a data directory: who may read one is who it names.
+
+    DIR/admin.token          the administrator
+    DIR/readonly.token       reads everything but secrets
+    DIR/nodes/NAME.token     the agent of node NAME
+
+All are of mode 0600. A node's token may be made by any process while the
+server runs, so the server looks at the directory again when it meets a token
+that it does not know.
+"""
+
+import logging
+from pathlib import Path
+
+from refloat.api import names
+from refloat.apiserver import authentication, identity
+from refloat.apiserver.authentication import Tokens
+from refloat.apiserver.identity import Identity
+from refloat.app import files
+from refloat.base import rand
+from refloat.base.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+_SUFFIX = ".token"
+
+
+def admin_token(data_dir: Path) -> str:
+    return _ensured(data_dir / f"admin{_SUFFIX}")
+
+
+def readonly_token(data_dir: Path) -> str:
+    return _ensured(data_dir / f"readonly{_SUFFIX}")
+
+
+def node_token(data_dir: Path, name: str) -> str:
+    """The token of a node's agent, made when it is first asked for."""
+    if complaints := names.dns_subdomain(name):
+        raise UsageError(f"node name {name!r}: {complaints[0]}")
+    folder = data_dir / "nodes"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _ensured(folder / f"{name}{_SUFFIX}")
+
+
+def accepted(data_dir: Path) -> Tokens:
+    """The tokens that a server on this directory accepts."""
+    nodes = _Nodes(data_dir / "nodes")
+    return Tokens(
+        {
+            admin_token(data_dir): identity.ADMIN,
+            readonly_token(data_dir): identity.READ_ONLY,
+        },
+        more=nodes.find,
+    )
+
+
+class _Nodes:
+    """The nodes' tokens, read from the directory when it has changed.
+
+    A wrong token costs one `stat`, so that nobody can make the server read
+    files by guessing. A file appears in one step and is never changed, so a
+    directory of the same time of change holds no token that was not read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._changed = -1
+        self._read: set[str] = set()
+        self._identities: dict[bytes, Identity] = {}
+
+    def find(self, hashed: bytes) -> Identity | None:
+        self._reload()
+        return self._identities.get(hashed)
+
+    def _reload(self) -> None:
+        try:
+            changed = self._folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return
+        if changed == self._changed:
+            return
+        self._changed = changed
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            if path.name not in self._read:
+                self._load(path)
+
+    def _load(self, path: Path) -> None:
+        try:
+            token = path.read_text().strip()
+        except (OSError, UnicodeError):
+            log.warning("cannot read a node's token", extra={"fields": {"file": path.name}})
+            return
+        self._read.add(path.name)
+        if token:
+            user = identity.node(path.name.removesuffix(_SUFFIX))
+            self._identities[authentication.digest(token)] = user
+
+
+def _ensured(path: Path) -> str:
+    """The token in a file; a new one where there is none, or nothing in it."""
+    token = path.read_text().strip() if path.exists() else ""
+    if not token:
+        token = rand.token()
+        files.write(path, token.encode())
+    return token
