@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches as they are on the wire."""
 
-import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from refloat.store.sqlite import SqliteStore
-from tests.e2e import cluster, objects
+from tests.e2e import cluster, history, objects
 from tests.e2e.cluster import Api, Object
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -253,15 +250,9 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, O
         page = api.get(f"{maps}?limit=2")
         label(api, f"{maps}/a", x="1")
         assert server.end() == 0
-    asyncio.run(forget(data_dir / "state.db"))
+    history.forget(data_dir)
     with cluster.serving(data_dir) as server:
         yield api, page
-
-
-async def forget(state: Path) -> None:
-    store = await SqliteStore.open(state)
-    await store.compact(store.revision)
-    await store.close()
 
 
 FORGETFUL_MAPS = "/api/v1/namespaces/default/configmaps"
