@@ -160,7 +160,7 @@ class Exchange:
     async def stream(self, media: str) -> web.StreamResponse:
         """Begin an answer that is written in pieces."""
         response = web.StreamResponse()
-        self.head(response, media)
+        self.head(response, media, self.warnings)
         if self.request.version >= (1, 1):
             response.enable_chunked_encoding()
         self.streaming = True

@@ -15,6 +15,7 @@ from refloat.apiserver.options import ListOptions
 from refloat.apiserver.selection import Selection
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry, Store
+from refloat.store.turns import give_way
 
 # Entries that are looked through in one piece for those that a selector picks.
 SEARCHED = 500
@@ -103,14 +104,16 @@ class Listing:
     metadata: dict[str, Any]
 
 
-def plan(store: Store, selection: Selection, wanted: ListOptions) -> Listing:
-    """Find what a list asks for."""
+async def plan(store: Store, selection: Selection, wanted: ListOptions) -> Listing:
+    """Find what a list asks for, in pieces that do not hold the loop."""
     token = decode_token(wanted.token) if wanted.token else None
     revision = _revision(store, wanted, token)
     prefix = stored.prefix(selection.resource, selection.namespace)
     after = prefix + token.after if token else ""
     try:
-        found, more, remaining, as_of = _collect(store, selection, prefix, after, revision, wanted)
+        found, more, remaining, as_of = await _collect(
+            store, selection, prefix, after, revision, wanted
+        )
     except store_errors.Compacted as error:
         raise _expired(token) from error
     except store_errors.FutureRevision as error:
@@ -135,7 +138,7 @@ def _revision(store: Store, wanted: ListOptions, token: Token | None) -> int | N
     return asked if asked and exact else None
 
 
-def _collect(
+async def _collect(
     store: Store,
     selection: Selection,
     prefix: str,
@@ -144,15 +147,18 @@ def _collect(
     wanted: ListOptions,
 ) -> tuple[list[Entry], bool, int, int]:
     limit = _limit(selection, wanted)
+    if revision is None and not after and selection.key:
+        alone = await _picked(selection, candidates(store, selection))
+        return alone, False, 0, store.revision
     if selection.everything or not limit:
         page = store.page(prefix, revision=revision, after=after, limit=limit)
         chosen = page.entries
         if not selection.everything:
-            chosen = _picked(selection, page.entries)
+            chosen = await _picked(selection, page.entries)
         return chosen, page.more, page.remaining, page.revision
     found: list[Entry] = []
     while True:
-        page = store.page(prefix, revision=revision, after=after, limit=max(limit, SEARCHED))
+        page = store.page(prefix, revision=revision, after=after, limit=SEARCHED)
         for entry in page.entries:
             if len(found) == limit:  # whether more of them are picked is not asked
                 return found, True, 0, page.revision
@@ -161,6 +167,7 @@ def _collect(
         if not page.more or len(found) == limit:
             return found, page.more, 0, page.revision
         revision, after = page.revision, page.entries[-1].key
+        await give_way()
 
 
 def _limit(selection: Selection, wanted: ListOptions) -> int:
@@ -170,8 +177,21 @@ def _limit(selection: Selection, wanted: ListOptions) -> int:
     return wanted.limit
 
 
-def _picked(selection: Selection, entries: list[Entry]) -> list[Entry]:
-    return [entry for entry in entries if selection.matches(entry)]
+def candidates(store: Store, selection: Selection) -> list[Entry]:
+    """The newest entries that a selection could pick, to be tried one by one."""
+    if named := selection.key:
+        entry = store.get(named)
+        return [] if entry is None else [entry]
+    return store.page(stored.prefix(selection.resource, selection.namespace)).entries
+
+
+async def _picked(selection: Selection, entries: list[Entry]) -> list[Entry]:
+    found: list[Entry] = []
+    for piece in pieces(entries, SEARCHED):
+        if len(entries) > SEARCHED:
+            await give_way()
+        found += [entry for entry in piece if selection.matches(entry)]
+    return found
 
 
 def _expired(token: Token | None) -> errors.StatusError:

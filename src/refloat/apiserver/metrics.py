@@ -96,8 +96,8 @@ class Sized(Protocol):
 class Metrics:
     """The API server's metrics in one registry."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.registry = registry
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = self.registry = registry or CollectorRegistry()
         self._requests = Counter(
             "apiserver_request",
             "Requests by verb, kind, scope and the answer's code.",

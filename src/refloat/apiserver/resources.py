@@ -17,6 +17,7 @@ from refloat.apiserver import (
     deletion,
     forms,
     listing,
+    long_lists,
     options,
     patching,
     registry,
@@ -34,6 +35,7 @@ from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry
+from refloat.store.turns import give_way
 
 Handler: TypeAlias = Callable[[Exchange, Identity, Target], Coroutine[Any, Any, web.StreamResponse]]
 
@@ -68,6 +70,7 @@ class Resources:
         self._evictions = evictions
         self._clock = clock
         self._rand = rand
+        self._writes: set[asyncio.Task[web.StreamResponse]] = set()
         self._handlers: dict[str, Handler] = {
             "get": self._get,
             "list": self._list,
@@ -90,10 +93,22 @@ class Resources:
             work = self._handlers[verb](exchange, user, target)
             if verb in _READS:
                 return await work
-            # A client that goes away in the middle does not leave a half-done write.
-            return await asyncio.shield(asyncio.ensure_future(work))
+            await exchange.receive()
+            return await self._unbroken(work)
         except store_errors.WriteFailed as error:
             raise errors.internal(str(error)) from error
+
+    async def _unbroken(self, work: Coroutine[Any, Any, web.StreamResponse]) -> web.StreamResponse:
+        """A client that goes away in the middle does not leave a half-done write."""
+        task = asyncio.ensure_future(work)
+        self._writes.add(task)
+        task.add_done_callback(self._written)
+        return await asyncio.shield(task)
+
+    def _written(self, task: asyncio.Task[web.StreamResponse]) -> None:
+        self._writes.discard(task)
+        if not task.cancelled():
+            task.exception()  # has been told to the client, unless that is gone
 
     def _call(self, exchange: Exchange, user: Identity, kind: str) -> Call:
         asked = options.write_options(exchange.query, kind)
@@ -132,26 +147,8 @@ class Resources:
 
     async def _list(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
         asked = options.list_options(exchange.query, watch=False)
-        found = listing.plan(self._registry.store, _selection(target, asked), asked)
-        form = exchange.form
-        head, tail = forms.list_head(target.resource, form, found.metadata)
-        now = self._clock.now()
-        if len(found.entries) <= watching.PIECE or form.media != forms.JSON:
-            body = head + forms.items(target.resource, found.entries, form, now) + tail
-            if form.media != forms.JSON:
-                body = forms.as_yaml(msgspec.json.decode(body))
-            return exchange.answer(body, media=form.media)
-        response = web.StreamResponse()
-        exchange.head(response, form.media)
-        await response.prepare(exchange.request)
-        before = head
-        for piece in listing.pieces(found.entries, watching.PIECE):
-            items = forms.items(target.resource, piece, form, now)
-            await response.write(before + items)
-            await self._clock.sleep(0)
-            before = b","
-        await response.write_eof(tail)
-        return response
+        found = await listing.plan(self._registry.store, _selection(target, asked), asked)
+        return await long_lists.send(exchange, target.resource, found, self._clock.now())
 
     async def _watch(
         self, exchange: Exchange, user: Identity, target: Target
@@ -165,23 +162,16 @@ class Resources:
             wanted = _selection(target, replace(asked, fields=f"metadata.name={target.name}"))
         form = exchange.form
         watcher, initial = self._watcher(wanted, asked, form)
-        response = web.StreamResponse()
-        exchange.head(response, forms.JSON)
-        response.enable_chunked_encoding()
-        await response.prepare(exchange.request)
+        response = await exchange.stream(forms.JSON)
         try:
             if initial is not None and watcher.after > self._registry.store.revision:
                 raise listing.too_large(watcher.after, self._registry.store.revision)
-            self._dispatcher.open(watcher)
-        except (store_errors.Compacted, errors.StatusError) as error:
-            await response.write(_failed(asked.revision or 0, error))
-            await response.write_eof()
-            return response
-        try:
             seconds = asked.timeout or self._rand.jitter(MIN_WATCH_SECONDS, 1.0)
             lines = watching.lines(watcher, initial, self._dispatcher, self._clock, seconds=seconds)
             async for line in lines:
                 await response.write(line)
+        except (store_errors.Compacted, errors.StatusError) as error:
+            await response.write(_failed(watcher.after, error))
         finally:
             self._dispatcher.shut(watcher)
         await response.write_eof()
@@ -198,22 +188,21 @@ class Resources:
         if not after or shows_state:
             after = max(store.revision, after)
         if shows_state:
-            page = store.page(stored.prefix(resource, wanted.namespace))
-            initial = [
-                entry for entry in page.entries if wanted.everything or wanted.matches(entry)
-            ]
+            initial = listing.candidates(store, wanted)
         headers = form.shape == "Table"
 
         def encode(event_type: watching.EventType, entry: Entry) -> bytes:
             nonlocal headers
             obj = forms.event_object(resource, entry, form, self._clock.now(), headers=headers)
-            headers = False
+            if headers:
+                headers = False
+                watcher.form = key
             return b'{"type":"%s","object":%s}\n' % (event_type.encode(), obj)
 
         def bookmark(revision: int, initial_end: bool) -> bytes:
             return forms.bookmark(resource, form, revision, initial_end=initial_end)
 
-        # A Table's first event differs from the later ones, so it shares none.
+        # A Table's first event differs from the later ones, so nobody shares that.
         key = f"{resource.api_version}/{form.key}"
         watcher = watching.Watcher(
             wanted,
@@ -312,8 +301,8 @@ class Resources:
     ) -> web.StreamResponse:
         asked = options.list_options(exchange.query, watch=False)
         wanted = await self._delete_options(exchange)
-        found = listing.plan(self._registry.store, _selection(target, asked), asked)
-        call = Call(user, self._clock.now(), dry_run=wanted.dry_run)
+        found = await listing.plan(self._registry.store, _selection(target, asked), asked)
+        call = Call(user, self._clock.now(), dry_run=wanted.dry_run, warnings=exchange.warnings)
         self._registry.warn_of_orphans(call, target.resource, wanted)
         for entry in found.entries:
             namespace, _, name = entry.key.partition("/")[2].rpartition("/")
@@ -322,10 +311,8 @@ class Resources:
             except errors.StatusError as error:
                 if error.code != 404:
                     raise
-        form = exchange.form
-        head, tail = forms.list_head(target.resource, form, found.metadata)
-        items = forms.items(target.resource, found.entries, form, self._clock.now())
-        return exchange.answer(head + items + tail, warnings=call.warnings)
+            await give_way()  # a dry run waits for nothing else
+        return await long_lists.send(exchange, target.resource, found, self._clock.now())
 
     # -- the pod's own subresources --------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from refloat.api import errors, kinds, selectors
+from refloat.apiserver import stored
 from refloat.store.contract import Entry
 
 
@@ -210,6 +211,14 @@ class Selection:
     def matches(self, entry: Entry) -> bool:
         found = attributes(self.resource, entry)
         return self.labels.matches(found.labels) and self.fields.matches(found.fields)
+
+    @property
+    def key(self) -> str:
+        """Where the one object lies that can be meant; empty when several can be."""
+        name = self.pinned("metadata.name")
+        if not name or (self.resource.namespaced and not self.namespace):
+            return ""
+        return stored.key(self.resource, self.namespace, name)
 
     def pinned(self, field: str) -> str:
         """The value that a field must have, when the selector asks for one."""

@@ -4,14 +4,16 @@
 The dispatcher follows the store's log and offers each change to those
 watchers only whose namespace, name or node it can concern. A change is
 encoded once for all who see it in the same form. A watcher's buffer is
-bounded in bytes: one that does not read is cut off and must list anew.
+bounded in bytes: one that does not read is cut off, and goes on from where it
+was. What is past is read from the log piece by piece and never buffered.
 """
 
 import asyncio
 import math
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias
 
 from refloat.api import kinds
@@ -19,6 +21,7 @@ from refloat.apiserver import selection, stored
 from refloat.base.clock import Clock
 from refloat.base.tasks import Tasks
 from refloat.store.contract import Entry, Event, Store
+from refloat.store.turns import give_way
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -29,8 +32,20 @@ Encode: TypeAlias = Callable[[EventType, Entry], bytes]
 # object: who is further behind than this is not reading.
 MAX_BUFFER_BYTES = 10 * 1024 * 1024
 
-# How many entries are encoded before the loop gets its turn.
+# How much of its buffer a watcher is sent at once: what is being sent is a
+# copy of its own, what is in a buffer is shared by all who wait for it.
+READ_BYTES = 256 * 1024
+
+# How many entries are encoded before the loop gets its turn: 200 objects take
+# about a millisecond, 200 rows of a Table ten.
 PIECE = 200
+
+# How many changes of the past a watcher looks at before the loop gets its turn.
+PAST = 1000
+
+# How often changes are offered to watchers before the loop gets its turn:
+# about two milliseconds.
+OFFERS = 2000
 
 # Kubernetes sends a bookmark about once a minute, and one shortly before the
 # watch times out, from where its client goes on.
@@ -63,7 +78,11 @@ class Watcher:
     bookmark: Callable[[int, bool], bytes] | None  # (revision, end of initial events)
     after: int  # changes up to this revision are not for it
     overflown: bool = False
-    _buffer: list[bytes] = field(default_factory=list)
+    # While it reads the past: makes the next piece of it, and in the end None
+    # of this, when the rest comes by dispatch.
+    past: Callable[[], bytes] | None = None
+    joined: bool = False  # changes are offered to it
+    _buffer: deque[bytes] = field(default_factory=deque)
     _buffered: int = 0
     _waiter: asyncio.Future[None] | None = None
     _closed: bool = False
@@ -73,9 +92,18 @@ class Watcher:
         event = change.event
         if event.revision <= self.after or self._closed:
             return
-        seen = _transition(self.selection, event)
-        if seen is not None:
-            self._push(change.line(self.form, *seen, self.encode))
+        if line := self.line(change):
+            self._push(line)
+
+    def line(self, change: Change) -> bytes:
+        """What a change is for this watcher; empty when it is nothing."""
+        seen = _transition(self.selection, change.event)
+        return b"" if seen is None else change.line(self.form, *seen, self.encode)
+
+    @property
+    def has_all(self) -> bool:
+        """Has everything been read that there was for it?"""
+        return self.past is None and not self._buffer
 
     def _push(self, line: bytes) -> None:
         self._buffer.append(line)
@@ -96,7 +124,12 @@ class Watcher:
         self._wake()
 
     async def read(self, clock: Clock, seconds: float) -> bytes | None:
-        """What has come, at the latest after so many seconds; None at the end."""
+        """Some of what has come, at the latest after so many seconds; None at the end."""
+        while self.past is not None and not self._closed:
+            piece = self.past()
+            await give_way()
+            if piece:
+                return piece
         if not self._buffer and not self._closed:
             self._waiter = asyncio.get_running_loop().create_future()
             timer = clock.call_at(clock.monotonic() + seconds, self._wake)
@@ -107,7 +140,16 @@ class Watcher:
                 self._waiter = None
         if self._closed:
             return None
-        lines, self._buffer, self._buffered = self._buffer, [], 0
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        """The first of the buffered lines, at least one if there is any."""
+        lines: list[bytes] = []
+        size = 0
+        while self._buffer and size < READ_BYTES:
+            lines.append(self._buffer.popleft())
+            size += len(lines[-1])
+        self._buffered -= size
         return b"".join(lines)
 
 
@@ -173,9 +215,13 @@ class _Index:
 class Dispatcher:
     """Follows the store and hands each change to whom it concerns."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, observe_lag: Callable[[float], object] | None = None
+    ) -> None:
+        """`observe_lag` is told how long changes took to get to all watchers."""
         self._store = store
         self._clock = clock
+        self._observe_lag = observe_lag
         self._indexes: dict[str, _Index] = defaultdict(_Index)
         self._resources = {each.stored_as: each for each in reversed(kinds.RESOURCES)}
         self._tasks = Tasks()
@@ -197,34 +243,70 @@ class Dispatcher:
     async def _follow(self) -> None:
         cursor = self._store.watch("", after=self.position)
         try:
+            since: float | None = None  # when there began to be something to hand out
             async for events in cursor:
-                for event in events:
-                    self._dispatch(event)
+                since = self._clock.monotonic() if since is None else since
+                await self._hand_out(events)
+                if self._observe_lag is not None:
+                    self._observe_lag(self._clock.monotonic() - since)
+                if self.position == self._store.revision:
+                    since = None
         finally:
             cursor.close()
 
-    def _dispatch(self, event: Event) -> None:
+    async def _hand_out(self, events: list[Event]) -> None:
+        offers = 0
+        for event in events:
+            offers += self._dispatch(event)
+            if offers >= OFFERS:
+                offers = 0
+                await give_way()
+
+    def _dispatch(self, event: Event) -> int:
+        """Offer a change to whom it concerns; how many are they?"""
         stored_as = event.key.partition("/")[0]
         index = self._indexes.get(stored_as)
         self.position = event.revision
         if not index:
-            return
+            return 1
         change = Change(event)
+        offers = 1
         for watcher in index.concerned(self._resources[stored_as], event):
             watcher.offer(change)
+            offers += 1
+        return offers
 
     def open(self, watcher: Watcher) -> None:
         """Start a watch: what is past comes from the log, the rest by dispatch.
 
-        Raises the store's `Compacted` when the past is forgotten.
+        Raises the store's `Compacted` when the past is forgotten; so does a
+        later read, when its reader is so slow that the past is forgotten meanwhile.
+        To open it again changes nothing.
         """
-        wanted = watcher.selection
+        if watcher.past is not None or watcher.joined:
+            return
         if watcher.after < self.position:
-            within = stored.prefix(wanted.resource, wanted.namespace)
-            missed = self._store.events(within, after=watcher.after, until=self.position)
-            for event in missed:
-                watcher.offer(Change(event))
-        self._indexes[wanted.resource.stored_as].add(watcher)
+            self._store.events("", after=watcher.after, until=watcher.after)  # is it still known?
+            watcher.past = partial(self._next_of_past, watcher)
+        else:
+            self._join(watcher)
+
+    def _next_of_past(self, watcher: Watcher) -> bytes:
+        """The next piece of what a watcher missed; it joins the others when nothing is left."""
+        wanted = watcher.selection
+        within = stored.prefix(wanted.resource, wanted.namespace)
+        until = min(watcher.after + PAST, self.position)
+        missed = self._store.events(within, after=watcher.after, until=until)
+        found = b"".join([watcher.line(Change(event)) for event in missed])
+        watcher.after = until
+        if until == self.position:
+            watcher.past = None
+            self._join(watcher)
+        return found
+
+    def _join(self, watcher: Watcher) -> None:
+        watcher.joined = True
+        self._indexes[watcher.selection.resource.stored_as].add(watcher)
 
     def shut(self, watcher: Watcher) -> None:
         self._indexes[watcher.selection.resource.stored_as].remove(watcher)
@@ -232,30 +314,35 @@ class Dispatcher:
 
 async def lines(
     watcher: Watcher,
-    initial: Iterable[Entry] | None,
+    initial: list[Entry] | None,
     dispatcher: Dispatcher,
     clock: Clock,
     *,
     seconds: float,
 ) -> AsyncIterator[bytes]:
-    """The stream of a watch until it times out, is cut off, or its reader leaves."""
+    """The stream of a watch until it times out, is cut off, or its reader leaves.
+
+    Raises the store's `Compacted` as `Dispatcher.open` does.
+    """
     deadline = clock.monotonic() + seconds
     if initial is not None:
-        for piece in _pieces(initial, watcher.encode):
-            yield piece
-            await clock.sleep(0)
+        for piece in _pieces(initial, watcher):
+            if piece:
+                yield piece
+            await give_way()
         if watcher.bookmark is not None:
             yield watcher.bookmark(watcher.after, True)
+    dispatcher.open(watcher)  # not sooner: nothing has to wait in a buffer until here
     due = _bookmark_due(clock.monotonic(), deadline)
     while (now := clock.monotonic()) < deadline:
         read = await watcher.read(clock, max(0.0, min(due, deadline) - now))
         if read is None:
             return
         # What was read is complete up to here: nothing is awaited in between.
-        complete = max(dispatcher.position, watcher.after)
+        complete = max(dispatcher.position, watcher.after) if watcher.has_all else 0
         if read:
             yield read
-        if clock.monotonic() >= due:
+        if complete and clock.monotonic() >= due:
             due = _bookmark_due(clock.monotonic(), deadline)
             if watcher.bookmark is not None:
                 yield watcher.bookmark(complete, False)
@@ -267,12 +354,11 @@ def _bookmark_due(now: float, deadline: float) -> float:
     return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
 
 
-def _pieces(entries: Iterable[Entry], encode: Encode) -> Iterator[bytes]:
-    piece: list[bytes] = []
-    for entry in entries:
-        piece.append(encode("ADDED", entry))
-        if len(piece) == PIECE:
-            yield b"".join(piece)
-            piece.clear()
-    if piece:
-        yield b"".join(piece)
+def _pieces(entries: list[Entry], watcher: Watcher) -> Iterator[bytes]:
+    """The entries that a watcher wants, as lines, in pieces that may be empty."""
+    wanted, encode = watcher.selection, watcher.encode
+    for start in range(0, len(entries), PIECE):
+        piece = entries[start : start + PIECE]
+        if not wanted.everything:
+            piece = [entry for entry in piece if wanted.matches(entry)]
+        yield b"".join([encode("ADDED", entry) for entry in piece])

@@ -78,7 +78,9 @@ class Cluster:
         settings = self._settings
         registry = Registry(store, rand=self._rand, gates=settings.gates)
         await bootstrap.ensure(registry, self._clock)
-        self._dispatcher = watching.Dispatcher(store, self._clock)
+        self._dispatcher = watching.Dispatcher(
+            store, self._clock, self._metrics.dispatch_lag.observe
+        )
         self._dispatcher.start()
         self._measure(store, self._dispatcher)
         evictions = Evictions(registry, self._clock, settings.gates)
