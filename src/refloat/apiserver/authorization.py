@@ -6,7 +6,6 @@ as Kubernetes does. It knows nothing of HTTP.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from refloat.api import errors, fields
 from refloat.apiserver import attributes, identity, node_rights, roles
@@ -22,11 +21,8 @@ _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _UNRESOLVED = "node authorizer does not support user rule resolution"
 
 
-class Denied(errors.StatusError):
-    """A refusal for want of rights, before anything else was looked at."""
-
-    def __init__(self, message: str, details: dict[str, Any]) -> None:
-        super().__init__(403, "Forbidden", message, details=details)
+class Refused(errors.StatusError):
+    """A refusal because of who is asking, before anything else was looked at."""
 
 
 class Authorizer:
@@ -67,17 +63,16 @@ def unresolved(user: Identity) -> str:
     return "" if identity.node_name(user) is None else _UNRESOLVED
 
 
-def denied(user: Identity, asked: Attributes, reason: str = "") -> Denied:
+def denied(user: Identity, asked: Attributes, reason: str = "") -> Refused:
     """The refusal, as Kubernetes words it."""
     cause = _cannot(user, asked).translate(_SANITIZED)
     if reason:
         cause += f": {reason}"
     if not asked.group and not asked.resource:
         details = {"name": asked.name} if asked.name else {}
-        return Denied(f"forbidden: {cause}", details)
+        return Refused(403, "Forbidden", f"forbidden: {cause}", details=details)
     plain = errors.forbidden(asked.group, asked.resource, asked.name, cause)
-    assert plain.details is not None
-    return Denied(plain.message, plain.details)
+    return Refused(plain.code, plain.reason, plain.message, details=plain.details)
 
 
 def _cannot(user: Identity, asked: Attributes) -> str:

@@ -25,7 +25,7 @@ from refloat.apiserver import (
     targets,
 )
 from refloat.apiserver.authentication import Tokens
-from refloat.apiserver.authorization import Authorizer, Denied
+from refloat.apiserver.authorization import Authorizer, Refused
 from refloat.apiserver.connection import Connections
 from refloat.apiserver.exchange import Exchange
 from refloat.apiserver.identity import ANONYMOUS, Identity
@@ -156,8 +156,7 @@ class Server:
         wish = impersonation.wished(request.headers)
         if wish is not None:
             asked = attributes.of_request(request.method, exchange.path, exchange.query)
-            impersonation.check(user, wish, asked)
-            user = wish
+            user = impersonation.become(user, wish, asked, self._authorizer)
         self._authorizer.check_request(user, request.method, exchange.path, exchange.query)
         return user
 
@@ -193,7 +192,7 @@ class Server:
 
     def _refused(self, exchange: Exchange, error: errors.StatusError) -> web.Response:
         headers = {}
-        if isinstance(error, Denied):
+        if isinstance(error, Refused):
             headers["X-Content-Type-Options"] = "nosniff"
         if error.retry_after is not None:
             headers["Retry-After"] = str(error.retry_after)

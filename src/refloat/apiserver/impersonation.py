@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from refloat.api import errors, fields
+from refloat.api import fields
 from refloat.apiserver import authorization, identity
 from refloat.apiserver.attributes import Attributes
 from refloat.apiserver.identity import ADMINS, ANONYMOUS, Identity
@@ -34,18 +34,37 @@ def wished(headers: Headers) -> Identity | None:
     groups = tuple(headers.getall(_GROUP, ()))
     extra = _extra(headers, asked)
     wish = Identity(headers.get(_USER, ""), groups, headers.get(_UID, ""), extra)
-    if wish.name:
-        return replace(wish, groups=_groups(wish))
-    if wish == Identity(""):
-        return None
-    raise errors.bad_request(f"requested {_shown(wish)} without impersonating a user name")
+    if wish.name or wish == Identity(""):
+        return wish if wish.name else None
+    message = f"requested {_shown(wish)} without impersonating a user name"
+    raise authorization.Refused(400, "BadRequest", message)
 
 
-def check(user: Identity, wish: Identity, asked: Attributes) -> None:
-    """Raise 403 unless this user may act as that one."""
+def become(
+    user: Identity, wish: Identity, asked: Attributes, authorizer: authorization.Authorizer
+) -> Identity:
+    """The user that was wished for; raises 403 unless this user may act as that one."""
     if ADMINS not in user.groups:
-        verb = f"impersonate-on:{_mode(wish)}:{asked.verb}"
-        raise authorization.denied(user, replace(asked, verb=verb))
+        wanted = _wanted(wish, asked)
+        raise authorization.denied(user, wanted, authorizer.decide(user, wanted).reason)
+    return replace(wish, groups=_groups(wish))
+
+
+def _wanted(wish: Identity, asked: Attributes) -> Attributes:
+    """The right that is missing.
+
+    A node or service account that is wished for by its name alone is a right
+    on the request, as any other user is; with more, it is one on the user.
+    """
+    account = identity.account_of(wish.name)
+    is_node = identity.is_node(wish.name)
+    if (account is not None or is_node) and wish != Identity(wish.name):
+        namespace, name = account or ("", wish.name)
+        resource = "serviceaccounts" if account else "users"
+        return Attributes("impersonate", resource=resource, namespace=namespace, name=name)
+    named = "arbitrary-node" if is_node else "user-info"
+    mode = "serviceaccount" if account else named
+    return replace(asked, verb=f"impersonate-on:{mode}:{asked.verb}")
 
 
 def _extra(headers: Headers, asked: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -65,13 +84,6 @@ def _groups(wish: Identity) -> tuple[str, ...]:
     if implied in groups or identity.UNAUTHENTICATED in groups:
         return groups
     return (*groups, implied)
-
-
-def _mode(wish: Identity) -> str:
-    """The kind of user, as the verbs of impersonation name it."""
-    if identity.account_of(wish.name) is not None:
-        return "serviceaccount"
-    return "arbitrary-node" if identity.is_node(wish.name) else "user-info"
 
 
 def _shown(wish: Identity) -> str:

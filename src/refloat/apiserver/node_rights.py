@@ -115,12 +115,13 @@ class _Node:
         return self.unrelated()
 
     def no_volumes(self, asked: Attributes) -> Decision:
-        """A node reads claims; what is behind them is not its business."""
-        return _single(asked) or self.unrelated()
+        """A node reads claims; what is behind them is not its business: no pod names it."""
+        return _single(asked) or self._if_named(asked)
 
     def no_accounts(self, asked: Attributes) -> Decision:
+        """The accounts that pods name do not count as named either."""
         if asked.verb == "get" and not asked.subresource:
-            return self.unrelated()
+            return self.named_by_pods(asked)
         if asked.verb != "create" or not asked.name:
             return Decision(False, "can only create tokens for individual service accounts")
         if asked.subresource != "token":

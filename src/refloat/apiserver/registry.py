@@ -132,14 +132,14 @@ class Registry:
 
     def _taken(self, resource: kinds.Resource, key: str, metadata: Object) -> errors.StatusError:
         error = errors.already_exists(resource.group, resource.plural, metadata["name"])
+        message, details = error.message, error.details or {}
         if metadata.get("generateName"):
-            error.message += ", the server was not able to generate a unique name for the object"
-            assert error.details is not None
-            error.details["retryAfterSeconds"] = 1
+            message += ", the server was not able to generate a unique name for the object"
+            details["retryAfterSeconds"] = 1
         holder = self.store.get(key)
         if holder is not None and meta.is_terminating(stored.unpack(resource, holder)):
-            error.message = f"object is being deleted: {error.message}"
-        return error
+            message = f"object is being deleted: {message}"
+        return errors.StatusError(error.code, error.reason, message, details=details)
 
     # -- updating --------------------------------------------------------
 

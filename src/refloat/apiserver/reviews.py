@@ -52,7 +52,8 @@ class Reviews:
             raise errors.not_acceptable(forms.SERVED)
         asked = options.write_options(exchange.query, "CreateOptions")
         media = exchange.media
-        obj, warnings = _decoded(resource, await exchange.body(), media, asked.validation)
+        obj, problems = _decoded(resource, await exchange.body(), media, asked.validation)
+        exchange.warnings += problems
         answer = {
             "kind": resource.kind,
             "apiVersion": resource.api_version,
@@ -63,7 +64,7 @@ class Reviews:
         if form.shape:
             answer = tables.partial_metadata(answer, version=form.version)
         body = forms.encode(answer, form)
-        return exchange.answer(body, status=201, media=form.media, warnings=warnings)
+        return exchange.answer(body, status=201, media=form.media, warnings=exchange.warnings)
 
     def _who(self, user: Identity, obj: Object) -> Object:
         info: Object = {"username": user.name}
