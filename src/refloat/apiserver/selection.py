@@ -7,7 +7,7 @@ selector first asks for them, and kept beside it in the store.
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,8 +16,8 @@ from refloat.apiserver import stored
 from refloat.store.contract import Entry
 
 
-class Attributes(NamedTuple):
-    """What selectors look at."""
+class Attributes(msgspec.Struct, gc=False):
+    """What selectors look at; one for each entry, so without the garbage collector's care."""
 
     labels: dict[str, str]
     fields: dict[str, str]

@@ -9,7 +9,7 @@ import click
 import uvloop
 
 from refloat.app import embedded
-from refloat.base import gates, log
+from refloat.base import gates, log, process
 from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
@@ -68,6 +68,13 @@ KNOWN_CONTROLLERS: tuple[str, ...] = ()
     show_default=True,
     help="Log lines for people or for machines.",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+    help="What to log: info has every write, debug every request.",
+)
 def command(  # one parameter for each option
     *,
     data_dir: Path,
@@ -78,13 +85,14 @@ def command(  # one parameter for each option
     config_file: Path | None,
     feature_gates: str,
     log_format: log.Format,
+    log_level: str,
 ) -> None:
     """Run a Kubernetes-compatible cluster on this machine, until Ctrl-C.
 
     Writes DIR/kubeconfig, with which kubectl and every other client can use
     it. With --nodes 0 --controllers none it is the API server alone.
     """
-    log.setup(log_format, level="warning")
+    log.setup(log_format, level=log_level)
     check_controllers(controllers)
     if nodes:
         raise UsageError(f"--nodes {nodes}: nodes that run pods do not exist yet; use --nodes 0")
@@ -95,6 +103,7 @@ def command(  # one parameter for each option
         bind_address=check_address(bind_address),
         gates=gates.Gates({**configured, **gates.parse(feature_gates)}),
     )
+    process.allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(settings))
 
@@ -125,6 +134,7 @@ async def _run(settings: embedded.Settings) -> None:
     cluster = embedded.Cluster(settings, RealClock(), Rand())
     try:
         await _start(cluster, settings)
+        process.settle()
         click.echo(f"Kubernetes API at {cluster.url}")
         click.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
         click.echo("  kubectl get namespaces")

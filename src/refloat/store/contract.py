@@ -7,12 +7,17 @@ durable, and only then does anybody see them.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 
-@dataclass(slots=True, eq=False)
-class Entry:
+# There are hundreds of thousands of entries and events, and no cycle leads
+# through them: the garbage collector need not look at them, which at 20,000
+# pods would take it 30 ms each time (gc=False).
+
+
+class Entry(msgspec.Struct, gc=False, eq=False):
     """One version of one key. Nobody changes it but for `derived`."""
 
     key: str
@@ -21,11 +26,10 @@ class Entry:
     revision: int  # the revision of this version
     # Room for what a reader derived from the value, so that it is derived
     # once; the store never looks at it.
-    derived: Any = field(default=None, repr=False)
+    derived: Any = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
+class Event(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One change: `entry` is the new version, or None for a deletion."""
 
     revision: int
