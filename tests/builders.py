@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects for tests, valid and as small as they can be.
+
+Keyword arguments go into the metadata unless they are one of the builder's own.
+"""
+
+from typing import Any
+
+from refloat.api.meta import Object
+
+
+def pod(
+    name: str = "p",
+    *,
+    node: str = "",
+    grace: int | None = None,
+    spec: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    built: Object = {"containers": [{"name": "main", "image": "busybox"}], **(spec or {})}
+    if node:
+        built["nodeName"] = node
+    if grace is not None:
+        built["terminationGracePeriodSeconds"] = grace
+    return _object("v1", "Pod", name, metadata, spec=built)
+
+
+def job(name: str = "j", *, spec: Object | None = None, **metadata: Any) -> Object:
+    template = {"spec": {"restartPolicy": "Never", **pod()["spec"]}}
+    return _object("batch/v1", "Job", name, metadata, spec={"template": template, **(spec or {})})
+
+
+def node(name: str = "n", *, taints: list[Object] | None = None, **metadata: Any) -> Object:
+    spec: Object = {"taints": taints} if taints else {}
+    return _object("v1", "Node", name, metadata, spec=spec)
+
+
+def config_map(name: str = "c", *, data: dict[str, str] | None = None, **metadata: Any) -> Object:
+    return _object("v1", "ConfigMap", name, metadata, **({"data": data} if data else {}))
+
+
+def namespace(name: str = "ns", **metadata: Any) -> Object:
+    return _object("v1", "Namespace", name, metadata)
+
+
+def lease(name: str = "l", **metadata: Any) -> Object:
+    return _object("coordination.k8s.io/v1", "Lease", name, metadata, spec={})
+
+
+def event(name: str = "e", **metadata: Any) -> Object:
+    about = {"kind": "Pod", "namespace": "default", "name": "p"}
+    metadata.setdefault("namespace", "default")
+    return _object("v1", "Event", name, metadata, involvedObject=about)
+
+
+def priority_class(name: str = "pc", *, value: int = 1, **more: Any) -> Object:
+    return _object("scheduling.k8s.io/v1", "PriorityClass", name, {}, value=value, **more)
+
+
+def budget(
+    name: str = "b", *, app: str = "x", spec: Object | None = None, **metadata: Any
+) -> Object:
+    selected = {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": 1, **(spec or {})}
+    return _object("policy/v1", "PodDisruptionBudget", name, metadata, spec=selected)
+
+
+def _object(api_version: str, kind: str, name: str, metadata: Object, **parts: Any) -> Object:
+    named = {"name": name, **metadata} if name else metadata
+    return {"apiVersion": api_version, "kind": kind, "metadata": named, **parts}

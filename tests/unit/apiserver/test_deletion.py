@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graceful deletion, as Kubernetes answers it (behaviour C8)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from refloat.api import times
+from refloat.api.errors import StatusError
+from refloat.api.meta import Object
+from refloat.apiserver import deletion
+from refloat.apiserver.deletion import Options
+from tests import builders
+from tests.clocks import START
+from tests.worlds import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, World
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
+FINALIZER = "example.com/hold"
+
+
+def at(seconds: float) -> str:
+    return times.format_time(START + timedelta(seconds=seconds))
+
+
+def ending(held: int | None, *, due: float = 30) -> Object:
+    """An object whose deletion is due so many seconds after `NOW`."""
+    stamp = times.format_time(NOW.replace(microsecond=0) + timedelta(seconds=due))
+    metadata: Object = {"deletionTimestamp": stamp}
+    if held is not None:
+        metadata["deletionGracePeriodSeconds"] = held
+    return {"metadata": metadata}
+
+
+# -- behaviour C8.1: the period of a first delete ---------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase", "requested", "want"),
+    [
+        pytest.param({"nodeName": "n"}, "Running", 7, 7, id="what the caller asks for"),
+        pytest.param(
+            {"nodeName": "n", "terminationGracePeriodSeconds": 9},
+            "Running",
+            None,
+            9,
+            id="else what the spec says",
+        ),
+        pytest.param({"nodeName": "n"}, "Running", None, 0, id="else nothing"),
+        pytest.param({}, "Pending", 7, 0, id="nothing for a pod without a node"),
+        pytest.param({"nodeName": "n"}, "Succeeded", 7, 0, id="nothing for one that succeeded"),
+        pytest.param({"nodeName": "n"}, "Failed", 7, 0, id="nothing for one that failed"),
+        pytest.param({"nodeName": "n"}, "Running", -7, 1, id="a second for a negative request"),
+        pytest.param(
+            {"nodeName": "n", "terminationGracePeriodSeconds": -7},
+            "Running",
+            None,
+            1,
+            id="a second for a negative spec",
+        ),
+        pytest.param({"nodeName": "n"}, "Pending", 7, 7, id="a bound pod may be pending"),
+    ],
+)
+def test_first_delete_gives_the_period_of(
+    spec: Object, phase: str, requested: int | None, want: int
+) -> None:
+    assert deletion.pod_grace({"spec": spec, "status": {"phase": phase}}, requested) == want
+
+
+# -- behaviour C8.2 ---------------------------------------------------------
+
+
+def test_begin_sets_time_and_period_and_counts_a_generation() -> None:
+    obj: Object = {"metadata": {"generation": 3}}
+    deletion.begin(obj, 30, START)
+    assert obj["metadata"] == {
+        "generation": 4,
+        "deletionTimestamp": at(30),
+        "deletionGracePeriodSeconds": 30,
+    }
+
+
+def test_begin_counts_no_generation_where_there_is_none() -> None:
+    obj: Object = {"metadata": {}}
+    deletion.begin(obj, 0, START)
+    assert "generation" not in obj["metadata"]
+
+
+# -- behaviour C8.4, C8.5: shortening ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("obj", "requested", "want_due", "want_period"),
+    [
+        pytest.param(ending(30), 10, 10, 10, id="shorter counts from the first delete"),
+        pytest.param(ending(30, due=5), 20, 0, 1, id="due in the past is now, in one second"),
+        pytest.param(ending(30, due=5), 0, 0, 0, id="but zero stays zero"),
+        pytest.param(ending(30, due=-60), 0, 0, 0, id="zero moves an old deadline forward"),
+        pytest.param(ending(30), -9, 1, 1, id="a negative request is one second"),
+    ],
+)
+def test_repeated_delete_shortens(
+    obj: Object, requested: int, want_due: float, want_period: int
+) -> None:
+    assert deletion.shorten(obj, requested, NOW)
+    assert obj == ending(want_period, due=want_due)
+
+
+@pytest.mark.parametrize(
+    ("obj", "requested"),
+    [
+        pytest.param(ending(30), None, id="without a period"),
+        pytest.param(ending(30), 30, id="with the same period"),
+        pytest.param(ending(30), 40, id="with a longer period"),
+        pytest.param(ending(0), 0, id="when there is nothing left"),
+        pytest.param(ending(None), 5, id="of a kind without periods"),
+        pytest.param(ending(-5), 1, id="when a negative period is one second"),
+    ],
+)
+def test_repeated_delete_changes_nothing(obj: Object, requested: int | None) -> None:
+    before = {"metadata": {**obj["metadata"]}}
+    assert not deletion.shorten(obj, requested, NOW)
+    assert obj == before
+
+
+# -- finalizers of garbage collection ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted", "orphans", "want"),
+    [
+        pytest.param([], None, False, [], id="a plain delete adds none"),
+        pytest.param([], None, True, ["orphan"], id="a kind that orphans adds its own"),
+        pytest.param([], "Background", True, [], id="unless told otherwise"),
+        pytest.param(["a/b"], "Foreground", False, ["a/b", "foregroundDeletion"], id="foreground"),
+        pytest.param(["a/b"], "Orphan", False, ["a/b", "orphan"], id="orphan"),
+        pytest.param(["orphan"], None, False, ["orphan"], id="an earlier wish stands"),
+        pytest.param(
+            ["foregroundDeletion"], None, True, ["foregroundDeletion"], id="over the kind's habit"
+        ),
+        pytest.param(["foregroundDeletion"], "Orphan", False, ["orphan"], id="a new wish wins"),
+        pytest.param(["orphan", "a/b"], "Background", False, ["a/b"], id="background clears it"),
+    ],
+)
+def test_delete_leaves_the_finalizers(
+    present: list[str], wanted: Any, orphans: bool, want: list[str]
+) -> None:
+    obj: Object = {"metadata": {"finalizers": present}}
+    assert deletion.finalizers(obj, wanted, orphans_by_default=orphans) == want
+
+
+# -- the same through the registry ------------------------------------------
+
+
+async def test_unscheduled_pod_goes_at_once_whatever_is_asked(world: World) -> None:
+    await world.create(builders.pod())
+    _, gone = await world.delete(PODS, "p", Options(grace_seconds=50))
+    assert gone
+    assert not world.exists(PODS, "p")
+
+
+async def test_running_pod_stays_for_its_grace(world: World) -> None:
+    await world.create(builders.pod(node="n", grace=45))
+    pod, gone = await world.delete(PODS, "p")
+    assert not gone
+    assert pod == world.get(PODS, "p")
+    assert pod["metadata"]["deletionTimestamp"] == at(45)
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 45
+    assert pod["metadata"]["generation"] == 2
+
+
+async def test_repeated_delete_without_a_shorter_period_writes_nothing(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    first, _ = await world.delete(PODS, "p")
+    revision = world.store.revision
+    again, gone = await world.delete(PODS, "p", Options(grace_seconds=100))
+    assert (again, gone) == (first, False)
+    assert world.store.revision == revision
+
+
+async def test_shortening_does_not_count_another_generation(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await world.delete(PODS, "p")
+    pod, _ = await world.delete(PODS, "p", Options(grace_seconds=10))
+    assert pod["metadata"]["generation"] == 2
+    assert pod["metadata"]["deletionTimestamp"] == at(10)
+
+
+async def test_forced_delete_ends_the_grace(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await world.delete(PODS, "p")
+    _, gone = await world.delete(PODS, "p", Options(grace_seconds=0))
+    assert gone
+    assert not world.exists(PODS, "p")
+
+
+async def test_forced_delete_waits_for_finalizers(world: World) -> None:
+    """behaviour C8.3, C8.5"""
+    await world.create(builders.pod(node="n", finalizers=[FINALIZER]))
+    await world.delete(PODS, "p")
+    await world.clock.advance(100)
+    pod, gone = await world.delete(PODS, "p", Options(grace_seconds=0))
+    assert not gone
+    assert pod["metadata"]["deletionTimestamp"] == at(100)
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 0
+    await world.change(PODS, "p", drop_finalizers)
+    assert not world.exists(PODS, "p")
+
+
+async def test_last_finalizer_does_not_end_a_grace_that_runs(world: World) -> None:
+    """behaviour C8.6"""
+    await world.create(builders.pod(node="n", finalizers=[FINALIZER]))
+    await world.delete(PODS, "p")
+    await world.change(PODS, "p", drop_finalizers)
+    assert world.exists(PODS, "p")
+    _, gone = await world.delete(PODS, "p", Options(grace_seconds=0))
+    assert gone
+
+
+async def test_removing_the_last_finalizer_of_a_living_object_does_not_delete(
+    world: World,
+) -> None:
+    await world.create(builders.config_map(finalizers=[FINALIZER]))
+    await world.change(CONFIG_MAPS, "c", drop_finalizers)
+    assert world.exists(CONFIG_MAPS, "c")
+
+
+async def test_kind_without_grace_waits_with_a_period_of_zero(world: World) -> None:
+    await world.create(builders.config_map(finalizers=[FINALIZER]))
+    obj, gone = await world.delete(CONFIG_MAPS, "c", Options(grace_seconds=30))
+    assert not gone
+    assert obj["metadata"]["deletionTimestamp"] == at(0)
+    assert obj["metadata"]["deletionGracePeriodSeconds"] == 0
+
+
+async def test_delete_of_a_plain_object_is_one_change(world: World) -> None:
+    await world.create(builders.config_map())
+    revision = world.store.revision
+    await world.delete(CONFIG_MAPS, "c")
+    assert world.store.revision == revision + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        pytest.param(
+            Options(uid="other"),
+            'Operation cannot be fulfilled on Pod "p": the UID in the precondition (other) does '
+            "not match the UID in record ({uid}). The object might have been deleted and then "
+            "recreated",
+            id="uid",
+        ),
+        pytest.param(
+            Options(resource_version="1"),
+            'Operation cannot be fulfilled on Pod "p": the ResourceVersion in the precondition '
+            "(1) does not match the ResourceVersion in record ({rv}). The object might have been "
+            "modified",
+            id="resourceVersion",
+        ),
+    ],
+)
+async def test_delete_of_another_than_meant_is_a_conflict(
+    world: World, options: Options, want: str
+) -> None:
+    """behaviour C8.7"""
+    pod = await world.create(builders.pod(node="n"))
+    with pytest.raises(StatusError) as refused:
+        await world.delete(PODS, "p", options)
+    metadata = pod["metadata"]
+    assert refused.value.code == 409
+    assert refused.value.message == want.format(uid=metadata["uid"], rv=metadata["resourceVersion"])
+    assert world.get(PODS, "p") == pod
+
+
+async def test_delete_of_what_is_meant_goes_through_both_of_its_writes(world: World) -> None:
+    pod = await world.create(builders.pod(node="n"))
+    version = pod["metadata"]["resourceVersion"]
+    _, gone = await world.delete(PODS, "p", Options(grace_seconds=0, resource_version=version))
+    assert gone
+
+
+async def test_dry_delete_shows_what_would_be_and_writes_nothing(world: World) -> None:
+    before = await world.create(builders.pod(node="n"))
+    pod, gone = await world.delete(PODS, "p", dry_run=True)
+    assert not gone
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert world.get(PODS, "p") == before
+
+
+async def test_dry_delete_of_what_goes_at_once_keeps_it(world: World) -> None:
+    await world.create(builders.config_map())
+    _, gone = await world.delete(CONFIG_MAPS, "c", dry_run=True)
+    assert gone
+    assert world.exists(CONFIG_MAPS, "c")
+
+
+async def test_reason_of_a_delete_is_in_the_status_and_outlives_status_writes(
+    world: World,
+) -> None:
+    await world.create(builders.pod(node="n"))
+    pod, _ = await world.delete(PODS, "p", Options(reason="NodeGone"))
+    assert pod["status"]["reason"] == "NodeGone"
+
+    def rewrite(obj: Object) -> None:
+        obj["status"] = {"phase": "Running"}
+
+    after = await world.change(PODS, "p", rewrite, subresource="status")
+    assert after["status"]["reason"] == "NodeGone"
+
+
+async def test_status_write_can_give_another_reason(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await world.delete(PODS, "p", Options(reason="NodeGone"))
+    after = await world.set_status(PODS, "p", reason="Evicted")
+    assert after["status"]["reason"] == "Evicted"
+
+
+async def test_status_write_clears_the_reason_of_a_pod_that_lives(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await world.set_status(PODS, "p", reason="Why")
+
+    def rewrite(obj: Object) -> None:
+        del obj["status"]["reason"]
+
+    after = await world.change(PODS, "p", rewrite, subresource="status")
+    assert "reason" not in after["status"]
+
+
+async def test_job_is_orphaned_by_default_with_a_warning(world: World) -> None:
+    await world.create(builders.job())
+    call = world.call()
+    _entry, gone = await world.registry.delete(call, JOBS, "default", "j", Options())
+    assert not gone
+    assert world.get(JOBS, "j")["metadata"]["finalizers"] == ["orphan"]
+    assert call.warnings == [
+        (
+            "child pods are preserved by default when jobs are deleted; "
+            "set propagationPolicy=Background to remove them "
+            "or set propagationPolicy=Orphan to suppress this warning"
+        )
+    ]
+
+
+async def test_job_that_says_how_is_deleted_without_a_warning(world: World) -> None:
+    await world.create(builders.job())
+    call = world.call()
+    _, gone = await world.registry.delete(
+        call, JOBS, "default", "j", Options(propagation="Background")
+    )
+    assert gone
+    assert call.warnings == []
+
+
+async def test_event_has_no_dependants_to_wait_for(world: World) -> None:
+    await world.create(builders.event())
+    _, gone = await world.delete(EVENTS, "e", Options(propagation="Foreground"))
+    assert gone
+
+
+async def test_namespace_waits_for_its_contents_without_a_period_or_a_generation(
+    world: World,
+) -> None:
+    await world.create(builders.namespace(generation=7))
+    obj, gone = await world.delete(NAMESPACES, "ns")
+    assert not gone
+    assert obj["status"]["phase"] == "Terminating"
+    assert obj["metadata"]["deletionTimestamp"] == at(0)
+    assert "deletionGracePeriodSeconds" not in obj["metadata"]
+    assert obj["metadata"]["generation"] == 7
+
+
+async def test_namespace_goes_with_its_last_finalizer(world: World) -> None:
+    await world.create(builders.namespace())
+    await world.delete(NAMESPACES, "ns")
+
+    def finalize(obj: Object) -> None:
+        obj["spec"] = {}
+
+    await world.change(NAMESPACES, "ns", finalize, subresource="finalize")
+    assert not world.exists(NAMESPACES, "ns")
+
+
+@pytest.mark.parametrize("name", ["default", "kube-public", "kube-system"])
+async def test_system_namespace_cannot_be_deleted(world: World, name: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        await world.delete(NAMESPACES, name)
+    assert refused.value.message == (
+        f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    )
+
+
+async def test_delete_of_nothing_is_not_found(world: World) -> None:
+    with pytest.raises(StatusError) as refused:
+        await world.delete(NODES, "gone")
+    assert refused.value.message == 'nodes "gone" not found'
+
+
+def drop_finalizers(obj: Object) -> None:
+    del obj["metadata"]["finalizers"]

@@ -1,0 +1,538 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Creates and updates below HTTP; the answers are a Kubernetes API server's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from refloat.api import kinds, times
+from refloat.api.errors import StatusError
+from refloat.api.meta import Object
+from refloat.apiserver import registry
+from refloat.base.rand import Rand
+from refloat.store import errors as store_errors
+from tests import builders
+from tests.clocks import START
+from tests.refusals import refusal
+from tests.worlds import (
+    BUDGETS,
+    CONFIG_MAPS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    World,
+    started,
+)
+
+NOWHERE = "11111111-1111-1111-1111-111111111111"
+
+
+# -- creating ---------------------------------------------------------------
+
+
+async def test_create_sets_what_only_the_server_may_set(world: World) -> None:
+    given = builders.config_map(
+        uid="mine",
+        creationTimestamp="2020-01-01T00:00:00Z",
+        deletionTimestamp="2020-01-01T00:00:00Z",
+        deletionGracePeriodSeconds=5,
+        selfLink="/x",
+    )
+    made = (await world.create(given))["metadata"]
+    assert made == {
+        "name": "c",
+        "namespace": "default",
+        "uid": made["uid"],
+        "creationTimestamp": times.format_time(START),
+        "resourceVersion": str(world.store.revision),
+    }
+    assert made["uid"] != "mine"
+
+
+@pytest.mark.parametrize(
+    ("obj", "want"),
+    [
+        pytest.param(builders.pod(generation=7), 1, id="pods begin at 1"),
+        pytest.param(builders.job(generation=7), 1, id="jobs begin at 1"),
+        pytest.param(builders.budget(generation=7), 1, id="budgets begin at 1"),
+        pytest.param(builders.node(generation=7), 7, id="nodes keep what is given"),
+        pytest.param(builders.config_map(generation=7), 7, id="data keeps what is given"),
+    ],
+)
+async def test_generation_of_a_new_object(world: World, obj: Object, want: int) -> None:
+    assert (await world.create(obj))["metadata"]["generation"] == want
+
+
+async def test_create_clears_a_status(world: World) -> None:
+    """behaviour B2.1"""
+    job = await world.create({**builders.job(), "status": {"succeeded": 3}})
+    assert job["status"] == {}
+
+
+async def test_job_gets_its_selector_and_labels(world: World) -> None:
+    """behaviour B2.1"""
+    job = await world.create(builders.job())
+    uid = job["metadata"]["uid"]
+    assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert job["spec"]["template"]["metadata"]["labels"] == {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": "j",
+        "controller-uid": uid,
+        "job-name": "j",
+    }
+
+
+@pytest.mark.parametrize("version", ["0", "abc"])
+async def test_create_passes_over_a_version_that_is_none(world: World, version: str) -> None:
+    made = await world.create(builders.config_map(resourceVersion=version))
+    assert made["metadata"]["resourceVersion"] == str(world.store.revision)
+
+
+async def test_create_refuses_a_version(world: World) -> None:
+    with refusal(500, "resourceVersion should not be set on objects to be created"):
+        await world.create(builders.config_map(resourceVersion="5"))
+
+
+async def test_dry_create_echoes_a_version(world: World) -> None:
+    made = await world.create(builders.config_map(resourceVersion="5"), dry_run=True)
+    assert made["metadata"]["resourceVersion"] == "5"
+
+
+async def test_dry_create_writes_nothing(world: World) -> None:
+    revision = world.store.revision
+    made = await world.create(builders.config_map(), dry_run=True)
+    assert "resourceVersion" not in made["metadata"]
+    assert world.store.revision == revision
+    assert not world.exists(CONFIG_MAPS, "c")
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_create_of_what_exists(world: World, dry_run: bool) -> None:
+    await world.create(builders.config_map())
+    with refusal(409, 'configmaps "c" already exists') as refused:
+        await world.create(builders.config_map(), dry_run=dry_run)
+    assert refused.value.details == {"name": "c", "kind": "configmaps"}
+
+
+async def test_create_of_what_is_being_deleted(world: World) -> None:
+    await world.create(builders.job(finalizers=["a.b/c"]))
+    await world.delete(JOBS, "j")
+    with refusal(409, 'object is being deleted: jobs.batch "j" already exists'):
+        await world.create(builders.job())
+
+
+async def test_create_in_another_namespace_than_that_of_the_address(world: World) -> None:
+    message = (
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
+    with refusal(400, message):
+        await world.create(builders.config_map(namespace="other"))
+
+
+# -- generated names --------------------------------------------------------
+
+
+async def test_generated_name_has_five_characters_more(world: World) -> None:
+    made = await world.create(builders.config_map("", generateName="web-"))
+    name = made["metadata"]["name"]
+    assert name.startswith("web-")
+    assert len(name) == len("web-") + 5
+
+
+async def test_generated_name_fits_a_label(world: World) -> None:
+    made = await world.create(builders.config_map("", generateName="x" * 60))
+    assert len(made["metadata"]["name"]) == 63
+
+
+async def test_generated_name_that_is_taken_is_tried_again(world: World) -> None:
+    suffix = Rand(99).suffix()
+    world.registry._rand = Rand(99)
+    await world.create(builders.job(f"web-{suffix}"))
+    world.registry._rand = Rand(99)
+    made = await world.create(builders.job("", generateName="web-"))
+    name = made["metadata"]["name"]
+    assert name != f"web-{suffix}"
+    assert made["spec"]["template"]["metadata"]["labels"]["job-name"] == name
+
+
+class OneTrack(Rand):
+    """Chance that always falls the same way."""
+
+    def suffix(self) -> str:
+        return "aaaaa"
+
+
+async def test_generated_name_is_given_up_when_all_tries_are_taken(world: World) -> None:
+    world.registry._rand = OneTrack(1)
+    await world.create(builders.config_map("", generateName="web-"))
+    message = (
+        'configmaps "web-aaaaa" already exists, '
+        "the server was not able to generate a unique name for the object"
+    )
+    with refusal(409, message) as refused:
+        await world.create(builders.config_map("", generateName="web-"))
+    assert refused.value.retry_after == 1
+
+
+async def test_given_name_is_never_replaced_by_a_generated_one(world: World) -> None:
+    await world.create(builders.config_map("web-1"))
+    message = (
+        'configmaps "web-1" already exists, '
+        "the server was not able to generate a unique name for the object"
+    )
+    with refusal(409, message):
+        await world.create(builders.config_map("web-1", generateName="web-"))
+
+
+# -- replacing --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        pytest.param(
+            {},
+            400,
+            "the name of the object (c based on URL) was undeterminable: name must be provided",
+            id="no name",
+        ),
+        pytest.param(
+            {"name": "d"},
+            400,
+            "the name of the object (d) does not match the name on the URL (c)",
+            id="another name",
+        ),
+        pytest.param(
+            {"name": "c", "namespace": "other"},
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+            id="another namespace",
+        ),
+        pytest.param(
+            {"name": "c", "resourceVersion": "1"},
+            409,
+            'Operation cannot be fulfilled on configmaps "c": the object has been modified; '
+            "please apply your changes to the latest version and try again",
+            id="an old version",
+        ),
+        pytest.param(
+            {"name": "c", "resourceVersion": "abc"},
+            500,
+            'strconv.ParseUint: parsing "abc": invalid syntax',
+            id="no number for a version",
+        ),
+    ],
+)
+async def test_update_is_refused_for(world: World, given: Object, code: int, message: str) -> None:
+    await world.create(builders.config_map())
+    with refusal(code, message):
+        await world.replace({**builders.config_map(), "metadata": given}, name="c")
+
+
+async def test_update_of_another_object_of_that_name(world: World) -> None:
+    uid = (await world.create(builders.config_map()))["metadata"]["uid"]
+    message = (
+        'Operation cannot be fulfilled on configmaps "c": StorageError: invalid object, Code: 4, '
+        "Key: /registry/configmaps/default/c, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {NOWHERE}, UID in object meta: {uid}"
+    )
+    with refusal(409, message):
+        await world.replace(builders.config_map(uid=NOWHERE))
+
+
+@pytest.mark.parametrize(
+    ("resource", "want"),
+    [
+        pytest.param(NODES, "/registry/minions/x", id="nodes are minions"),
+        pytest.param(kinds.of("services"), "/registry/services/specs/d/x", id="specs of services"),
+        pytest.param(LEASES, "/registry/leases/d/x", id="groups are not named"),
+    ],
+)
+def test_precondition_names_the_place_in_the_registry(resource: kinds.Resource, want: str) -> None:
+    held = {"namespace": "d", "uid": "1"}
+    error = registry.precondition_failed(resource, {"name": "x", "uid": "2"}, held, "UID", "uid")
+    assert f"Key: {want}, " in error.message
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+async def test_update_without_a_version_overwrites(world: World, version: str) -> None:
+    await world.create(builders.config_map())
+    after, created = await world.replace(
+        builders.config_map(data={"a": "b"}, resourceVersion=version)
+    )
+    assert not created
+    assert after["data"] == {"a": "b"}
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+async def test_kinds_that_insist_on_a_version(world: World, version: str) -> None:
+    await world.create(builders.lease())
+    message = (
+        'leases.coordination.k8s.io "l" is invalid: metadata.resourceVersion: Invalid value: 0: '
+        "must be specified for an update"
+    )
+    with refusal(422, message):
+        await world.replace(builders.lease(resourceVersion=version))
+
+
+async def test_update_of_nothing_creates_only_certain_kinds(world: World) -> None:
+    """behaviour B2.3"""
+    _, created = await world.replace(builders.lease())
+    assert created
+    with refusal(404, 'jobs.batch "j" not found'):
+        await world.replace(builders.job())
+
+
+async def test_create_by_update_passes_over_a_version(world: World) -> None:
+    made, created = await world.replace(builders.lease(resourceVersion="1"))
+    assert created
+    assert made["metadata"]["resourceVersion"] == str(world.store.revision)
+
+
+async def test_create_by_update_refuses_a_uid(world: World) -> None:
+    message = (
+        'Operation cannot be fulfilled on leases.coordination.k8s.io "l": StorageError: invalid '
+        "object, Code: 4, Key: /registry/leases/default/l, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {NOWHERE}, "
+        "UID in object meta: "
+    )
+    with refusal(409, message):
+        await world.replace(builders.lease(uid=NOWHERE))
+    assert not world.exists(LEASES, "l")
+
+
+async def test_update_keeps_what_only_the_server_may_set(world: World) -> None:
+    before = await world.create(builders.config_map(generation=3))
+    after, _ = await world.replace(
+        builders.config_map(creationTimestamp="2020-01-01T00:00:00Z", generation=9, selfLink="/x")
+    )
+    assert after == before
+
+
+async def test_update_without_a_change_keeps_the_revision(world: World) -> None:
+    before = await world.create(builders.job())
+    revision = world.store.revision
+    after, _ = await world.replace(before)
+    assert after == before
+    assert world.store.revision == revision
+
+
+async def test_status_write_without_a_change_keeps_the_revision(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await world.set_status(PODS, "p", phase="Running")
+    revision = world.store.revision
+    await world.set_status(PODS, "p", phase="Running")
+    assert world.store.revision == revision
+
+
+async def test_update_of_a_spec_counts_a_generation_and_keeps_the_status(world: World) -> None:
+    """behaviour B2.2"""
+    job = await world.create(builders.job())
+    await world.set_status(JOBS, "j", active=1)
+
+    def change(obj: Object) -> None:
+        obj["spec"]["parallelism"] = 5
+        obj["status"] = {"active": 9}
+
+    after = await world.change(JOBS, "j", change)
+    assert after["metadata"]["generation"] == job["metadata"]["generation"] + 1
+    assert after["status"] == {"active": 1}
+
+
+async def test_update_of_labels_counts_no_generation(world: World) -> None:
+    """behaviour B2.2"""
+    await world.create(builders.job())
+
+    def change(obj: Object) -> None:
+        obj["metadata"]["labels"] = {"a": "b"}
+
+    assert (await world.change(JOBS, "j", change))["metadata"]["generation"] == 1
+
+
+async def test_status_write_keeps_the_spec(world: World) -> None:
+    """behaviour B2.3"""
+    before = await world.create(builders.job())
+
+    def change(obj: Object) -> None:
+        obj["spec"]["parallelism"] = 5
+        obj["status"]["active"] = 2
+
+    after = await world.change(JOBS, "j", change, subresource="status")
+    assert after["spec"] == before["spec"]
+    assert after["status"] == {"active": 2}
+    assert after["metadata"]["generation"] == 1
+
+
+async def test_pod_status_write_keeps_owners_and_deletion(world: World) -> None:
+    """behaviour C8.8"""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": NOWHERE}
+    await world.create(builders.pod(node="n", ownerReferences=[owner]))
+    before, _ = await world.delete(PODS, "p")
+
+    def change(obj: Object) -> None:
+        for name in ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            del obj["metadata"][name]
+        obj["status"]["phase"] = "Running"
+
+    after = await world.change(PODS, "p", change, subresource="status")
+    assert after["status"]["phase"] == "Running"
+    for name in ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        assert after["metadata"][name] == before["metadata"][name]
+
+
+async def test_pod_status_write_keeps_observed_generations(world: World) -> None:
+    """behaviour C8.9"""
+    await world.create(builders.pod(node="n"))
+    ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
+    await world.set_status(PODS, "p", observedGeneration=1, conditions=[ready])
+
+    def change(obj: Object) -> None:
+        del obj["status"]["observedGeneration"]
+        obj["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+
+    after = await world.change(PODS, "p", change, subresource="status")
+    assert after["status"]["observedGeneration"] == 1
+    assert after["status"]["conditions"][0]["observedGeneration"] == 1
+
+
+async def test_dry_update_writes_nothing(world: World) -> None:
+    before = await world.create(builders.config_map())
+    after, _ = await world.replace(builders.config_map(data={"a": "b"}), dry_run=True)
+    assert after["data"] == {"a": "b"}
+    assert world.get(CONFIG_MAPS, "c") == before
+
+
+async def test_dry_create_by_update_writes_nothing(world: World) -> None:
+    _, created = await world.replace(builders.lease(), dry_run=True)
+    assert created
+    assert not world.exists(LEASES, "l")
+
+
+async def test_dry_removal_of_the_last_finalizer_keeps_the_object(world: World) -> None:
+    await world.create(builders.config_map(finalizers=["a.b/c"]))
+    await world.delete(CONFIG_MAPS, "c")
+
+    def change(obj: Object) -> None:
+        del obj["metadata"]["finalizers"]
+
+    await world.change(CONFIG_MAPS, "c", change, dry_run=True)
+    assert world.exists(CONFIG_MAPS, "c")
+
+
+# -- races ------------------------------------------------------------------
+
+
+async def test_writers_without_a_version_all_get_through(world: World) -> None:
+    await world.create(builders.config_map(data={}))
+
+    def count(index: int) -> Any:
+        return lambda obj: obj.setdefault("data", {}).update({f"k{index}": "v"})
+
+    writers = (world.change(CONFIG_MAPS, "c", count(index)) for index in range(8))
+    await asyncio.gather(*writers)
+    assert len(world.get(CONFIG_MAPS, "c")["data"]) == 8
+
+
+async def test_one_of_the_writers_with_a_version_gets_through(world: World) -> None:
+    before = await world.create(builders.config_map())
+
+    async def write(index: int) -> int:
+        try:
+            await world.replace({**before, "data": {"k": str(index)}})
+        except StatusError as error:
+            return 0 if error.reason == "Conflict" else -99
+        return 1
+
+    assert sum(await asyncio.gather(*map(write, range(5)))) == 1
+
+
+async def test_writer_that_loses_every_race_is_told(world: World) -> None:
+    await world.create(builders.config_map())
+    tries = 0
+
+    async def lost(key: str, value: bytes, *, expected: int) -> Any:
+        nonlocal tries
+        tries += 1
+        raise store_errors.Conflict(key, expected=expected, actual=expected + 1)
+
+    world.store.update = lost  # type: ignore[method-assign]
+    with refusal(
+        409,
+        'Operation cannot be fulfilled on configmaps "c": the object has been modified; '
+        "please apply your changes to the latest version and try again",
+    ):
+        await world.replace(builders.config_map(data={"a": "b"}))
+    assert tries == registry.MAX_RACES
+
+
+async def test_delete_races_with_an_update_and_both_end_well(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await asyncio.gather(
+        world.set_status(PODS, "p", phase="Running"),
+        world.delete(PODS, "p"),
+        world.set_status(PODS, "p", message="m"),
+    )
+    pod = world.get(PODS, "p")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert (pod["status"]["phase"], pod["status"]["message"]) == ("Running", "m")
+
+
+# -- gates and namespaces ---------------------------------------------------
+
+
+async def test_force_eviction_taint_needs_its_gate(world: World) -> None:
+    taint = {"key": "k", "effect": "ForceEviction"}
+    with pytest.raises(StatusError) as refused:
+        await world.create(builders.node(taints=[taint]))
+    assert refused.value.code == 422
+
+
+async def test_force_eviction_taint_is_taken_with_its_gate() -> None:
+    world = await started(gates={"TaintForceEviction": True})
+    node = await world.create(builders.node(taints=[{"key": "k", "effect": "ForceEviction"}]))
+    assert node["spec"]["taints"][0]["effect"] == "ForceEviction"
+    await world.dispatcher.close()
+
+
+async def test_nothing_new_in_a_namespace_that_ends(world: World) -> None:
+    await world.create(builders.namespace("ns"))
+    await world.delete(NAMESPACES, "ns")
+    message = (
+        'configmaps "c" is forbidden: unable to create new content in namespace ns '
+        "because it is being terminated"
+    )
+    with refusal(403, message) as refused:
+        await world.create(builders.config_map(), namespace="ns")
+    assert refused.value.details == {
+        "name": "c",
+        "kind": "configmaps",
+        "causes": [
+            {
+                "reason": "NamespaceTerminating",
+                "message": "namespace ns is being terminated",
+                "field": "metadata.namespace",
+            }
+        ],
+    }
+
+
+async def test_what_is_in_a_namespace_that_ends_can_be_changed(world: World) -> None:
+    await world.create(builders.namespace("ns"))
+    await world.create(builders.budget(), namespace="ns")
+    await world.delete(NAMESPACES, "ns")
+    entry = await world.registry.modify(
+        world.call(),
+        BUDGETS,
+        "ns",
+        "b",
+        lambda old: {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}},
+    )
+    assert entry.revision == world.store.revision
+
+
+async def test_namespace_must_exist(world: World) -> None:
+    with refusal(404, 'namespaces "nope" not found'):
+        await world.create(builders.config_map(), namespace="nope")
