@@ -75,6 +75,20 @@ class DeleteOptions:
     reason: str = ""  # Refloat's extension: kept in a pod's status.reason
 
 
+class Watch(Protocol[T]):
+    """A watch that is read by one task, and closed by any.
+
+    Whoever waits for the next event when it is closed sees it end. A reader
+    that is cancelled loses no event: it may read on.
+    """
+
+    def __aiter__(self) -> "Watch[T]": ...
+
+    async def __anext__(self) -> WatchEvent[T]: ...
+
+    async def aclose(self) -> None: ...
+
+
 class Client(Protocol):
     """The verbs. Each raises the errors of `client.errors`, and nothing else."""
 
@@ -101,7 +115,7 @@ class Client(Protocol):
         resource_version: str = "",
         initial_events: bool = False,
         timeout_seconds: int | None = None,
-    ) -> AsyncIterator[WatchEvent[T]]:
+    ) -> Watch[T]:
         """The changes after a resourceVersion, with bookmarks, until the server ends it.
 
         With `initial_events` the present objects come first, then a bookmark

@@ -2,6 +2,8 @@
 """What a call to a cluster can come back with instead of an answer.
 
 RefloatError
+├── UsageError
+│   └── KubeconfigError the files that say where the cluster is are wrong or missing
 └── ClientError         carries code, reason, message, causes, retry_after
     ├── NotFound        404: it is gone; often as good as done
     ├── AlreadyExists   409: somebody was faster; read it
@@ -12,10 +14,15 @@ RefloatError
     ├── Expired         410: the resourceVersion is too old; list anew
     ├── TooManyRequests 429: wait for `retry_after` seconds
     ├── Timeout         no answer in time, or 504: it may have happened
-    └── Unavailable     5xx, broken or no connection: it may have happened
+    └── Unavailable     5xx or a broken connection: it may have happened
+        └── Unreachable no connection: it did not happen
 """
 
-from refloat.base.errors import RefloatError
+from refloat.base.errors import RefloatError, UsageError
+
+
+class KubeconfigError(UsageError):
+    """Raised before the first call; its text names the file and the field."""
 
 
 class ClientError(RefloatError):
@@ -74,4 +81,8 @@ class Timeout(ClientError):
 
 
 class Unavailable(ClientError):
+    pass
+
+
+class Unreachable(Unavailable):
     pass
