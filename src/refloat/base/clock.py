@@ -27,7 +27,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never steps back."""
+        """Seconds on a clock that never steps back, nor stops while the machine sleeps."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -41,6 +41,12 @@ class Clock(Protocol):
         ...
 
 
+# What runs on while the machine is suspended: a leader that sleeps must find
+# its lease expired when it wakes. Linux's CLOCK_MONOTONIC stands still then;
+# elsewhere it is the one that does not.
+_UNSTOPPED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class RealClock:
     """The machine's own time."""
 
@@ -48,7 +54,7 @@ class RealClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_UNSTOPPED)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -58,4 +64,4 @@ class RealClock:
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
         loop = asyncio.get_running_loop()
-        return loop.call_later(max(0.0, when - time.monotonic()), callback)
+        return loop.call_later(max(0.0, when - self.monotonic()), callback)

@@ -16,6 +16,7 @@ from refloat.bench.results import Row
 BENCHMARKS = {
     "start": ("refloat.bench.start", "how long the command line takes to answer"),
     "api": ("refloat.bench.api", "the API server: rates, watches, memory, start"),
+    "queue": ("refloat.bench.queue", "the work queue: keys a second, few and many"),
     "soak": ("refloat.bench.soak", "ten minutes of mixed load; only when named"),
 }
 ONLY_WHEN_NAMED = ("soak",)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that take keys from a queue and have them reconciled.
+
+What a reconcile decides is not known here; only what becomes of its key:
+again after a while, again with back-off, or not until something changes. A
+reconcile that hangs is cancelled after a bound and tried again. How many
+controllers there are and when they run is the manager's business.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from refloat.base.clock import Clock
+from refloat.base.errors import RefloatError
+from refloat.base.tasks import Tasks
+from refloat.client.errors import ClientError
+from refloat.runtime import queue_metrics
+from refloat.runtime import reconcile_metrics as measures
+from refloat.runtime.errors import LeadershipLost, Retry, ShutDown, Terminal
+from refloat.runtime.queue import Backoff, Queue
+from refloat.runtime.reconcile import Reconciler, Result
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """How one controller works."""
+
+    workers: int = 5
+    """Keys worked on at once; 5 is what Kubernetes has for Jobs (behaviour A1.9)."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    """How long a key waits after a failure; what Kubernetes has for Jobs (behaviour A1.3)."""
+
+    reconcile_seconds: float = 300.0
+    """A reconcile that takes longer hangs: it is cancelled and tried again. The longest that is
+    expected, 500 creates against a throttled server, takes about a tenth of it."""
+
+    cancel_seconds: float = 3.0
+    """How long a stop waits for workers that were cancelled; whoever ignores it is left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """Where a controller's counts go."""
+
+    reconciles: measures.ReconcileMetrics
+    queues: queue_metrics.QueueMetrics
+
+
+class Controller(Generic[K]):
+    """One queue, its workers, and the reconciler that they call."""
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler[K],
+        *,
+        clock: Clock,
+        instruments: Instruments,
+        settings: ControllerSettings | None = None,
+    ) -> None:
+        self.name = name
+        self._reconciler = reconciler
+        self._clock = clock
+        self._settings = settings or ControllerSettings()
+        self.queue: Queue[K] = Queue(name, clock=clock, backoff=self._settings.backoff)
+        instruments.queues.watch(self.queue)
+        self._measured = instruments.reconciles.of(name)
+        self._measured.workers.set(self._settings.workers)
+        self._tasks = Tasks()
+        self._workers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    def start(self) -> None:
+        """Start the workers. Keys may have been added before."""
+        self._workers = [
+            self._tasks.spawn(self._work(), name=f"{self.name}/worker-{n}")
+            for n in range(self._settings.workers)
+        ]
+
+    async def stop(self, drain_seconds: float = 0.0) -> bool:
+        """End the workers: what is worked on gets so long to finish, what waits is left.
+
+        Left keys are no loss: whoever runs next looks at everything anew. Returns
+        whether all workers have ended; one that ignores its cancellation has not.
+        """
+        self._stopping = True
+        self.queue.shut_down()
+        if drain_seconds > 0 and await self._ended(drain_seconds):
+            return True
+        for worker in self._workers:
+            worker.cancel()
+        if await self._ended(self._settings.cancel_seconds):
+            return True
+        log.error("controller %s: a worker ignores that it was cancelled", self.name)
+        return False
+
+    async def _ended(self, seconds: float) -> bool:
+        if not self._workers:
+            return True
+        try:
+            async with self._clock.timeout(seconds):
+                await asyncio.wait(self._workers)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _work(self) -> None:
+        while not self._stopping:
+            try:
+                key = await self.queue.get()
+            except ShutDown:
+                return
+            self._measured.active.inc()
+            try:
+                await self._process(key)
+            finally:
+                self._measured.active.dec()
+                self.queue.done(key)
+            # A reconcile that never waits must not keep everybody else waiting.
+            await self._clock.sleep(0)
+
+    async def _process(self, key: K) -> None:
+        started = self._clock.monotonic()
+        try:
+            async with self._clock.timeout(self._settings.reconcile_seconds):
+                result = await self._reconciler.reconcile(key)
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            # Something that the reconcile waited for was cancelled, not we.
+            self._failed(key, error)
+        except Exception as error:
+            self._failed(key, self._or_hung(error, started))
+        else:
+            self._succeeded(key, result)
+        self._measured.time.observe(self._clock.monotonic() - started)
+
+    def _or_hung(self, error: Exception, started: float) -> Exception:
+        bound = self._settings.reconcile_seconds
+        if not isinstance(error, TimeoutError) or self._clock.monotonic() - started < bound:
+            return error
+        self._measured.timeouts.inc()
+        return Retry(f"took longer than {bound:g} s and was cancelled")
+
+    def _succeeded(self, key: K, result: Result) -> None:
+        self.queue.forget(key)
+        if result.requeue_after is None:
+            self._measured.results[measures.SUCCESS].inc()
+            return
+        self._measured.results[measures.REQUEUE_AFTER].inc()
+        self.queue.add_after(key, result.requeue_after)
+
+    def _failed(self, key: K, error: BaseException) -> None:
+        self._measured.results[measures.ERROR].inc()
+        self._measured.errors.inc()
+        if isinstance(error, Terminal):
+            self._measured.terminal.inc()
+            self.queue.forget(key)
+            log.error("%s %s: %s; not tried again until it changes", self.name, key, error)
+        elif isinstance(error, LeadershipLost):
+            log.info("%s %s: %s", self.name, key, error)
+        else:
+            wait = self._again(key, error)
+            text = str(error) or type(error).__name__
+            # What was foreseen needs no traceback.
+            trace = None if isinstance(error, RefloatError) else error
+            said = (self.name, key, text, wait)
+            log.log(_level(error), "%s %s: %s; again in %g s", *said, exc_info=trace)
+
+    def _again(self, key: K, error: BaseException) -> float:
+        if isinstance(error, Retry) and error.after is not None:
+            self.queue.add_after(key, error.after)
+            return error.after
+        asked = error.retry_after if isinstance(error, ClientError) else None
+        return self.queue.add_rate_limited(key, at_least=asked or 0.0)
+
+
+def _level(error: BaseException) -> int:
+    """An expected "not yet" is no trouble; whatever nobody foresaw is."""
+    if isinstance(error, Retry):
+        return logging.INFO
+    return logging.WARNING if isinstance(error, RefloatError) else logging.ERROR
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

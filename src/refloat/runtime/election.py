@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leader election on a Lease: of many processes one acts.
+
+How two never act at once. A leader counts from the moment at which it *sent*
+its last successful renewal, and stops `renew_deadline` after; the others
+count from the moment at which they *saw* that renewal, which is later, and
+wait for `lease_duration`, which is longer. Times inside the Lease are for
+people to read: no decision looks at them, so clocks may be wrong or jump. All
+counting is on `Clock.monotonic()`, which does not stop while the process is
+frozen or the machine asleep. Only a successful answer moves the deadline; a
+renewal whose answer was lost is simply done again.
+
+Renewal is a task of its own, with a request timeout below the deadline; give
+it a client of its own too, so that no queue of other requests is before it.
+Whoever writes as the leader does so through `guard.Guard`.
+
+What is left: if somebody deletes the Lease, a process that never saw it can
+create it anew and act while the old leader still does, until that one's next
+renewal. A process that saw the old leader waits for its lease to run out.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge
+
+from refloat.api import kinds, times
+from refloat.api.meta import Object
+from refloat.base.clock import Clock, Handle
+from refloat.base.rand import Rand
+from refloat.base.tasks import Tasks
+from refloat.client import errors
+from refloat.client.contract import Client, Kind
+from refloat.runtime.errors import BadElection, LeadershipLost
+
+log = logging.getLogger(__name__)
+
+# Waits between tries are longer by up to this share, so that contenders that
+# started together do not stay together (the share is Kubernetes').
+JITTER = 1.2
+
+# What a released Lease says: whoever sees it need not wait.
+RELEASED_SECONDS = 1
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class LeaseSpec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(msgspec.Struct):
+    metadata: Metadata
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+
+
+LEASE = Kind(kinds.of("leases", "coordination.k8s.io"), Lease)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionSettings:
+    """Which Lease, who we are, and the three times."""
+
+    namespace: str
+    name: str
+    identity: str
+    """Must be unique to this process: two with one name would both lead."""
+
+    lease_duration: float = 15.0
+    """Seconds that others wait after the last renewal they saw; Kubernetes' default."""
+
+    renew_deadline: float = 10.0
+    """Seconds after a renewal at which a leader stops acting; Kubernetes' default."""
+
+    retry_period: float = 2.0
+    """Seconds between two tries to acquire or renew; Kubernetes' default."""
+
+    request_timeout: float = 5.0
+    """Seconds for one request; half the deadline, so that a hanging one leaves time for another."""
+
+    def __post_init__(self) -> None:
+        if not self.identity:
+            raise BadElection("leader election: the identity is empty")
+        ordered = (
+            ("retry_period", self.retry_period, "zero", 0.0),
+            ("request_timeout", self.request_timeout, "zero", 0.0),
+            ("renew_deadline", self.renew_deadline, "retry_period * 1.2", self.retry_period * 1.2),
+            ("renew_deadline", self.renew_deadline, "request_timeout", self.request_timeout),
+            ("lease_duration", self.lease_duration, "renew_deadline", self.renew_deadline),
+        )
+        for name, value, than, bound in ordered:
+            if value <= bound:
+                raise BadElection(f"leader election: {name} {value:g} must be above {than}")
+        if self.lease_duration != int(self.lease_duration):
+            raise BadElection(
+                f"leader election: lease_duration {self.lease_duration:g} must be whole seconds"
+            )
+
+
+class Elector:
+    """One contender. `acquire` once, act through a `Guard`, `release` at the end."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        rand: Rand,
+        settings: ElectionSettings,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rand = rand
+        self._settings = settings
+        self._seen: Lease | None = None
+        self._seen_at = 0.0  # when it was seen to change, on our own clock
+        self._is_stale = True  # whether it must be read before it is written
+        self._tried = False  # whether a Lease in our name can be ours
+        self._deadline: float | None = None  # until when we may act; None: we do not lead
+        self._alarm: Handle | None = None
+        self._tasks = Tasks()
+        self._lost = asyncio.Event()
+        self._why = f"{settings.name}: not the leader"
+        self._status = None if registry is None else _status(registry, settings.name)
+
+    @property
+    def leads(self) -> bool:
+        """Whether a write may start now. Looks at the time whenever it is asked."""
+        return self._deadline is not None and self._clock.monotonic() < self._deadline
+
+    @property
+    def holder(self) -> str:
+        """Who was last seen to lead; for people."""
+        return "" if self._seen is None else self._seen.spec.holder_identity or ""
+
+    def check(self) -> None:
+        """Raise `LeadershipLost` unless a write may start now."""
+        if self.leads:
+            return
+        if self._deadline is not None:
+            self._lose("not renewed in time")
+        raise LeadershipLost(self._why)
+
+    async def acquire(self) -> None:
+        """Wait until we lead. From then on the Lease is renewed by itself."""
+        name, identity = self._settings.name, self._settings.identity
+        log.info("%s: waiting for leadership as %s", name, identity)
+        while not await self._attempt(self._settings.request_timeout):
+            self._deadline = None  # an answer that came too late is none
+            await self._clock.sleep(self._rand.jitter(self._settings.retry_period, JITTER))
+        log.info("%s: leading as %s", name, identity)
+        self._show(leads=True)
+        self._ring()
+        self._tasks.spawn(self._keep(), name=f"election/{name}")
+
+    async def lost(self) -> LeadershipLost:
+        """Wait until leadership is lost; why it was."""
+        await self._lost.wait()
+        return LeadershipLost(self._why)
+
+    async def release(self) -> None:
+        """Give the Lease up, so that nobody has to wait. All work must have ended before.
+
+        What fails here costs the next leader a wait and nothing else.
+        """
+        await self.close()
+        try:
+            async with self._clock.timeout(self._settings.request_timeout):
+                lease = await self._read() if self._is_stale else self._seen
+                if lease is not None and self._is_ours(lease):
+                    await self._patch(lease, self._released())
+                    log.info("%s: released", self._settings.name)
+        except (errors.ClientError, TimeoutError) as error:
+            log.warning("%s: not released: %s", self._settings.name, str(error) or "no answer")
+
+    async def close(self) -> None:
+        """Stop acting and renewing at once, and tell nobody."""
+        self._deadline = None
+        self._why = f"{self._settings.name}: stopped"
+        self._show(leads=False)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        await self._tasks.close()
+
+    async def _keep(self) -> None:
+        """Renew until we cannot."""
+        while not self._lost.is_set():
+            await self._clock.sleep(self._settings.retry_period)
+            # After waking from whatever it was, the time comes first: nothing
+            # is sent in the name of a leader that is none any more.
+            if self._deadline is None:
+                return
+            left = self._deadline - self._clock.monotonic()
+            if left <= 0:
+                self._lose("not renewed in time")
+                return
+            await self._attempt(min(self._settings.request_timeout, left))
+
+    async def _attempt(self, seconds: float) -> bool:
+        """Try once to acquire or to renew; whether we lead then. Never raises a failure."""
+        try:
+            async with self._clock.timeout(seconds):
+                await self._acquire_or_renew()
+        except TimeoutError:
+            log.warning("%s: no answer in %g s", self._settings.name, seconds)
+        except (errors.Conflict, errors.AlreadyExists):
+            log.info("%s: somebody else was faster", self._settings.name)
+        except errors.ClientError as error:
+            log.warning("%s: %s", self._settings.name, error)
+        return self.leads
+
+    async def _acquire_or_renew(self) -> None:
+        if self.leads and not self._is_stale and self._seen is not None:
+            with contextlib.suppress(errors.Conflict, errors.NotFound):
+                return await self._claim(self._seen)
+        lease = await self._read()
+        if lease is None:
+            if self._seen is None or self._is_ours(self._seen) or self._is_free(self._seen):
+                await self._claim(None)
+        elif self._is_ours(lease):
+            await self._claim(lease)
+        elif self._deadline is not None:
+            self._lose(f"{lease.spec.holder_identity or 'nobody'} has the Lease")
+        elif self._is_free(lease):
+            await self._claim(lease)
+        return None
+
+    async def _read(self) -> Lease | None:
+        """What is there. A change is counted from now, which is after it was made."""
+        try:
+            lease = await self._client.get(
+                LEASE, self._settings.name, namespace=self._settings.namespace
+            )
+        except errors.NotFound:
+            return None
+        if self._seen is None or lease != self._seen:
+            self._seen, self._seen_at = lease, self._clock.monotonic()
+        return lease
+
+    def _is_ours(self, lease: Lease) -> bool:
+        """Whether it was this process that wrote it, and not one before of the same name."""
+        return self._tried and lease.spec.holder_identity == self._settings.identity
+
+    def _is_free(self, lease: Lease) -> bool:
+        if not lease.spec.holder_identity:
+            return True
+        duration = lease.spec.lease_duration_seconds or self._settings.lease_duration
+        return self._clock.monotonic() >= self._seen_at + duration
+
+    async def _claim(self, old: Lease | None) -> None:
+        """Write the Lease in our name, over exactly what was there before."""
+        if self._deadline is not None and not self.leads:
+            return self._lose("not renewed in time")
+        self._tried = self._is_stale = True
+        sent = self._clock.monotonic()
+        spec = self._spec(old or self._seen)
+        if old is not None:
+            lease = await self._patch(old, spec)
+        else:
+            lease = await self._create(spec)
+        # Only here does the deadline move, and it counts from the sending:
+        # whoever saw this write saw it later.
+        self._is_stale = False
+        self._seen, self._seen_at = lease, self._clock.monotonic()
+        if not self._lost.is_set():
+            self._deadline = sent + self._settings.renew_deadline
+        return None
+
+    def _spec(self, old: Lease | None) -> Object:
+        identity, now = self._settings.identity, self._clock.now()
+        spec = LeaseSpec() if old is None else old.spec
+        renewed = times.format_micro(now)
+        if renewed == spec.renew_time:
+            # A write that changes nothing is none, and nobody would see it.
+            renewed = times.format_micro(now + _MICROSECOND)
+        ours = spec.holder_identity == identity
+        transitions = spec.lease_transitions or 0
+        return {
+            "holderIdentity": identity,
+            "leaseDurationSeconds": int(self._settings.lease_duration),
+            "acquireTime": spec.acquire_time if ours and spec.acquire_time else renewed,
+            "renewTime": renewed,
+            "leaseTransitions": transitions if ours or old is None else transitions + 1,
+        }
+
+    def _released(self) -> Object:
+        now = times.format_micro(self._clock.now())
+        return {
+            "holderIdentity": None,
+            "leaseDurationSeconds": RELEASED_SECONDS,
+            "acquireTime": now,
+            "renewTime": now,
+        }
+
+    async def _patch(self, old: Lease, spec: Object) -> Lease:
+        version = old.metadata.resource_version
+        return await self._client.patch(
+            LEASE,
+            self._settings.name,
+            {"metadata": {"resourceVersion": version}, "spec": spec},
+            namespace=self._settings.namespace,
+        )
+
+    async def _create(self, spec: Object) -> Lease:
+        metadata = {"name": self._settings.name, "namespace": self._settings.namespace}
+        return await self._client.create(
+            LEASE,
+            {
+                "apiVersion": LEASE.resource.api_version,
+                "kind": LEASE.resource.kind,
+                "metadata": metadata,
+                "spec": spec,
+            },
+            namespace=self._settings.namespace,
+        )
+
+    def _ring(self) -> None:
+        """Lose in time, even if the renewal hangs and cannot be cancelled."""
+        self._alarm = None
+        if self._deadline is None:
+            return
+        if self.leads:
+            self._alarm = self._clock.call_at(self._deadline, self._ring)
+        else:
+            self._lose("not renewed in time")
+
+    def _lose(self, why: str) -> None:
+        self._deadline = None
+        self._why = f"{self._settings.name}: leadership lost: {why}"
+        if not self._lost.is_set():
+            log.error("%s", self._why)
+        self._lost.set()
+        self._show(leads=False)
+
+    def _show(self, *, leads: bool) -> None:
+        if self._status is not None:
+            self._status.set(1 if leads else 0)
+
+
+def _status(registry: CollectorRegistry, name: str) -> Gauge:
+    gauge = Gauge(
+        "leader_election_master_status", "1 for the leader, 0 else", ("name",), registry=registry
+    )
+    return gauge.labels(name)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue of keys that somebody has to look at.
+
+A key that waits is there once, however often it is added; a key that is
+worked on is never given out a second time, but comes again if it was added
+meanwhile. Keys come in the order in which they were added, so one that is
+always busy cannot keep the others waiting. Names and meaning are those of
+Kubernetes' work queues.
+
+It belongs to one event loop and takes no locks. It does not know what a key
+stands for (see `controller`) and counts without a metrics library (see
+`queue_metrics`, which reads the counts when it is asked).
+"""
+
+import asyncio
+import contextlib
+import heapq
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from refloat.base.clock import Clock, Handle
+from refloat.runtime.errors import ShutDown
+from refloat.runtime.queue_metrics import Durations
+
+K = TypeVar("K", bound=Hashable)
+
+# Delayed keys that come due in one turn of the event loop: about 5 ms' worth,
+# so that a hundred thousand of one moment do not hold up everybody else.
+DUE_PER_TURN = 5_000
+
+# Entries of the heap that are out of date are dropped when they are more than
+# the valid ones, and more than this: below it, rebuilding is not worth while.
+STALE_ENTRIES = 1_000
+
+# 2 to the power of more is beyond any cap, and soon beyond a float.
+_LARGEST_EXPONENT = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a key waits after its nth failure in a row: base * 2^(n-1), at most cap."""
+
+    base: float = 1.0  # seconds; what Kubernetes' Job controller has
+    cap: float = 60.0  # seconds; likewise
+
+    def after(self, failures: int) -> float:
+        """The wait after this many failures, of which there is at least one."""
+        return min(self.cap, self.base * 2.0 ** min(failures - 1, _LARGEST_EXPONENT))
+
+
+class Queue(Generic[K]):
+    """A work queue; `get` a key, work on it, and always call `done` after."""
+
+    def __init__(self, name: str, *, clock: Clock, backoff: Backoff | None = None) -> None:
+        self.name = name
+        self._clock = clock
+        self._backoff = backoff or Backoff()
+        self._ready: deque[K] = deque()
+        self._dirty: dict[K, float] = {}  # to be given out -> since when
+        self._processing: dict[K, float] = {}  # given out -> since when
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._waiting: dict[K, float] = {}  # to be added -> when
+        self._heap: list[tuple[float, int, K]] = []  # the same, and what is out of date
+        self._order = 0  # keys need not be comparable
+        self._alarm: Handle | None = None
+        self._alarm_at = 0.0
+        self._failures: dict[K, int] = {}
+        self._closed = False
+        self._drained: asyncio.Event | None = None
+        self.adds = 0
+        self.retries = 0
+        self.latency = Durations()
+        self.work = Durations()
+
+    def __len__(self) -> int:
+        """How many keys are to be given out, as workqueue_depth counts."""
+        return len(self._dirty)
+
+    @property
+    def shutting_down(self) -> bool:
+        return self._closed
+
+    def add(self, key: K) -> None:
+        """Have the key looked at, as soon as its turn comes."""
+        if self._closed or key in self._dirty:
+            return
+        self.adds += 1
+        self._dirty[key] = self._clock.monotonic()
+        if key not in self._processing:
+            self._ready.append(key)
+            self._wake()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add the key later; of several times the earliest wins.
+
+        Adding it at once meanwhile does not take this back.
+        """
+        if self._closed:
+            return
+        self.retries += 1  # of delayed adds, as Kubernetes counts them
+        if seconds <= 0:
+            self.add(key)
+            return
+        when = self._clock.monotonic() + seconds
+        if (known := self._waiting.get(key)) is not None and known <= when:
+            return
+        self._waiting[key] = when
+        self._order += 1
+        heapq.heappush(self._heap, (when, self._order, key))
+        self._drop_stale()
+        self._arm()
+
+    def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> float:
+        """Add the key after its back-off, which grows until `forget`; how long that is."""
+        failures = self._failures.get(key, 0) + 1
+        self._failures[key] = failures
+        wait = max(at_least, self._backoff.after(failures))
+        self.add_after(key, wait)
+        return wait
+
+    def forget(self, key: K) -> None:
+        """The key went well: its back-off starts anew."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """How often the key was rate limited since it was last forgotten."""
+        return self._failures.get(key, 0)
+
+    async def get(self) -> K:
+        """The next key; raises `ShutDown` when there will be none any more."""
+        while not self._ready:
+            if self._closed:
+                raise ShutDown(f"queue {self.name} is shut down")
+            await self._ready_or_closed()
+        key = self._ready.popleft()
+        now = self._clock.monotonic()
+        self.latency.observe(now - self._dirty.pop(key))
+        self._processing[key] = now
+        return key
+
+    def done(self, key: K) -> None:
+        """The work on the key has ended, well or not."""
+        self.work.observe(self._clock.monotonic() - self._processing.pop(key))
+        if key in self._dirty:
+            self._ready.append(key)
+            self._wake()
+        elif self._drained is not None and not self._busy():
+            self._drained.set()
+
+    def shut_down(self) -> None:
+        """Take nothing more in; what is there is still given out, what waits is not."""
+        self._closed = True
+        self._waiting.clear()
+        self._heap.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        for _ in range(len(self._getters)):
+            self._wake()
+
+    async def drain(self) -> None:
+        """Shut down, and wait until all that was given out or is there is done."""
+        self.shut_down()
+        if self._busy():
+            self._drained = self._drained or asyncio.Event()
+            await self._drained.wait()
+
+    def running(self) -> list[float]:
+        """How many seconds each key that is worked on has been so far."""
+        now = self._clock.monotonic()
+        return [now - since for since in self._processing.values()]
+
+    def _busy(self) -> bool:
+        return bool(self._dirty or self._processing)
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    async def _ready_or_closed(self) -> None:
+        getter = asyncio.get_running_loop().create_future()
+        self._getters.append(getter)
+        try:
+            await getter
+        except asyncio.CancelledError:
+            # 1. A key came and this getter was woken for it. 2. Before it
+            # ran, it was cancelled. 3. Nobody else would look: pass it on.
+            if getter.done() and not getter.cancelled():
+                if self._ready:
+                    self._wake()
+            else:
+                with contextlib.suppress(ValueError):  # somebody skipped it already
+                    self._getters.remove(getter)
+            raise
+
+    def _arm(self) -> None:
+        """See to it that the alarm rings when the first of the heap is due."""
+        if not self._heap:
+            return
+        first = self._heap[0][0]
+        if self._alarm is not None:
+            if self._alarm_at <= first:
+                return
+            self._alarm.cancel()
+        self._alarm_at = first
+        self._alarm = self._clock.call_at(first, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        now = self._clock.monotonic()
+        for _ in range(DUE_PER_TURN):
+            # An event loop's timer may ring a moment early: look at the time.
+            if not self._heap or self._heap[0][0] > now:
+                break
+            when, _, key = heapq.heappop(self._heap)
+            if self._waiting.get(key) == when:
+                del self._waiting[key]
+                self.add(key)
+        self._arm()
+
+    def _drop_stale(self) -> None:
+        if len(self._heap) <= 2 * len(self._waiting) + STALE_ENTRIES:
+            return
+        self._heap = [entry for entry in self._heap if self._waiting.get(entry[2]) == entry[0]]
+        heapq.heapify(self._heap)

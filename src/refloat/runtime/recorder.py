@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells the API what a controller did, as events.k8s.io/v1 Events.
+
+`event` never waits and never raises: an Event is for people, and no work may
+fail or slow down for it. A task of its own writes them, tries again while the
+server is away, and drops what does not fit, counted. What counts as the same
+event, and how many an object may have, stands in `event_series`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter
+
+from refloat.api import kinds, names, times
+from refloat.api.meta import Object
+from refloat.base.clock import Clock
+from refloat.base.rand import Rand
+from refloat.base.tasks import Tasks
+from refloat.client import errors
+from refloat.client.contract import Client, Kind
+from refloat.runtime.errors import LeadershipLost
+from refloat.runtime.event_series import (
+    QUIET_SECONDS,
+    Allowance,
+    EventType,
+    Occurrence,
+    Reference,
+    Series,
+    SeriesBook,
+)
+
+log = logging.getLogger(__name__)
+
+# What the API allows, in bytes.
+MAX_NOTE = 1024
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+# Failures after which the server may be asked the same again.
+_PASSING = (errors.Timeout, errors.Unavailable, errors.TooManyRequests)
+
+
+class _EventMetadata(msgspec.Struct):
+    name: str = ""
+
+
+class EventSeen(msgspec.Struct, rename="camel"):
+    """What is read of an Event: enough to know one's own."""
+
+    metadata: _EventMetadata
+    event_time: str | None = None
+    reporting_instance: str = ""
+    reason: str = ""
+    note: str = ""
+
+
+EVENT = Kind(kinds.of("events", "events.k8s.io"), EventSeen)
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderSettings:
+    """The bounds of one recorder."""
+
+    max_queued: int = 1000
+    """Events that wait to be written; Kubernetes' number. More are dropped."""
+
+    tries: int = 12
+    """How often one is tried while the server is away; Kubernetes' number."""
+
+    first_wait: float = 1.0
+    """Seconds until the second try; each wait is twice the one before, and jittered."""
+
+    longest_wait: float = 30.0
+    """Seconds between two tries at most: twelve tries last about four minutes."""
+
+
+class EventMetrics:
+    """The families of one process; make one for each registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sent = Counter(
+            "refloat_events_sent_total", "Writes of Events", ("controller",), registry=registry
+        )
+        self.dropped = Counter(
+            "refloat_events_dropped_total",
+            "Events that were not written, and why",
+            ("controller", "reason"),
+            registry=registry,
+        )
+
+
+class EventRecorder(Protocol):
+    """What a controller sees of a recorder."""
+
+    def event(
+        self,
+        regarding: Reference,
+        event_type: EventType,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        related: Reference | None = None,
+    ) -> None: ...
+
+
+class Recorder:
+    """The recorder of one controller; `start` it, and `stop` it when the controller has ended."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        controller: str,
+        instance: str,
+        clock: Clock,
+        rand: Rand,
+        metrics: EventMetrics,
+        settings: RecorderSettings | None = None,
+    ) -> None:
+        """`controller` and `instance` become reportingController and reportingInstance."""
+        self._client = client
+        self._controller = controller
+        self._instance = instance
+        self._clock = clock
+        self._rand = rand
+        self._metrics = metrics
+        self._settings = settings or RecorderSettings()
+        self._book = SeriesBook()
+        self._allowance = Allowance()
+        self._queue: deque[Series] = deque()
+        self._wanted = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._last_stamp = 0
+        self._closed = False
+        self._tasks = Tasks()
+
+    def start(self) -> None:
+        self._tasks.spawn(self._send_all(), name=f"events/{self._controller}")
+        self._tasks.spawn(self._sweep(), name=f"event-series/{self._controller}")
+
+    async def stop(self, flush_seconds: float = 0.0) -> None:
+        """Take nothing more; write what is there, counts too, for at most so long."""
+        self._closed = True
+        if flush_seconds > 0:
+            for series in self._book.due():
+                self._enqueue(series)
+            try:
+                async with self._clock.timeout(flush_seconds):
+                    await self._idle.wait()
+            except TimeoutError:
+                log.warning("%s: %d events not written", self._controller, len(self._queue))
+        await self._tasks.close()
+        for _ in self._queue:
+            self._drop("stopped")
+        self._queue.clear()
+
+    def event(
+        self,
+        regarding: Reference,
+        event_type: EventType,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        related: Reference | None = None,
+    ) -> None:
+        """Say what was done about an object: never waits, never raises."""
+        try:
+            what = Occurrence(regarding, related, event_type, reason, action, _cut(note))
+            self._note(what)
+        except Exception:
+            log.exception("%s: event %s was not recorded", self._controller, reason)
+            self._drop("error")
+
+    def _note(self, what: Occurrence) -> None:
+        if self._closed:
+            return self._drop("stopped")
+        if what.type not in ("Normal", "Warning") or not what.reason or not what.action:
+            log.error("%s: an event needs type, reason and action: %r", self._controller, what)
+            return self._drop("error")
+        now, at = self._clock.now(), self._clock.monotonic()
+        if (known := self._book.again(what, now, at)) is not None:
+            if known.count == 2:
+                self._enqueue(known)
+            return None
+        if not self._allowance.take(what.regarding, at):
+            return self._drop("limited")
+        if len(self._queue) >= self._settings.max_queued:
+            return self._drop("full")
+        series = Series(what, self._name(what, now), now, now, at, at)
+        self._enqueue(self._book.begin(series))
+        return self._enqueue(series)
+
+    def _name(self, what: Occurrence, now: datetime) -> str:
+        """`<object>.<nanoseconds in hex>`, as Kubernetes names them; no two of ours alike."""
+        stamp = (now - _EPOCH) // _MICROSECOND * 1000 + self._rand.below(1000)
+        self._last_stamp = max(stamp, self._last_stamp + 1)
+        name = f"{what.regarding.name}.{self._last_stamp:x}"
+        return self._rand.uid() if names.dns_subdomain(name) else name
+
+    def _enqueue(self, series: Series | None) -> None:
+        if series is None or series.is_queued or not series.is_due:
+            return
+        series.is_queued = True
+        self._queue.append(series)
+        self._wanted.set()
+        self._idle.clear()
+
+    def _drop(self, reason: str) -> None:
+        self._metrics.dropped.labels(self._controller, reason).inc()
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._clock.sleep(QUIET_SECONDS)
+            for series in self._book.sweep(self._clock.monotonic()):
+                self._enqueue(series)
+
+    async def _send_all(self) -> None:
+        while True:
+            while self._queue:
+                series = self._queue[0]
+                await self._send(series)
+                self._queue.popleft()
+            self._idle.set()
+            self._wanted.clear()
+            await self._wanted.wait()
+
+    async def _send(self, series: Series) -> None:
+        """Write a series, however often it takes within reason."""
+        series.is_queued = False  # what is counted from now on is a new write
+        try:
+            if await self._written(series):
+                self._metrics.sent.labels(self._controller).inc()
+                return
+        except LeadershipLost:
+            self._give_up(series, "not_leader")
+        except errors.ClientError as error:
+            log.warning("%s: event %s rejected: %s", self._controller, series.what.reason, error)
+            self._give_up(series, "rejected")
+        except Exception:
+            log.exception("%s: event %s failed", self._controller, series.what.reason)
+            self._give_up(series, "error")
+        else:
+            log.warning("%s: event %s: no answer", self._controller, series.what.reason)
+            self._give_up(series, "unanswered")
+
+    def _give_up(self, series: Series, reason: str) -> None:
+        self._book.forget(series)
+        self._drop(reason)
+
+    async def _written(self, series: Series) -> bool:
+        wait = self._settings.first_wait
+        for attempt in range(1, self._settings.tries + 1):
+            try:
+                await self._write(series)
+            except _PASSING as error:
+                if attempt == self._settings.tries:
+                    return False
+                await self._clock.sleep(self._rand.jitter(max(wait, error.retry_after or 0), 0.25))
+                wait = min(2 * wait, self._settings.longest_wait)
+            else:
+                return True
+        return False
+
+    async def _write(self, series: Series) -> None:
+        count, tally = series.count, series.tally()
+        if series.written:
+            try:
+                await self._client.patch(
+                    EVENT, series.name, {"series": tally}, namespace=series.namespace
+                )
+            except errors.NotFound:  # events live for an hour or so
+                await self._create(series, tally)
+        else:
+            await self._create(series, tally)
+        series.written, series.written_at = count, self._clock.monotonic()
+
+    async def _create(self, series: Series, tally: Object | None) -> None:
+        try:
+            await self._client.create(EVENT, self._body(series, tally), namespace=series.namespace)
+        except errors.AlreadyExists:
+            if not await self._is_ours(series):
+                series.name = self._name(series.what, series.first)
+                await self._client.create(
+                    EVENT, self._body(series, tally), namespace=series.namespace
+                )
+
+    async def _is_ours(self, series: Series) -> bool:
+        """Whether the name is taken by this very event, whose first answer was lost."""
+        found = await self._client.get(EVENT, series.name, namespace=series.namespace)
+        ours = (times.format_micro(series.first), self._instance)
+        told = (series.what.reason, series.what.note)
+        return (
+            found.event_time,
+            found.reporting_instance,
+            found.reason,
+            found.note,
+        ) == (*ours, *told)
+
+    def _body(self, series: Series, tally: Object | None) -> Object:
+        what = series.what
+        body: Object = {
+            "apiVersion": EVENT.resource.api_version,
+            "kind": EVENT.resource.kind,
+            "metadata": {"name": series.name, "namespace": series.namespace},
+            "eventTime": times.format_micro(series.first),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": what.action,
+            "reason": what.reason,
+            "regarding": what.regarding.wire(),
+            "note": what.note,
+            "type": what.type,
+        }
+        if what.related is not None:
+            body["related"] = what.related.wire()
+        if tally is not None:
+            body["series"] = tally
+        return body
+
+
+def _cut(note: str) -> str:
+    """At most what the API takes, never half a character."""
+    if len(note) * 4 <= MAX_NOTE:
+        return note
+    encoded = note.encode(errors="replace")
+    return note if len(encoded) <= MAX_NOTE else encoded[:MAX_NOTE].decode(errors="ignore")
