@@ -90,11 +90,11 @@ class Resources:
             self._registry.get(target.resource, target.namespace, target.name)
             raise errors.not_implemented(_NOT_SERVED[target.subresource])
         try:
-            work = self._handlers[verb](exchange, user, target)
+            handle = self._handlers[verb]
             if verb in _READS:
-                return await work
+                return await handle(exchange, user, target)
             await exchange.receive()
-            return await self._unbroken(work)
+            return await self._unbroken(handle(exchange, user, target))
         except store_errors.WriteFailed as error:
             raise errors.internal(str(error)) from error
 
@@ -259,7 +259,7 @@ class Resources:
             )
         call = self._call(exchange, user, "PatchOptions")
         named = exchange.query.get("fieldManager", "")
-        applying.check_options(is_apply=is_apply, manager=named, forced=call.force)
+        applying.check_options(is_apply=is_apply, manager=named, forced="force" in exchange.query)
         where = (self._registry, call, target.resource, target.namespace, target.name)
         body, subresource = await exchange.body(), target.subresource
         if is_apply:
