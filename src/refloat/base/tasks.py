@@ -18,16 +18,17 @@ class Tasks:
     """The background tasks of one component."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
+        # A dictionary for its order: tasks end in the order of their start.
+        self._running: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task %s died", task.get_name(), exc_info=error)
 

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock of a simulation: the virtual loop's time, and a date to begin at."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+
+from refloat.base.clock import Handle
+
+# Every history begins here, so that no two of one seed differ by a date.
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class VirtualClock:
+    """A `base.clock.Clock` on a loop of virtual time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, epoch: datetime = EPOCH) -> None:
+        self._loop = loop
+        self._epoch = epoch
+
+    def now(self) -> datetime:
+        return self._epoch + timedelta(seconds=self._loop.time())
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)  # noqa: TID251 - of the virtual loop
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return asyncio.timeout(seconds)  # noqa: TID251 - of the virtual loop
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
+        return self._loop.call_at(when, callback)
