@@ -44,6 +44,8 @@ class Exchange:
         limits: Limits = _DEFAULTS,
     ) -> None:
         self.request = request
+        self.user_agent = request.headers.get(hdrs.USER_AGENT, "")
+        self.content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
         given = request.headers.get("Audit-ID")
         self.id = given if given is not None and _ID.fullmatch(given) else request_id
         self.path = ""
@@ -73,10 +75,6 @@ class Exchange:
         accept = ",".join(self.request.headers.getall(hdrs.ACCEPT, ()))
         include = self.query.get("includeObject", "")
         self.form = forms.accepted(accept, include, streams=streams)
-
-    @property
-    def user_agent(self) -> str:
-        return self.request.headers.get(hdrs.USER_AGENT, "")
 
     async def receive(self) -> None:
         """Wait for the body, so that nothing that follows has to; raises 408 and 400.
@@ -128,8 +126,7 @@ class Exchange:
     @property
     def media(self) -> codec.Media:
         """What the body is written in; raises 415."""
-        content_type = self.request.headers.get(hdrs.CONTENT_TYPE, "")
-        media = content_type.partition(";")[0].strip().lower()
+        media = self.content_type.partition(";")[0].strip().lower()
         if media in ("", "*/*", forms.JSON):
             return "json"
         if media == forms.YAML:

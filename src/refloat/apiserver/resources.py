@@ -2,12 +2,14 @@
 """The verbs on resources, as HTTP requests ask for them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import web
+from multidict import MultiMapping
 
 from refloat.api import errors, schema
 from refloat.api.meta import Object
@@ -153,29 +155,43 @@ class Resources:
     async def _watch(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        asked = options.list_options(exchange.query, watch=True)
+        lines = self.watch(target, exchange.query, exchange.form)
+        response = await exchange.stream(forms.JSON)
+        async with aclosing(lines):
+            async for line in lines:
+                await response.write(line)
+        await response.write_eof()
+        return response
+
+    def watch(
+        self, target: Target, query: MultiMapping[str], form: forms.Form
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a watch; what is wrong with the question is raised at once."""
+        asked = options.list_options(query, watch=True)
         wanted = _selection(target, asked)
         if target.name:  # /api/v1/watch/.../name
             if wanted.pinned("metadata.name") not in ("", target.name):
                 message = "fieldSelector metadata.name doesn't match requested name"
                 raise errors.bad_request(message)
             wanted = _selection(target, replace(asked, fields=f"metadata.name={target.name}"))
-        form = exchange.form
         watcher, initial = self._watcher(wanted, asked, form)
-        response = await exchange.stream(forms.JSON)
+        return self._lines(watcher, initial, asked.timeout)
+
+    async def _lines(
+        self, watcher: watching.Watcher, initial: list[Entry] | None, timeout: int | None
+    ) -> AsyncGenerator[bytes, None]:
         try:
             if initial is not None and watcher.after > self._registry.store.revision:
                 raise listing.too_large(watcher.after, self._registry.store.revision)
-            seconds = asked.timeout or self._rand.jitter(MIN_WATCH_SECONDS, 1.0)
+            seconds = timeout or self._rand.jitter(MIN_WATCH_SECONDS, 1.0)
             lines = watching.lines(watcher, initial, self._dispatcher, self._clock, seconds=seconds)
-            async for line in lines:
-                await response.write(line)
+            async with aclosing(lines):
+                async for line in lines:
+                    yield line
         except (store_errors.Compacted, errors.StatusError) as error:
-            await response.write(_failed(watcher.after, error))
+            yield _failed(watcher.after, error)
         finally:
             self._dispatcher.shut(watcher)
-        await response.write_eof()
-        return response
 
     def _watcher(
         self, wanted: selection.Selection, asked: options.ListOptions, form: forms.Form
@@ -250,8 +266,7 @@ class Resources:
     async def _patch(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        content_type = exchange.request.headers.get(hdrs.CONTENT_TYPE, "")
-        media = content_type.partition(";")[0].strip().lower()
+        media = exchange.content_type.partition(";")[0].strip().lower()
         is_apply = media == patching.APPLY
         if not is_apply and media not in patching.MEDIA_TYPES:
             raise errors.StatusError(

@@ -11,7 +11,7 @@ was. What is past is read from the log piece by piece and never buffered.
 import asyncio
 import math
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
@@ -319,7 +319,7 @@ async def lines(
     clock: Clock,
     *,
     seconds: float,
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """The stream of a watch until it times out, is cut off, or its reader leaves.
 
     Raises the store's `Compacted` as `Dispatcher.open` does.
