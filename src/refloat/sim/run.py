@@ -67,6 +67,7 @@ def run(main: Program[T], *, seed: int, shuffle: bool = True, bounds: Bounds | N
 def _end(loop: VirtualLoop) -> None:
     """Cancel what the program left, and insist that it closed what it opened."""
     _cancel_all(loop)
+    loop.collect()
     loop.raise_failure()
     for generator in loop.generators.open():
         raise loop.leaked(loop.generators.describe(generator))

@@ -350,6 +350,17 @@ async def test_a_generator_that_was_closed_or_read_to_its_end_is_none(sim: Sim) 
         assert len([number async for number in _numbers()]) == 10
 
 
+def test_a_generator_in_a_cycle_is_found_at_the_end() -> None:
+    async def main(sim: Sim) -> None:
+        cycle: list[object] = []
+        numbers = _numbers()
+        cycle += [cycle, numbers]
+        await anext(numbers)
+
+    with pytest.raises(errors.Leaked, match="_numbers"):
+        run(main, seed=1)
+
+
 def test_garbage_is_collected_at_fixed_steps_and_not_in_between() -> None:
     class Cycle:
         def __init__(self, sim: Sim) -> None:
