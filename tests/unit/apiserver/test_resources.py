@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs over HTTP: bodies, codes, and where a watch begins."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from refloat.api.meta import Object
+from tests import builders
+from tests.clocks import rest
+from tests.worlds import BUDGETS, CONFIG_MAPS, PODS, Face, World
+
+MERGE = "application/merge-patch+json"
+HERE = "/api/v1/namespaces/default"
+MAPS = f"{HERE}/configmaps"
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+@pytest.fixture
+async def face(world: World) -> AsyncIterator[Face]:
+    async with world.served() as found:
+        yield found
+
+
+async def until(face: Face, path: str, count: int) -> list[tuple[str, Object]]:
+    """The first events of a watch."""
+    seen: list[tuple[str, Object]] = []
+    async with face.watch(path) as events:
+        async for event in events:
+            seen.append(event)
+            if len(seen) == count:
+                break
+    return seen
+
+
+def summary(events: list[tuple[str, Object]]) -> list[tuple[str, str]]:
+    return [(kind, obj["metadata"].get("name", "")) for kind, obj in events]
+
+
+# -- where a watch begins ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        pytest.param("", ["a", "b", "new"], id="with the state"),
+        pytest.param("&resourceVersion=0", ["a", "b", "new"], id="with any state"),
+        pytest.param("&resourceVersion={before}", ["b", "new"], id="after a revision"),
+        pytest.param(
+            "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            ["a", "b", "new"],
+            id="with the state, as asked",
+        ),
+        pytest.param(
+            "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={before}",
+            ["a", "b", "new"],
+            id="with a state that is new enough",
+        ),
+        pytest.param(
+            "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
+            ["new"],
+            id="now, as asked",
+        ),
+        pytest.param(
+            "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={before}",
+            ["b", "new"],
+            id="after a revision, as asked",
+        ),
+        pytest.param("&fieldSelector=metadata.name=b", ["b"], id="with what is selected"),
+        pytest.param("&limit=1", ["a", "b", "new"], id="whatever the limit"),
+    ],
+)
+async def test_watch_begins(world: World, face: Face, query: str, want: list[str]) -> None:
+    await world.create(builders.config_map("a"))
+    before = world.store.revision
+    await world.create(builders.config_map("b"))
+    await rest()
+    seen: list[str] = []
+    async with face.watch(f"{MAPS}?watch=1{query.format(before=before)}") as events:
+        await world.create(builders.config_map("new"))
+        async for kind, obj in events:
+            assert kind == "ADDED"
+            seen.append(obj["metadata"]["name"])
+            if len(seen) == len(want):
+                break
+    assert seen == want
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "&resourceVersion=0",
+        "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+    ],
+)
+async def test_end_of_the_initial_state_is_told(world: World, face: Face, query: str) -> None:
+    await world.create(builders.config_map("a"))
+    events = await until(face, f"{MAPS}?watch=1&allowWatchBookmarks=true{query}", 2)
+    assert summary(events) == [("ADDED", "a"), ("BOOKMARK", "")]
+    assert events[1][1] == {
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "metadata": {
+            "resourceVersion": str(world.store.revision),
+            "annotations": {"k8s.io/initial-events-end": "true"},
+        },
+    }
+
+
+async def test_watch_of_a_forgotten_past_is_told_so(world: World, face: Face) -> None:
+    await world.create(builders.config_map("a"))
+    await rest()
+    await world.store.compact(world.store.revision)
+    ((kind, status),) = await until(face, f"{MAPS}?watch=1&resourceVersion=1", 1)
+    assert kind == "ERROR"
+    assert (status["code"], status["reason"]) == (410, "Expired")
+    assert status["message"] == f"too old resource version: 1 ({world.store.compacted})"
+
+
+async def test_watch_with_a_state_to_come_is_told_so(world: World, face: Face) -> None:
+    wanted = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999"
+    ((kind, status),) = await until(face, f"{MAPS}?watch=1&{wanted}", 1)
+    assert kind == "ERROR"
+    assert (status["code"], status["reason"]) == (504, "Timeout")
+
+
+async def test_older_way_to_watch_one_object(world: World, face: Face) -> None:
+    await world.create(builders.config_map("a"))
+    await world.create(builders.config_map("b"))
+    path = "/api/v1/watch/namespaces/default/configmaps/b"
+    assert summary(await until(face, path, 1)) == [("ADDED", "b")]
+
+
+async def test_older_way_to_watch_refuses_two_names(face: Face) -> None:
+    path = "/api/v1/watch/namespaces/default/configmaps/b"
+    code, status = await face.ask("GET", f"{path}?fieldSelector=metadata.name=c")
+    assert code == 400
+    assert status["message"] == "fieldSelector metadata.name doesn't match requested name"
+
+
+async def test_watcher_that_leaves_is_forgotten(world: World, face: Face) -> None:
+    async with face.watch(f"{MAPS}?watch=1"):
+        await _eventually(lambda: world.dispatcher.watchers == 1)
+    await _eventually(lambda: world.dispatcher.watchers == 0)
+
+
+async def _eventually(condition: Any) -> None:
+    """Wait for what another task does; the suite's timeout bounds it."""
+    while not condition():
+        await rest()
+
+
+# -- reading ----------------------------------------------------------------
+
+
+async def test_get_of_a_revision_that_is_none(world: World, face: Face) -> None:
+    await world.create(builders.config_map("a"))
+    code, status = await face.ask("GET", f"{MAPS}/a?resourceVersion=x")
+    assert code == 500
+    assert status["message"] == (
+        'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
+    )
+
+
+async def test_long_list_is_sent_in_pieces_and_whole(world: World, face: Face) -> None:
+    for index in range(450):
+        await world.create(builders.config_map(f"c{index:03}"))
+    code, found = await face.ask("GET", MAPS)
+    assert code == 200
+    assert [each["metadata"]["name"] for each in found["items"]] == [
+        f"c{index:03}" for index in range(450)
+    ]
+    assert found["metadata"] == {"resourceVersion": str(world.store.revision)}
+
+
+async def test_empty_list_is_a_list(face: Face) -> None:
+    _, found = await face.ask("GET", MAPS)
+    assert found["items"] == []
+    assert found["kind"] == "ConfigMapList"
+
+
+# -- writing ----------------------------------------------------------------
+
+
+async def test_create_update_patch_delete(world: World, face: Face) -> None:
+    code, made = await face.ask("POST", MAPS, builders.config_map("a"))
+    assert code == 201
+    code, put = await face.ask("PUT", f"{MAPS}/a", {**made, "data": {"k": "v"}})
+    assert (code, put["data"]) == (200, {"k": "v"})
+    code, patched = await face.ask("PATCH", f"{MAPS}/a", {"data": {"l": "w"}}, media=MERGE)
+    assert (code, patched["data"]) == (200, {"k": "v", "l": "w"})
+    code, status = await face.ask("DELETE", f"{MAPS}/a")
+    assert code == 200
+    assert status["details"] == {
+        "name": "a",
+        "kind": "configmaps",
+        "uid": made["metadata"]["uid"],
+    }
+
+
+async def test_delete_of_a_pod_answers_with_the_pod(world: World, face: Face) -> None:
+    await world.create(builders.pod())
+    _, pod = await face.ask("DELETE", f"{HERE}/pods/p")
+    assert (pod["kind"], pod["metadata"]["name"]) == ("Pod", "p")
+
+
+async def test_collection_is_deleted_by_selector(world: World, face: Face) -> None:
+    await world.create(builders.config_map("a", labels={"x": "y"}))
+    await world.create(builders.config_map("b"))
+    code, found = await face.ask("DELETE", f"{MAPS}?labelSelector=x=y")
+    assert code == 200
+    assert [each["metadata"]["name"] for each in found["items"]] == ["a"]
+    assert not world.exists(CONFIG_MAPS, "a")
+    assert world.exists(CONFIG_MAPS, "b")
+
+
+async def test_dry_deletion_of_a_collection_writes_nothing(world: World, face: Face) -> None:
+    await world.create(builders.config_map("a"))
+    revision = world.store.revision
+    await face.ask("DELETE", f"{MAPS}?dryRun=All")
+    assert world.store.revision == revision
+
+
+DRY = [
+    pytest.param("POST", MAPS, builders.config_map("new"), id="create"),
+    pytest.param("PUT", f"{MAPS}/a", builders.config_map("a", data={"k": "v"}), id="update"),
+    pytest.param("PATCH", f"{MAPS}/a", {"data": {"k": "v"}}, id="patch"),
+    pytest.param("DELETE", f"{MAPS}/a", None, id="delete"),
+    pytest.param("DELETE", MAPS, None, id="deletecollection"),
+    pytest.param(
+        "PATCH", f"{HERE}/pods/p/status", {"status": {"phase": "Failed"}}, id="status patch"
+    ),
+    pytest.param("POST", f"{HERE}/pods/p/eviction", {"metadata": {"name": "p"}}, id="eviction"),
+    pytest.param(
+        "POST",
+        f"{HERE}/pods/p/binding",
+        {"metadata": {"name": "p"}, "target": {"name": "n"}},
+        id="binding",
+    ),
+    pytest.param("DELETE", f"{HERE}/pods/p", None, id="pod delete"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), DRY)
+async def test_dry_run_writes_nothing(
+    world: World, face: Face, method: str, path: str, body: Object | None
+) -> None:
+    await world.create(builders.config_map("a"))
+    await world.create(builders.pod())
+    revision = world.store.revision
+    media = MERGE if method == "PATCH" else "application/json"
+    code, _ = await face.ask(method, f"{path}?dryRun=All", body, media=media)
+    assert code in (200, 201)
+    assert world.store.revision == revision
+
+
+# -- subresources with bodies of their own ----------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(
+            {"metadata": {"name": "q"}}, "name in URL does not match name in {} object", id="name"
+        ),
+        pytest.param({}, "name in URL does not match name in {} object", id="no name"),
+        pytest.param(
+            {"metadata": {"name": "p", "namespace": "other"}},
+            "the namespace of the provided object does not match the namespace sent on the request",
+            id="namespace",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Eviction", "Binding"])
+async def test_wish_for_another_pod_is_refused(
+    world: World, face: Face, kind: str, body: Object, message: str
+) -> None:
+    """behaviour C6.1"""
+    await world.create(builders.pod())
+    code, status = await face.ask("POST", f"{HERE}/pods/p/{kind.lower()}", body)
+    assert (code, status["message"]) == (400, message.format(kind))
+
+
+async def test_unknown_field_of_a_wish_is_refused_when_strict(world: World, face: Face) -> None:
+    await world.create(builders.pod())
+    wish = {"metadata": {"name": "p"}, "foo": 1}
+    path = f"{HERE}/pods/p/eviction?fieldValidation=Strict"
+    code, status = await face.ask("POST", path, wish)
+    assert code == 400
+    assert status["message"] == (
+        'Eviction in version "v1" cannot be handled as a Eviction: '
+        'strict decoding error: unknown field "foo"'
+    )
+
+
+@pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
+async def test_eviction_of_either_version(world: World, face: Face, version: str) -> None:
+    await world.create(builders.pod())
+    wish = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": "p"}}
+    assert await face.ask("POST", f"{HERE}/pods/p/eviction", wish) == (201, SUCCESS)
+    assert not world.exists(PODS, "p")
+
+
+async def test_eviction_takes_the_options_of_its_body(world: World, face: Face) -> None:
+    await world.create(builders.pod(node="n"))
+    wish = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 9}}
+    await face.ask("POST", f"{HERE}/pods/p/eviction", wish)
+    assert world.get(PODS, "p")["metadata"]["deletionGracePeriodSeconds"] == 9
+
+
+async def test_refused_eviction_says_when_to_come_again(world: World, face: Face) -> None:
+    await world.create(builders.pod(node="n", labels={"app": "x"}))
+    await world.set_status(
+        PODS, "p", phase="Running", conditions=[{"type": "Ready", "status": "True"}]
+    )
+    await world.create(builders.budget())
+    await world.set_status(BUDGETS, "b", observedGeneration=0)
+    code, status = await face.ask("POST", f"{HERE}/pods/p/eviction", {"metadata": {"name": "p"}})
+    assert (code, status["details"]["retryAfterSeconds"]) == (429, 10)
+
+
+# -- what is not served -----------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["exec", "attach", "portforward"])
+async def test_streams_to_containers_are_not_served(world: World, face: Face, part: str) -> None:
+    await world.create(builders.pod())
+    code, status = await face.ask("POST", f"{HERE}/pods/p/{part}")
+    assert (code, status["reason"]) == (501, "NotImplemented")
