@@ -10,7 +10,9 @@ server runs, so the server looks at the directory again when it meets a token
 that it does not know.
 """
 
+import contextlib
 import logging
+import os
 from pathlib import Path
 
 from refloat.api import names
@@ -56,16 +58,17 @@ def accepted(data_dir: Path) -> Tokens:
 
 
 class _Nodes:
-    """The nodes' tokens, read from the directory when it has changed.
+    """The nodes' tokens, each read once, when it is first looked for.
 
-    A wrong token costs one `stat`, so that nobody can make the server read
-    files by guessing. A file appears in one step and is never changed, so a
-    directory of the same time of change holds no token that was not read.
+    A wrong token costs a listing of the directory and reads no file. The time
+    at which the directory changed would cost less, but two files that are
+    made within one tick of the clock do not differ by it. A file appears in
+    one step and is never changed; to take a node's token back, remove its
+    file and restart the server.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._changed = -1
         self._read: set[str] = set()
         self._identities: dict[bytes, Identity] = {}
 
@@ -75,32 +78,41 @@ class _Nodes:
 
     def _reload(self) -> None:
         try:
-            changed = self._folder.stat().st_mtime_ns
+            found = [path.name for path in self._folder.iterdir()]
         except FileNotFoundError:
             return
-        if changed == self._changed:
-            return
-        self._changed = changed
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
-            if path.name not in self._read:
-                self._load(path)
+        for name in found:
+            if name.endswith(_SUFFIX) and name not in self._read:
+                self._load(self._folder / name)
 
     def _load(self, path: Path) -> None:
         try:
             token = path.read_text().strip()
         except (OSError, UnicodeError):
             log.warning("cannot read a node's token", extra={"fields": {"file": path.name}})
+            self._read.add(path.name)  # once is enough to complain
             return
-        self._read.add(path.name)
         if token:
+            self._read.add(path.name)
             user = identity.node(path.name.removesuffix(_SUFFIX))
             self._identities[authentication.digest(token)] = user
 
 
 def _ensured(path: Path) -> str:
-    """The token in a file; a new one where there is none, or nothing in it."""
-    token = path.read_text().strip() if path.exists() else ""
-    if not token:
-        token = rand.token()
-        files.write(path, token.encode())
-    return token
+    """The token in a file; a new one where there is none, or nothing in it.
+
+    Of two processes that make one at the same time the first wins, and both
+    return its token.
+    """
+    if path.exists():
+        if token := path.read_text().strip():
+            return token
+        path.unlink()
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    files.write(beside, rand.token().encode())
+    try:
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(beside)
+    finally:
+        beside.unlink()
+    return path.read_text().strip()
