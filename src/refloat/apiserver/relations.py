@@ -21,8 +21,9 @@ from refloat.store.contract import Entry, Event, Store
 
 _PODS = kinds.of("pods")
 
-# So many changes behind, it is quicker to begin anew with the pods of today.
-_TOO_FAR = 20_000
+# So many changes behind, it begins anew with the pods of today, which holds
+# the loop for 45 ms at 20,000 pods; to follow so many takes about 10 ms.
+_TOO_FAR = 5_000
 
 Name: TypeAlias = tuple[str, str]
 """A resource's plural, and the name of one object in the pod's namespace."""
@@ -92,8 +93,22 @@ class Relations:
             self._bound[after][event.key] = None
 
 
+class _BoundSpec(msgspec.Struct):
+    nodeName: str = ""  # noqa: N815 - the wire's names
+
+
+class _BoundPod(msgspec.Struct):
+    spec: _BoundSpec
+
+
+_BINDING = msgspec.json.Decoder(_BoundPod)
+
+
 def _node_of(entry: Entry) -> str:
-    return selection.attributes(_PODS, entry).fields["spec.nodeName"]
+    """The node of a pod; all that selectors ask for is not read for this alone."""
+    if entry.derived is not None:
+        return selection.attributes(_PODS, entry).fields["spec.nodeName"]
+    return _BINDING.decode(entry.value).spec.nodeName
 
 
 class _Metadata(msgspec.Struct):
