@@ -212,6 +212,16 @@ class Api:
             self._context.check_hostname = False
             self._context.verify_mode = ssl.CERT_NONE
 
+    @property
+    def token(self) -> str:
+        return self._token
+
+    def connect(self) -> ssl.SSLSocket:
+        """A connection to send bytes through that need not be HTTP."""
+        host, _, port = self._host.rpartition(":")
+        plain = socket.create_connection((host.strip("[]"), int(port)), PATIENCE_SECONDS)
+        return self._context.wrap_socket(plain, server_hostname=host.strip("[]"))
+
     def ask(
         self,
         method: str,

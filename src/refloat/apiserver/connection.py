@@ -14,13 +14,18 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from aiohttp import http_exceptions, web
+from aiohttp import abc, http, http_exceptions, streams, web
 
 from refloat.api import errors
 from refloat.apiserver.limits import Limits
 from refloat.base.clock import Clock, Handle
 
 log = logging.getLogger(__name__)
+
+# Where a request notes a version of HTTP that is not spoken here.
+UNSUPPORTED = "unsupported-version"
+
+_TOO_NEW = http.HttpVersion(2, 0)
 
 # A token in the place of a method, as the parser quotes what it refused.
 _UNKNOWN_METHOD = re.compile(r"b'[A-Za-z-]+ /")
@@ -48,6 +53,23 @@ class Connections(web.Server):
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    def _make_request(
+        self,
+        message: http.RawRequestMessage,
+        payload: streams.StreamReader,
+        protocol: web.RequestHandler,
+        writer: abc.AbstractStreamWriter,
+        task: "asyncio.Task[None]",
+    ) -> web.BaseRequest:
+        """Note a version that nobody can be answered in, and answer in another."""
+        spoken = message.version
+        if http.HttpVersion10 <= spoken < _TOO_NEW:
+            return super()._make_request(message, payload, protocol, writer, task)
+        message = message._replace(version=http.HttpVersion10, should_close=True)
+        request = super()._make_request(message, payload, protocol, writer, task)
+        request[UNSUPPORTED] = f"{spoken.major}.{spoken.minor}"
+        return request
 
 
 class Connection(web.RequestHandler):
@@ -88,7 +110,7 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._messages or self._current_request is not None or self._upgraded:
+        if self._messages or not self._awaits_head():
             self._head_since = None
             self._head_bytes = 0
             return
@@ -97,6 +119,10 @@ class Connection(web.RequestHandler):
             self._await_head()
         if self._head_bytes > self._host.limits.head_bytes:
             self._give_up("its head is too large")
+
+    def _awaits_head(self) -> bool:
+        """Is the next byte of a head, and not of a body or after an answer that is not read?"""
+        return self._waiter is not None or self._request_count == 0
 
     def _await_head(self) -> None:
         self._head_since = self._host.clock.monotonic()

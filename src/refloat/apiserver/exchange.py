@@ -2,17 +2,22 @@
 """One request and the answer to it, with what all handlers need of both."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from aiohttp import client_exceptions, hdrs, http_exceptions, web
 
 from refloat.api import codec, errors
-from refloat.apiserver import forms, metrics, uri
+from refloat.apiserver import connection, forms, metrics, uri
 from refloat.apiserver.limits import Limits
 from refloat.base.clock import Clock, RealClock
 
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+
+# Of all warnings of an answer together, and of each when that is exceeded:
+# Kubernetes' numbers, within what clients accept of headers.
+WARNED_CHARACTERS = 4096
+WARNING_CHARACTERS = 256
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -63,7 +68,7 @@ class Exchange:
     def read_head(self) -> None:
         """Find out what the request is for; raises 400 and 417."""
         request = self.request
-        if not (1, 0) <= request.version < (2, 0):
+        if connection.UNSUPPORTED in request:
             raise errors.bad_request("malformed HTTP request: unsupported protocol version")
         expect = request.headers.get(hdrs.EXPECT)
         if expect is not None and expect.lower() != "100-continue":
@@ -170,14 +175,30 @@ class Exchange:
         found[hdrs.CONTENT_TYPE] = media
         found["Audit-Id"] = self.id
         found[hdrs.CACHE_CONTROL] = "no-cache, private"
-        for text in warnings:
+        for text in _bounded(warnings):
             found.add(hdrs.WARNING, f"299 - {_quoted(text)}")
+        if hdrs.UPGRADE in self.request.headers:
+            response.force_close()  # what follows was meant for another protocol
 
     def wants_pretty(self) -> bool:
         asked = self.query.get("pretty")
         if asked is not None:
             return asked in ("1", "t", "T", "true", "True", "TRUE")
         return self.user_agent.startswith(_READ_BY_PEOPLE)
+
+
+def _bounded(warnings: Iterable[str]) -> Iterator[str]:
+    """As many warnings as Kubernetes tells; shortened when they are too long together."""
+    told = list(warnings)
+    if sum(map(len, told)) <= WARNED_CHARACTERS:
+        yield from told
+        return
+    total = 0
+    for text in told:
+        if total >= WARNED_CHARACTERS:
+            return
+        total += len(text[:WARNING_CHARACTERS])
+        yield text[:WARNING_CHARACTERS]
 
 
 def _quoted(text: str) -> str:
