@@ -160,6 +160,8 @@ _NEW_EVENT_LABELS = {
     **{f"regarding.{name}": f"involvedObject.{name}" for name in _Reference.__struct_fields__},
     "reportingController": "reportingComponent",
 }
+_OLD_POD_LABELS = {"spec.host": "spec.nodeName"}
+_EMPTY_POD_LABELS = ("status.podIPs",)  # can be asked for, and no pod has it
 _DECODERS = {stored_as: msgspec.json.Decoder(struct) for stored_as, (struct, _) in _FIELDS.items()}
 _PLAIN_DECODER = msgspec.json.Decoder(_Plain)
 
@@ -235,14 +237,20 @@ def select(
             raise errors.bad_request(_unknown_field(resource, label))
     if resource.group == "events.k8s.io":
         fields = fields.renamed(_NEW_EVENT_LABELS)
+    elif resource.kind == "Pod":
+        fields = fields.renamed(_OLD_POD_LABELS)
     return Selection(resource, namespace, selectors.parse_labels(label_text), fields)
 
 
 @cache
 def _known(resource: kinds.Resource) -> frozenset[str]:
     """The labels of the fields that can be selected on."""
-    known = {"metadata.name", *(["metadata.namespace"] if resource.namespaced else [])}
+    known = {"metadata.name"}
+    if resource.namespaced or resource.stored_as not in _FIELDS:
+        known.add("metadata.namespace")
     known.update(_FIELDS.get(resource.stored_as, (None, {}))[1])
+    if resource.kind == "Pod":
+        known.update(_OLD_POD_LABELS, _EMPTY_POD_LABELS)
     if resource.group == "events.k8s.io":
         known.difference_update(_NEW_EVENT_LABELS.values())
         known.update(_NEW_EVENT_LABELS)
