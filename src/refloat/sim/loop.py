@@ -136,10 +136,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if math.isnan(when):
             raise ValueError("a timer needs a time")
         timer = _Timer(when, callback, args, self, context)
-        timer.queued = when < math.inf  # for ever is no time to jump to
-        if timer.queued:
-            self._serial += 1
-            heapq.heappush(self._timers, (when, self._serial, timer))
+        timer.queued = True
+        self._serial += 1
+        heapq.heappush(self._timers, (when, self._serial, timer))
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -159,11 +158,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._cancelled_timers = 0
 
     def _next_timer(self) -> float | None:
+        """When the next timer is due; for ever is no time to jump to."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)[2].queued = False
             self._cancelled_timers -= 1
-        return timers[0][0] if timers else None
+        return timers[0][0] if timers and timers[0][0] < math.inf else None
 
     def _take_due(self, when: float) -> None:
         """Make ready the timers of one time; those of a later one wait for a later turn."""
