@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's own certificates: made once, renewed in time, and trusted."""
+
+import ipaddress
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from refloat.app import certificates, files
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+HERE = "127.0.0.1"
+
+
+def read(path: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def served(path: Path) -> list[str]:
+    names = read(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [*names.get_values_for_type(x509.DNSName)] + [
+        str(each) for each in names.get_values_for_type(x509.IPAddress)
+    ]
+
+
+def test_server_is_signed_by_the_authority(tmp_path: Path) -> None:
+    paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
+    authority, server = read(paths.authority), read(paths.server)
+    server.verify_directly_issued_by(authority)
+    assert isinstance(server.public_key(), ec.EllipticCurvePublicKey)
+    assert served(paths.server) == ["localhost", "kubernetes.default.svc", HERE, "::1"]
+
+
+def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
+    for path in (paths.authority_key, paths.server_key):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "pki").stat().st_mode) == 0o700
+
+
+def test_second_start_keeps_both(tmp_path: Path) -> None:
+    paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
+    before = [paths.authority.read_bytes(), paths.server.read_bytes()]
+    certificates.ensure(tmp_path / "pki", HERE, NOW + timedelta(days=100))
+    assert [paths.authority.read_bytes(), paths.server.read_bytes()] == before
+
+
+@pytest.mark.parametrize(
+    ("address", "later"),
+    [
+        pytest.param("192.0.2.7", 0, id="another address"),
+        pytest.param(HERE, 340, id="an end that is near"),
+    ],
+)
+def test_server_is_made_anew_for(tmp_path: Path, address: str, later: int) -> None:
+    paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
+    authority, server = paths.authority.read_bytes(), paths.server.read_bytes()
+    certificates.ensure(tmp_path / "pki", address, NOW + timedelta(days=later))
+    assert paths.authority.read_bytes() == authority
+    assert paths.server.read_bytes() != server
+    assert str(ipaddress.ip_address(address)) in served(paths.server)
+
+
+def test_new_authority_brings_a_new_server(tmp_path: Path) -> None:
+    paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
+    paths.authority_key.unlink()
+    certificates.ensure(tmp_path / "pki", HERE, NOW)
+    read(paths.server).verify_directly_issued_by(read(paths.authority))
+
+
+def test_context_serves_with_them(tmp_path: Path) -> None:
+    paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
+    assert certificates.server_context(paths).cert_store_stats()["x509"] >= 0
+
+
+def test_file_is_written_whole_over_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+    files.write(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]

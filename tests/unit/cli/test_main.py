@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: what it says, and how it ends."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import refloat
+from refloat.app import embedded
+from refloat.base import log
+from refloat.base.errors import UsageError
+from refloat.cli import main, up
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
+    """The exit code of a command, which leaves this process' logs alone."""
+    monkeypatch.setattr(sys, "argv", ["refloat", *argv])
+    monkeypatch.setattr(log, "setup", lambda *_args, **_more: None)
+    try:
+        main.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def test_version_names_both(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "version") == 0
+    shown = capsys.readouterr().out
+    assert re.fullmatch(rf"refloat {re.escape(refloat.__version__)} \(Kubernetes API .+\)\n", shown)
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_the_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    assert run(monkeypatch, flag) == 0
+    shown = capsys.readouterr().out
+    for name in main._COMMANDS:
+        assert re.search(rf"^  {name} ", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", list(main._COMMANDS))
+def test_every_command_has_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert run(monkeypatch, name, "--help") == 0
+    assert "Usage: refloat" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        pytest.param(["nonsense"], "No such command 'nonsense'", id="no command"),
+        pytest.param(["up", "--nonsense"], "No such option", id="no option"),
+        pytest.param(["up", "--port", "99999"], "99999", id="no port"),
+        pytest.param(
+            ["up", "--controllers", "nope"], "unknown controller 'nope'", id="no controller"
+        ),
+        pytest.param(
+            ["up", "--bind-address", "here"], "'here' is not an IP address", id="no address"
+        ),
+        pytest.param(
+            ["up", "--feature-gates", "Nope=true"], "unknown feature gate 'Nope'", id="no gate"
+        ),
+        pytest.param(["up", "--config", "none.yaml"], "cannot be read", id="no configuration"),
+    ],
+)
+def test_wrong_use_ends_with_two_and_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    argv: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = ["--data-dir", str(tmp_path / "data")] if argv[0] == "up" else []
+    assert run(monkeypatch, *argv, *data) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.out == ""
+    assert not (tmp_path / "data").exists()
+
+
+def test_gates_of_the_command_line_go_over_those_of_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "apiVersion: config.refloat.dev/v1alpha1\nkind: Configuration\n"
+        "featureGates: {TaintForceEviction: true, FailureRecoveryPolicy: true}\n"
+    )
+    seen = []
+
+    async def note(settings: embedded.Settings) -> None:
+        seen.append(settings.gates)
+
+    monkeypatch.setattr(up, "_run", note)
+    flags = ["--config", str(path), "--feature-gates", "TaintForceEviction=false"]
+    assert run(monkeypatch, "up", "--data-dir", str(tmp_path), *flags) == 0
+    (gates,) = seen
+    assert not gates.enabled("TaintForceEviction")
+    assert gates.enabled("FailureRecoveryPolicy")
+
+
+@pytest.mark.parametrize("text", ["*", "none", "", "*, none"])
+def test_controllers_that_are_there_are_taken(text: str) -> None:
+    up.check_controllers(text)
+
+
+@pytest.mark.parametrize("text", ["nope", "-nope", "*,nope"])
+def test_controllers_that_are_not_there_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="unknown controller"):
+        up.check_controllers(text)
+
+
+@pytest.mark.parametrize(("text", "want"), [("::1", "::1"), ("127.0.0.1", "127.0.0.1")])
+def test_address_is_taken(text: str, want: str) -> None:
+    assert up.check_address(text) == want
