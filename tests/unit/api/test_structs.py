@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The partial structs fit what servers send, field by field."""
+
+import gc
+import types
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+from refloat.api import batch, core, policy, schema, structs, times
+from refloat.api.meta import Object
+from refloat.bench.pods import PodMaker
+from refloat.client import kinds
+from refloat.client.contract import Kind
+
+KINDS = [each for each in vars(kinds).values() if isinstance(each, Kind)]
+
+DEPTH = 4  # of structs in structs; the deepest that is read of any kind
+
+TEXTS = ("string", "quantity", "time", "microtime", "duration")
+
+
+def name_of(kind: Kind[Any]) -> str:
+    return kind.resource.kind
+
+
+@pytest.fixture(params=KINDS, ids=name_of)
+def kind(request: pytest.FixtureRequest) -> Kind[Any]:
+    found: Kind[Any] = request.param
+    return found
+
+
+def split(hint: Any) -> tuple[set[Any], bool]:
+    """The types in a hint without None, and whether None is one."""
+    if get_origin(hint) is Annotated:
+        return split(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        parts = [split(each) for each in get_args(hint)]
+        return set().union(*(each for each, _ in parts)), any(none for _, none in parts)
+    if hint is types.NoneType:
+        return set(), True
+    return {hint}, False
+
+
+def problems(struct: Any, known: schema.Struct, path: str) -> Iterator[str]:
+    """Where a struct does not fit the type that it is a part of."""
+    hints = get_type_hints(struct, include_extras=True)
+    for each in msgspec.structs.fields(struct):
+        field = known.fields.get(each.encode_name)
+        where = f"{path}.{each.encode_name}"
+        if field is not None:
+            yield from misfits(hints[each.name], field, where)
+        elif struct is not structs.Condition:  # of several types at once
+            yield f"{where}: there is no such field"
+
+
+def misfits(hint: Any, field: schema.Field, path: str) -> Iterator[str]:
+    if hint is msgspec.Raw:
+        return
+    found, optional = split(hint)
+    if optional != may_be_null(field):
+        yield f"{path}: {'is never' if optional else 'may be'} null"
+    yield from wrong_types(found, field.type, path)
+
+
+def may_be_null(field: schema.Field) -> bool:
+    """Pointers, lists, maps and times are written as null when they are kept and empty."""
+    if field.pointer or isinstance(field.type, schema.ListOf | schema.MapOf):
+        return True
+    return isinstance(field.type, schema.Scalar) and field.type.kind in ("time", "microtime")
+
+
+def wrong_types(found: set[Any], known: schema.Type, path: str) -> Iterator[str]:
+    hint = next(iter(found))
+    if isinstance(known, schema.ListOf):
+        if get_origin(hint) is not tuple:
+            yield f"{path}: not a list"
+        else:
+            yield from wrong_types(split(get_args(hint)[0])[0], known.element, f"{path}[]")
+    elif isinstance(known, schema.MapOf):
+        if get_origin(hint) is not Mapping:
+            yield f"{path}: not a map"
+    elif isinstance(known, schema.Struct):
+        yield from problems(hint, known, path)
+    elif found != scalars(known):
+        yield f"{path}: {found} for {known.kind}"
+
+
+def scalars(known: schema.Scalar) -> set[Any]:
+    if known.kind in TEXTS:
+        return {str}
+    if known.kind == "intorstring":
+        return {int, str}
+    return {bool} if known.kind == "bool" else {int}
+
+
+def test_every_field_is_one_of_its_kind_and_fits_it(kind: Kind[Any]) -> None:
+    known = schema.struct(kind.resource.api_version, kind.resource.kind)
+    assert list(problems(kind.type, known, kind.resource.kind)) == []
+
+
+def nulled(struct: schema.Struct, depth: int = 0) -> Object:
+    """An object in which everything is null that Go may write as null."""
+    made: Object = {}
+    for field in struct.fields.values():
+        if may_be_null(field):
+            made[field.name] = None
+        elif isinstance(field.type, schema.Struct) and depth < DEPTH:
+            made[field.name] = nulled(field.type, depth + 1)
+    return made
+
+
+class Wrong(structs.Partial, frozen=True):
+    node_name: str | None = None
+    priority: int = 0
+    containers: core.Container | None = None
+    unheard_of: str = ""
+
+
+def test_a_struct_that_does_not_fit_is_found_out() -> None:
+    assert list(problems(Wrong, schema.named("core.v1.PodSpec"), "spec")) == [
+        "spec.nodeName: is never null",
+        "spec.priority: may be null",
+        "spec.containers: not a list",
+        "spec.unheardOf: there is no such field",
+    ]
+
+
+def test_nulls_are_read_wherever_go_writes_them(kind: Kind[Any]) -> None:
+    known = schema.struct(kind.resource.api_version, kind.resource.kind)
+    decoded = kind.decoder.decode(msgspec.json.encode(nulled(known)))
+    assert decoded.metadata.creation_timestamp is None
+    assert decoded.metadata.labels is None
+
+
+def test_an_empty_object_is_read(kind: Kind[Any]) -> None:
+    assert kind.decoder.decode(b"{}").metadata.name == ""
+
+
+def test_no_struct_is_tracked_by_the_garbage_collector(kind: Kind[Any]) -> None:
+    assert not gc.is_tracked(kind.decoder.decode(b'{"metadata":{"labels":{"a":"b"}}}'))
+
+
+def test_nothing_can_be_changed(kind: Kind[Any]) -> None:
+    decoded = kind.decoder.decode(b"{}")
+    with pytest.raises(AttributeError):
+        decoded.metadata.name = "x"
+
+
+BOOKMARKS = [
+    pytest.param(
+        kinds.JOBS,
+        b'{"kind":"Job","apiVersion":"batch/v1","metadata":{"resourceVersion":"24358","annotations"'
+        b':{"k8s.io/initial-events-end":"true"}},"spec":{"template":{"metadata":{},"spec":'
+        b'{"containers":null}}},"status":{}}',
+        id="job",
+    ),
+    pytest.param(
+        kinds.PODS,
+        b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"24358"},"spec":'
+        b'{"containers":null},"status":{}}',
+        id="pod",
+    ),
+    pytest.param(
+        kinds.EVENTS,
+        b'{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"resourceVersion":"24358"},'
+        b'"eventTime":null,"regarding":{},"deprecatedSource":{},"deprecatedFirstTimestamp":null,'
+        b'"deprecatedLastTimestamp":null}',
+        id="event",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "sent"), BOOKMARKS)
+def test_what_a_server_sends_as_bookmark_could_be_read(kind: Kind[Any], sent: bytes) -> None:
+    assert kind.decoder.decode(sent).metadata.resource_version == "24358"
+
+
+def test_a_pod_is_read_with_what_controllers_ask_of_it() -> None:
+    made = PodMaker().pod(0)
+    pod = kinds.PODS.decoder.decode(msgspec.json.encode(made))
+    assert pod.metadata.controller is not None
+    assert pod.metadata.controller.name == "training-run-0000"
+    assert pod.spec.node_name == made["spec"]["nodeName"]
+    assert [each.name for each in pod.spec.containers or ()] == ["main", "metrics"]
+    assert pod.status.pod_ip == made["status"]["podIP"]
+    assert structs.is_true(pod.status.conditions, "Ready")
+    assert not structs.is_true(pod.status.conditions, "DisruptionTarget")
+    assert not pod.is_terminal
+    assert not pod.is_terminating
+
+
+def test_exit_codes_and_finish_times_are_read() -> None:
+    sent = {
+        "name": "main",
+        "state": {"terminated": {"exitCode": 42, "finishedAt": "2026-01-02T03:04:05Z"}},
+    }
+    status = msgspec.convert(sent, core.ContainerStatus)
+    assert status.state.terminated is not None
+    assert status.state.terminated.exit_code == 42
+    assert times.parse(status.state.terminated.finished_at or "").year == 2026
+
+
+def test_a_template_stays_as_it_was_written() -> None:
+    job = kinds.JOBS.decoder.decode(b'{"spec":{"template":{"spec":{"x": [1, null]}}}}')
+    assert msgspec.json.decode(job.spec.template) == {"spec": {"x": [1, None]}}
+
+
+def test_a_job_without_template_has_an_empty_one() -> None:
+    assert bytes(batch.JobSpec().template) == b""
+
+
+@pytest.mark.parametrize("value", [1, "30%"])
+def test_a_budget_is_a_number_or_a_share(value: int | str) -> None:
+    sent = msgspec.json.encode({"minAvailable": value})
+    decoded = msgspec.json.decode(sent, type=policy.PodDisruptionBudgetSpec)
+    assert decoded.min_available == value
+
+
+def test_the_first_condition_of_a_type_counts() -> None:
+    first = structs.Condition(type="Ready", status="False")
+    second = structs.Condition(type="Ready", status="True")
+    assert structs.find((first, second), "Ready") is first
+    assert structs.find(None, "Ready") is None
