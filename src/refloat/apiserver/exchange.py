@@ -151,6 +151,8 @@ class Exchange:
         as_is: bool = False,
     ) -> web.Response:
         """The whole answer; `as_is` keeps JSON that has a layout of its own."""
+        if media == forms.JSON and self.form.media == forms.YAML:
+            body, media = forms.as_yaml(msgspec.json.decode(body)), forms.YAML
         if media == forms.JSON and body and not as_is:
             body = msgspec.json.format(body, indent=2) if self.wants_pretty() else body + b"\n"
         response = web.Response(body=body, status=status)

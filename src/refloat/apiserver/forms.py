@@ -5,6 +5,7 @@ An object is served whole, as a row of a Table, or reduced to its metadata;
 as JSON or, for single answers, as YAML.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -100,8 +101,40 @@ def encode(document: Object, form: Form) -> bytes:
 
 
 def as_yaml(document: Object) -> bytes:
-    text: str = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
+    """A document as YAML, in the styles that Kubernetes writes."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
     return text.encode()
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Quotes text that a reader could take for something else; keeps lines as lines."""
+
+    # `=` and `<<` are text to Kubernetes.
+    yaml_implicit_resolvers = {  # noqa: RUF012 - yaml's own name for it
+        first: found
+        for first, found in yaml.CSafeDumper.yaml_implicit_resolvers.items()
+        if first not in ("=", "<")
+    }
+
+
+# What a reader of YAML 1.1 takes for a boolean, nothing, a number or a time.
+_NOT_TEXT = re.compile(
+    r"~?|null|Null|NULL|y|Y|yes|Yes|YES|n|N|no|No|NO|on|On|ON|off|Off|OFF"
+    r"|true|True|TRUE|false|False|FALSE|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+    r"|[-+]?(0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)"
+    r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    r"|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+    r"([Tt ][0-9]{1,2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?(Z| ?[-+:0-9]+)?)?"
+)
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else '"' if _NOT_TEXT.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def one(resource: kinds.Resource, entry: Entry, form: Form, now: datetime) -> bytes:
