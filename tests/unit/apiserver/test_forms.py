@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form of an answer; what is written is as Kubernetes writes it."""
+
+import pytest
+import yaml
+
+from refloat.api import kinds
+from refloat.apiserver import forms
+from refloat.apiserver.forms import Form
+from tests import builders
+from tests.refusals import refusal
+from tests.worlds import CONFIG_MAPS, JOBS, NODES, PODS, World
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+SERVED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+STREAMED = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+
+
+@pytest.mark.parametrize(
+    ("header", "want"),
+    [
+        pytest.param("", Form(), id="nothing"),
+        pytest.param("*/*", Form(), id="anything"),
+        pytest.param("application/*", Form(), id="anything of this kind"),
+        pytest.param("application/json", Form(), id="JSON"),
+        pytest.param("application/yaml", Form("application/yaml"), id="YAML"),
+        pytest.param("text/html, application/json", Form(), id="what is served of several"),
+        pytest.param(TABLE, Form(shape="Table"), id="a table"),
+        pytest.param(f"{TABLE},application/json", Form(shape="Table"), id="the first of two"),
+        pytest.param(
+            "application/json; as=Table; v=v9; g=meta.k8s.io, application/json",
+            Form(),
+            id="the second, of a table that is not served",
+        ),
+        pytest.param(
+            "application/vnd.kubernetes.protobuf, application/json", Form(), id="not protobuf"
+        ),
+    ],
+)
+def test_form_is_accepted(header: str, want: Form) -> None:
+    assert forms.accepted(header, "") == want
+
+
+@pytest.mark.parametrize(("streams", "listed"), [(False, SERVED), (True, f"{SERVED}, {STREAMED}")])
+def test_form_that_is_not_served_is_refused(streams: bool, listed: str) -> None:
+    with refusal(406, f"406: Not Acceptable\n\nAvailable representations: {listed}"):
+        forms.accepted("text/html", "", streams=streams)
+
+
+def test_shape_that_is_not_served_is_refused() -> None:
+    with refusal(406, f"only the following media types are accepted: {SERVED}"):
+        forms.accepted("application/json;as=Table;v=v9;g=meta.k8s.io", "")
+
+
+# -- YAML -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("510", '"510"'),
+        ("true", '"true"'),
+        ("null", '"null"'),
+        ("", '""'),
+        ("~", '"~"'),
+        ("y", '"y"'),
+        ("N", '"N"'),
+        ("OFF", '"OFF"'),
+        ("1e3", '"1e3"'),
+        ("0o7", '"0o7"'),
+        ("012", '"012"'),
+        ("1_000", '"1_000"'),
+        ("5.", '"5."'),
+        ("1:30", '"1:30"'),
+        (".inf", '".inf"'),
+        ("2020-01-01", '"2020-01-01"'),
+        ("2020-01-01T00:00:00Z", '"2020-01-01T00:00:00Z"'),
+        ("a", "a"),
+        ("a:b", "a:b"),
+        ("it's", "it's"),
+        ("=", "="),
+        ("<<", "<<"),
+        ("a: b", "'a: b'"),
+        (" a", "' a'"),
+        ("#a", "'#a'"),
+        ("*a", "'*a'"),
+        ("a\nb", "|-\n  a\n  b"),
+        ("a\n", "|\n  a"),
+        ("key: |\n  x\n", "|\n  key: |\n    x"),
+    ],
+)
+def test_text_is_written(text: str, want: str) -> None:
+    written = forms.as_yaml({"k": text}).decode()
+    assert written == f"k: {want}\n"
+    assert yaml.safe_load(written.replace("k: =", "k: '='").replace("k: <<", "k: '<<'")) == {
+        "k": text
+    }
+
+
+def test_fields_are_sorted_and_empty_ones_kept() -> None:
+    written = forms.as_yaml({"b": {}, "a": [], "c": None, "d": True}).decode()
+    assert written == "a: []\nb: {}\nc: null\nd: true\n"
+
+
+# -- lists and bookmarks ----------------------------------------------------
+
+
+async def test_one_object_as_yaml(world: World) -> None:
+    await world.create(builders.config_map(data={"k": "1"}))
+    entry = world.registry.get(CONFIG_MAPS, "default", "c")
+    body = forms.one(CONFIG_MAPS, entry, Form("application/yaml"), world.clock.now())
+    assert yaml.safe_load(body) == world.get(CONFIG_MAPS, "c")
+    assert body.startswith(b'apiVersion: v1\ndata:\n  k: "1"\nkind: ConfigMap\n')
+
+
+@pytest.mark.parametrize(
+    ("resource", "parts"),
+    [
+        (CONFIG_MAPS, b""),
+        (NODES, b',"spec":{},"status":{}'),
+        (PODS, b',"spec":{"containers":null},"status":{}'),
+    ],
+    ids=lambda each: getattr(each, "plural", ""),
+)
+def test_bookmark_is_an_object_with_nothing_in_it(resource: kinds.Resource, parts: bytes) -> None:
+    line = forms.bookmark(resource, forms.PLAIN, 7, initial_end=False)
+    assert line.startswith(b'{"type":"BOOKMARK","object":{"kind":')
+    assert line.endswith(b'"metadata":{"resourceVersion":"7"}' + parts + b"}}\n")
+
+
+def test_head_and_tail_embrace_the_items() -> None:
+    head, tail = forms.list_head(JOBS, forms.PLAIN, {"resourceVersion": "7"})
+    assert head + tail == (
+        b'{"kind":"JobList","apiVersion":"batch/v1","metadata":{"resourceVersion":"7"},"items":[]}'
+    )
