@@ -6,7 +6,7 @@ struct does not name is not decoded and cannot be lost, because writes are
 creates and patches, never whole objects.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -158,26 +158,18 @@ class Client(Protocol):
 
 
 class Registry(Protocol):
-    """What the in-process client needs of the embedded API server.
+    """What the in-process client needs of the embedded API server, as one user.
 
-    `apiserver` implements it and `app` joins the two, because neither package
-    may import the other. Bodies are encoded JSON in both directions; failures
-    are `refloat.api.errors.StatusError`.
+    `apiserver` implements it and `app` joins the two. Bodies are encoded JSON
+    in both directions; failures are `refloat.api.errors.StatusError`.
     """
 
     async def call(
-        self,
-        user: str,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str],
-        body: bytes = b"",
-        content_type: str = "application/json",
+        self, method: str, target: str, body: bytes = b"", content_type: str = "application/json"
     ) -> bytes:
-        """One request that is not a watch, as this user."""
+        """One request that is not a watch; `target` is the path with its query."""
         ...
 
-    def watch(self, user: str, path: str, *, query: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """A watch, as this user: one encoded event an item."""
+    def watch(self, target: str) -> AsyncGenerator[bytes, None]:
+        """A watch: encoded events, a line each, one or more lines an item."""
         ...

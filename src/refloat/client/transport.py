@@ -11,7 +11,6 @@ import logging
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import aiohttp
 import multidict
@@ -19,15 +18,15 @@ import yarl
 
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
-from refloat.client import access, decoding, errors, proxies, retry
+from refloat.client import access, decoding, errors, fence, proxies, retry
 from refloat.client.credentials import Credentials, Identity
 from refloat.client.limiter import Limiter
+from refloat.client.requests import JSON, Request
 from refloat.client.settings import Settings
 from refloat.client.tls import Tls
 
 log = logging.getLogger(__name__)
 
-JSON = "application/json"
 
 # Below what servers and balancers keep an idle connection for: a write that
 # meets a connection that is just being closed may or may not have happened.
@@ -41,20 +40,6 @@ LARGE_BODY_BYTES = 1024 * 1024
 
 # Distinct warnings of the server that are logged; then no more.
 MAX_WARNINGS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One call, before anything is known of connections and credentials."""
-
-    method: str
-    path: str  # with its query
-    body: bytes | None = None
-    content_type: str = JSON
-    is_repeatable: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
 
 
 class Transport:
@@ -112,6 +97,7 @@ class Transport:
 
     async def _exchange(self, request: Request, identity: Identity) -> bytearray:
         await self._limiter.acquire()
+        fence.check()
         if self._requests is None:
             self._requests = _session(self._settings.connections)
         try:

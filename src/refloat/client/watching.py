@@ -16,7 +16,8 @@ import aiohttp
 from refloat.base.clock import Clock
 from refloat.client import decoding, errors
 from refloat.client.contract import Kind, WatchEvent
-from refloat.client.transport import Request, Transport
+from refloat.client.requests import Request
+from refloat.client.transport import Transport
 
 T = TypeVar("T")
 
