@@ -6,7 +6,7 @@ STAMP := $(VENV)/.setup-stamp
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench clean lock
+.PHONY: help setup demo test lint bench fuzz clean lock
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ lint: setup ## lint, format, types and import contracts
 test: lint ## everything: lint, types, contracts, all tests
 	@$(BIN)/python -m tests.e2e.kubectl
 	@$(BIN)/pytest -n $(JOBS)
+
+fuzz: setup ## send malformed requests until something breaks; SEED=n repeats a run
+	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
 
 bench: setup ## the benchmarks
 	@$(BIN)/refloat bench

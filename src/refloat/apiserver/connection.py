@@ -23,7 +23,7 @@ from refloat.base.clock import Clock, Handle
 log = logging.getLogger(__name__)
 
 # Where a request notes a version of HTTP that is not spoken here.
-UNSUPPORTED = "unsupported-version"
+UNSUPPORTED = web.RequestKey("unsupported-version", str)
 
 _TOO_NEW = http.HttpVersion(2, 0)
 
@@ -110,6 +110,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._current_request is not None and self._messages:
+            self._check_body(self._current_request)
         if self._messages or not self._awaits_head():
             self._head_since = None
             self._head_bytes = 0
@@ -119,6 +121,18 @@ class Connection(web.RequestHandler):
             self._await_head()
         if self._head_bytes > self._host.limits.head_bytes:
             self._give_up("its head is too large")
+
+    def _check_body(self, request: web.BaseRequest) -> None:
+        """Tell whoever waits for a body that it is framed wrongly.
+
+        The library queues the mistake as if it were the next request, and the
+        rest of the body would be waited for in vain.
+        """
+        wrong = getattr(self._messages[-1][0], "exc", None)
+        if wrong is not None and not request.content.is_eof():
+            self._messages.pop()
+            request.content.set_exception(wrong)
+            self.close()
 
     def _awaits_head(self) -> bool:
         """Is the next byte of a head, and not of a body or after an answer that is not read?"""
@@ -185,6 +199,8 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what could not be parsed; the library logs such as errors of the server."""
+        if not isinstance(exc, http_exceptions.HttpProcessingError):
+            raise ConnectionError("the answer broke off") from exc  # ends the connection
         error = malformed(exc, message or "")
         self._host.refused(error)
         body = msgspec.json.encode(error.status()) + b"\n"

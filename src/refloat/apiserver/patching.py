@@ -160,7 +160,7 @@ def _check_name(name: str, new: Object) -> None:
 
 
 def _note_unknown(call: Call, operations: Any) -> None:
-    problems = json_patch.unknown_fields(operations)
+    problems = json_patch.unknown_fields(operations or [])
     if problems and call.validation == "Strict":
         raise errors.bad_request(f"strict decoding error: {', '.join(problems)}")
     if call.validation == "Warn":
