@@ -25,16 +25,17 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from refloat.api import kinds, times
+from refloat.api import times
+from refloat.api.coordination import Lease, LeaseSpec
 from refloat.api.meta import Object
 from refloat.base.clock import Clock, Handle
 from refloat.base.rand import Rand
 from refloat.base.tasks import Tasks
 from refloat.client import errors
-from refloat.client.contract import Client, Kind
+from refloat.client.contract import Client
+from refloat.client.kinds import LEASES
 from refloat.runtime.errors import BadElection, LeadershipLost
 
 log = logging.getLogger(__name__)
@@ -47,26 +48,6 @@ JITTER = 1.2
 RELEASED_SECONDS = 1
 
 _MICROSECOND = timedelta(microseconds=1)
-
-
-class Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-
-
-class LeaseSpec(msgspec.Struct, rename="camel"):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
-
-
-class Lease(msgspec.Struct):
-    metadata: Metadata
-    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
-
-
-LEASE = Kind(kinds.of("leases", "coordination.k8s.io"), Lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +224,7 @@ class Elector:
         """What is there. A change is counted from now, which is after it was made."""
         try:
             lease = await self._client.get(
-                LEASE, self._settings.name, namespace=self._settings.namespace
+                LEASES, self._settings.name, namespace=self._settings.namespace
             )
         except errors.NotFound:
             return None
@@ -309,7 +290,7 @@ class Elector:
     async def _patch(self, old: Lease, spec: Object) -> Lease:
         version = old.metadata.resource_version
         return await self._client.patch(
-            LEASE,
+            LEASES,
             self._settings.name,
             {"metadata": {"resourceVersion": version}, "spec": spec},
             namespace=self._settings.namespace,
@@ -318,10 +299,10 @@ class Elector:
     async def _create(self, spec: Object) -> Lease:
         metadata = {"name": self._settings.name, "namespace": self._settings.namespace}
         return await self._client.create(
-            LEASE,
+            LEASES,
             {
-                "apiVersion": LEASE.resource.api_version,
-                "kind": LEASE.resource.kind,
+                "apiVersion": LEASES.resource.api_version,
+                "kind": LEASES.resource.kind,
                 "metadata": metadata,
                 "spec": spec,
             },

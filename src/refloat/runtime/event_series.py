@@ -14,10 +14,12 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from refloat.api import times
 from refloat.api.meta import Object
+from refloat.api.structs import ApiObject
+from refloat.client.contract import Kind
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
@@ -47,6 +49,18 @@ class Reference:
     uid: str = ""
     # Two versions of an object are the same object.
     resource_version: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, kind: Kind[Any], obj: ApiObject) -> "Reference":
+        meta = obj.metadata
+        return cls(
+            kind.resource.api_version,
+            kind.resource.kind,
+            meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
 
     def wire(self) -> Object:
         named = {

@@ -3,8 +3,10 @@
 
 The check stands directly before each write, not once per reconcile: a process
 can be frozen at every await, and what it decided before is worth nothing
-after. A write that was already under way may still land late; therefore
-controllers guard each by uid or resourceVersion, or make it idempotent.
+after. It goes along with the call (`client.fence`), and is made again for
+each request that the client sends. A write that was already under way may
+still land late; therefore controllers guard each by uid or resourceVersion, or
+make it idempotent.
 
 Reads are free: whoever does not lead may know.
 """
@@ -13,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
 from refloat.api.meta import Object
+from refloat.client import fence
 from refloat.client.contract import (
     EVERYTHING,
     Client,
@@ -75,7 +78,8 @@ class Guard:
 
     async def create(self, kind: Kind[T], obj: Object, *, namespace: str = "") -> T:
         self._check()
-        return await self._client.create(kind, obj, namespace=namespace)
+        with fence.fenced(self._check):
+            return await self._client.create(kind, obj, namespace=namespace)
 
     async def patch(
         self,
@@ -89,15 +93,16 @@ class Guard:
         force: bool = False,
     ) -> T:
         self._check()
-        return await self._client.patch(
-            kind,
-            name,
-            patch,
-            patch_type=patch_type,
-            namespace=namespace,
-            subresource=subresource,
-            force=force,
-        )
+        with fence.fenced(self._check):
+            return await self._client.patch(
+                kind,
+                name,
+                patch,
+                patch_type=patch_type,
+                namespace=namespace,
+                subresource=subresource,
+                force=force,
+            )
 
     async def delete(
         self,
@@ -108,17 +113,20 @@ class Guard:
         options: DeleteOptions | None = None,
     ) -> None:
         self._check()
-        await self._client.delete(kind, name, namespace=namespace, options=options)
+        with fence.fenced(self._check):
+            await self._client.delete(kind, name, namespace=namespace, options=options)
 
     async def evict(
         self, name: str, *, namespace: str, options: DeleteOptions | None = None
     ) -> None:
         self._check()
-        await self._client.evict(name, namespace=namespace, options=options)
+        with fence.fenced(self._check):
+            await self._client.evict(name, namespace=namespace, options=options)
 
     async def bind(self, name: str, node: str, *, namespace: str, uid: str = "") -> None:
         self._check()
-        await self._client.bind(name, node, namespace=namespace, uid=uid)
+        with fence.fenced(self._check):
+            await self._client.bind(name, node, namespace=namespace, uid=uid)
 
     async def close(self) -> None:
         await self._client.close()

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
-from refloat.api import kinds, names, times
+from refloat.api import names, times
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 from refloat.base.tasks import Tasks
 from refloat.client import errors
-from refloat.client.contract import Client, Kind
+from refloat.client.contract import Client
+from refloat.client.kinds import EVENTS
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.event_series import (
     QUIET_SECONDS,
@@ -45,23 +45,6 @@ _MICROSECOND = timedelta(microseconds=1)
 
 # Failures after which the server may be asked the same again.
 _PASSING = (errors.Timeout, errors.Unavailable, errors.TooManyRequests)
-
-
-class _EventMetadata(msgspec.Struct):
-    name: str = ""
-
-
-class EventSeen(msgspec.Struct, rename="camel"):
-    """What is read of an Event: enough to know one's own."""
-
-    metadata: _EventMetadata
-    event_time: str | None = None
-    reporting_instance: str = ""
-    reason: str = ""
-    note: str = ""
-
-
-EVENT = Kind(kinds.of("events", "events.k8s.io"), EventSeen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +259,7 @@ class Recorder:
         if series.written:
             try:
                 await self._client.patch(
-                    EVENT, series.name, {"series": tally}, namespace=series.namespace
+                    EVENTS, series.name, {"series": tally}, namespace=series.namespace
                 )
             except errors.NotFound:  # events live for an hour or so
                 await self._create(series, tally)
@@ -286,17 +269,17 @@ class Recorder:
 
     async def _create(self, series: Series, tally: Object | None) -> None:
         try:
-            await self._client.create(EVENT, self._body(series, tally), namespace=series.namespace)
+            await self._client.create(EVENTS, self._body(series, tally), namespace=series.namespace)
         except errors.AlreadyExists:
             if not await self._is_ours(series):
                 series.name = self._name(series.what, series.first)
                 await self._client.create(
-                    EVENT, self._body(series, tally), namespace=series.namespace
+                    EVENTS, self._body(series, tally), namespace=series.namespace
                 )
 
     async def _is_ours(self, series: Series) -> bool:
         """Whether the name is taken by this very event, whose first answer was lost."""
-        found = await self._client.get(EVENT, series.name, namespace=series.namespace)
+        found = await self._client.get(EVENTS, series.name, namespace=series.namespace)
         ours = (times.format_micro(series.first), self._instance)
         told = (series.what.reason, series.what.note)
         return (
@@ -309,8 +292,8 @@ class Recorder:
     def _body(self, series: Series, tally: Object | None) -> Object:
         what = series.what
         body: Object = {
-            "apiVersion": EVENT.resource.api_version,
-            "kind": EVENT.resource.kind,
+            "apiVersion": EVENTS.resource.api_version,
+            "kind": EVENTS.resource.kind,
             "metadata": {"name": series.name, "namespace": series.namespace},
             "eventTime": times.format_micro(series.first),
             "reportingController": self._controller,

@@ -11,7 +11,7 @@ import msgspec
 
 from refloat.api import errors as status
 from refloat.api.meta import Object
-from refloat.apiserver import deletion, stored
+from refloat.apiserver import bootstrap, deletion, stored
 from refloat.apiserver.patch import merge_patch
 from refloat.base.clock import Clock
 from refloat.client import errors
@@ -43,6 +43,13 @@ class Cluster:
 
     def __init__(self) -> None:
         self.world = World()
+
+    @classmethod
+    async def started(cls) -> "Cluster":
+        """With the namespaces that every cluster begins with."""
+        cluster = cls()
+        await bootstrap.ensure(cluster.world.registry, cluster.world.clock)
+        return cluster
 
     def client(self, clock: Clock) -> "ClusterClient":
         return ClusterClient(self.world, clock)
