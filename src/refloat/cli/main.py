@@ -11,6 +11,7 @@ from refloat.base.errors import RefloatError, UsageError
 # command -> (module, one line for --help)
 _COMMANDS = {
     "up": ("refloat.cli.up", "Run a Kubernetes-compatible cluster on this machine."),
+    "manager": ("refloat.cli.manager", "Run the controllers on a Kubernetes cluster."),
     "demo": ("refloat.cli.demo", "Play a story on a cluster of its own, and show it."),
     "bench": ("refloat.cli.bench", "Measure Refloat on this machine."),
     "version": ("refloat.cli.version", "Print the version."),

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from refloat.app import controllers as controller_table
 from refloat.app import embedded
 from refloat.base import gates, log, process
 from refloat.base.clock import RealClock
@@ -16,9 +17,6 @@ from refloat.base.rand import Rand
 from refloat.config import load
 
 DEFAULT_DATA_DIR = "~/.local/share/refloat"
-
-# Grows with the controllers; `*` is all of them.
-KNOWN_CONTROLLERS: tuple[str, ...] = ()
 
 
 @click.command()
@@ -93,7 +91,7 @@ def command(  # one parameter for each option
     it. With --nodes 0 --controllers none it is the API server alone.
     """
     log.setup(log_format, level=log_level)
-    check_controllers(controllers)
+    controller_table.chosen(controllers)
     if nodes:
         raise UsageError(f"--nodes {nodes}: nodes that run pods do not exist yet; use --nodes 0")
     configured = load.load(config_file).feature_gates if config_file else {}
@@ -106,14 +104,6 @@ def command(  # one parameter for each option
     process.allow_many_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(settings))
-
-
-def check_controllers(text: str) -> None:
-    """Refuse names of controllers that do not exist."""
-    for name in filter(None, (part.strip() for part in text.split(","))):
-        if name not in ("*", "none") and name.removeprefix("-") not in KNOWN_CONTROLLERS:
-            known = ", ".join(("*", "none", *KNOWN_CONTROLLERS))
-            raise UsageError(f"--controllers: unknown controller {name!r}; known are: {known}")
 
 
 def check_address(text: str) -> str:

@@ -53,11 +53,14 @@ class Endpoints:
         registry: CollectorRegistry,
         alive: Mapping[str, Check] | None = None,
         ready: Mapping[str, Check] | None = None,
+        pages: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
+        """`pages` are answered as JSON, beside the metrics."""
         self._health = health
         self._metrics_at = metrics_at
         self._registry = registry
         self._checks = {"healthz": dict(alive or {}), "readyz": dict(ready or {})}
+        self._pages = dict(pages or {})
         self._runners: list[web.AppRunner] = []
         self.addresses: dict[str, tuple[str, int]] = {}  # "health", "metrics" -> where
 
@@ -74,7 +77,10 @@ class Endpoints:
             web.get("/livez", self._healthz),
             web.get("/readyz", self._readyz),
         ]
-        scrapes = [web.get("/metrics", self._metrics)]
+        scrapes = [
+            web.get("/metrics", self._metrics),
+            *(web.get(path, self._page) for path in self._pages),
+        ]
         if self._health is not None and self._health == self._metrics_at:
             at = await self._listen(self._health, [*probes, *scrapes])
             self.addresses.update(health=at, metrics=at)
@@ -114,6 +120,9 @@ class Endpoints:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         return _verdict("readyz", self._checks["readyz"], verbose="verbose" in request.query)
+
+    async def _page(self, request: web.Request) -> web.Response:
+        return web.json_response(self._pages[request.path]())
 
     async def _metrics(self, request: web.Request) -> web.Response:
         body, media = metrics.exposition(self._registry, request.headers.get("Accept", ""))

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which controllers there are, and which of them a command runs."""
+
+from refloat.base.errors import UsageError
+
+# Grows with the controllers.
+KNOWN: tuple[str, ...] = ()
+
+
+def chosen(text: str) -> tuple[str, ...]:
+    """Read `*`, `none`, or names; `-name` leaves one out, also of all."""
+    parts = [part for part in (piece.strip() for piece in text.split(",")) if part]
+    for part in parts:
+        if part not in ("*", "none") and part.removeprefix("-") not in KNOWN:
+            known = ", ".join(("*", "none", *KNOWN))
+            raise UsageError(f"--controllers: unknown controller {part!r}; known are: {known}")
+    without = {part.removeprefix("-") for part in parts if part.startswith("-")}
+    everything = "*" in parts or (bool(parts) and all(part.startswith("-") for part in parts))
+    return tuple(name for name in KNOWN if name not in without and (everything or name in parts))

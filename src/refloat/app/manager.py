@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controllers on a cluster: client, caches, leadership and endpoints, joined."""
+
+import hashlib
+import logging
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from refloat.api.meta import Object
+from refloat.base import metrics
+from refloat.base.clock import Clock
+from refloat.base.gates import Gates
+from refloat.base.rand import Rand
+from refloat.base.tasks import Tasks
+from refloat.client import kinds, kubeconfig
+from refloat.client.http import HttpClient
+from refloat.client.settings import Settings as ClientSettings
+from refloat.config.reload import Reloading
+from refloat.runtime.election import ElectionSettings, Elector
+from refloat.runtime.informer import Informer
+from refloat.runtime.manager import Manager, Parts
+from refloat.runtime.serving import Address, Endpoints
+
+log = logging.getLogger(__name__)
+
+LEASE = "refloat-manager"
+
+# What the controllers read; each is cached once for all of them.
+_CACHED = (kinds.JOBS, kinds.NODES, kinds.PODS)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the controllers run on a cluster."""
+
+    kubeconfig: Path | None = None
+    """The file that names the cluster; else KUBECONFIG, the pod's own identity, ~/.kube/config."""
+    context: str = ""
+    """The context in that file; else the current one."""
+    namespaces: tuple[str, ...] = ()
+    """Where to act; none is everywhere."""
+    config: Path | None = None
+    """The configuration file, taken up again when it changes."""
+    gates: Gates = field(default_factory=Gates)
+    leader_elect: bool = True
+    """Whether only one of several managers acts."""
+    qps: float = 20.0
+    """Requests a second; as kube-controller-manager."""
+    burst: int = 30
+    """Requests at once after a pause; as kube-controller-manager."""
+    metrics_at: Address | None = None
+    health_at: Address | None = None
+
+
+class ClusterManager:
+    """One process of controllers on a cluster."""
+
+    def __init__(self, settings: Settings, clock: Clock, chance: Rand) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._rand = chance
+        self._tasks = Tasks()
+        self._access = kubeconfig.find(settings.kubeconfig, context=settings.context)
+        self._reloading = Reloading(settings.config, clock) if settings.config else None
+        self._registry = metrics.process_registry()
+        self._client = HttpClient(
+            self._access,
+            clock=clock,
+            rand=chance,
+            settings=ClientSettings(
+                component="manager",
+                field_manager="refloat-manager",
+                qps=settings.qps,
+                burst=settings.burst,
+            ),
+        )
+        self._informers = self._make_informers()
+        self.endpoints = Endpoints(
+            health=settings.health_at,
+            metrics_at=settings.metrics_at,
+            registry=self._registry,
+            pages={"/debug/caches": self.caches},
+        )
+        self._manager = Manager(self._parts(), clock=clock)
+
+    @property
+    def server(self) -> str:
+        return self._access.cluster.server
+
+    def _make_informers(self) -> list[Informer[Any]]:
+        made: list[Informer[Any]] = []
+        for kind in _CACHED:
+            within = self._settings.namespaces if kind.resource.namespaced else ()
+            made += [
+                Informer(
+                    self._client, kind, clock=self._clock, rand=self._rand, namespace=namespace
+                )
+                for namespace in within or ("",)
+            ]
+        return made
+
+    def _parts(self) -> Parts:
+        elector = None
+        if self._settings.leader_elect:
+            identity = f"{platform.node()}_{self._rand.uid()}"
+            elector = Elector(
+                self._client,
+                clock=self._clock,
+                rand=self._rand,
+                settings=ElectionSettings(self._access.namespace, LEASE, identity),
+                registry=self._registry,
+            )
+        return Parts(informers=self._informers, leadership=elector, serving=self.endpoints)
+
+    async def run(self) -> None:
+        """Run until `stop`; raises when leadership is lost."""
+        if self._reloading is not None:
+            self._tasks.spawn(self._reloading.follow(), name="configuration")
+        try:
+            await self._manager.run()
+        finally:
+            await self._tasks.close()
+            await self._client.close()
+
+    def stop(self) -> None:
+        self._manager.stop()
+
+    def caches(self) -> Object:
+        """What is cached: how much of each kind, and a digest of keys and versions."""
+        held: dict[str, list[tuple[str, str]]] = {}
+        synced: dict[str, bool] = {}
+        for informer in self._informers:
+            versions = held.setdefault(informer.name, [])
+            for obj in informer.cache:
+                metadata = obj.metadata
+                key = f"{metadata.namespace or ''}/{metadata.name}"
+                versions.append((key, metadata.resource_version or ""))
+            synced[informer.name] = synced.get(informer.name, True) and informer.has_synced
+        return {
+            name: {
+                "objects": len(versions),
+                "synced": synced[name],
+                "digest": digest(sorted(versions)),
+            }
+            for name, versions in held.items()
+        }
+
+
+def digest(versions: Iterable[tuple[str, str]]) -> str:
+    """One text for many keys, each with its version, in order."""
+    made = hashlib.sha256()
+    for key, version in versions:
+        made.update(f"{key}@{version}\n".encode())
+    return made.hexdigest()

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`refloat manager`"""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import click
+import uvloop
+
+from refloat.app import controllers as controller_table
+from refloat.app import manager
+from refloat.base import gates, log
+from refloat.base.clock import RealClock
+from refloat.base.rand import Rand
+from refloat.config import load
+from refloat.runtime import serving
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="[default: KUBECONFIG, the pod's own identity, ~/.kube/config]",
+)
+@click.option("--context", default="", help="A context of the kubeconfig.")
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Act in this namespace only; may be given several times. [default: all]",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A configuration file; taken up again when it changes.",
+)
+@click.option("--feature-gates", default="", help="Name=true,Other=false.")
+@click.option(
+    "--controllers",
+    default="*",
+    show_default=True,
+    help="Which controllers to run: '*', 'none', or names; '-name' leaves one out.",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Let one of several managers act, by a Lease.",
+)
+@click.option("--kube-api-qps", type=click.FloatRange(min=0), default=20.0, show_default=True)
+@click.option("--kube-api-burst", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option(
+    "--metrics-bind-address",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where /metrics and /debug/caches are served; 0 for nowhere.",
+)
+@click.option(
+    "--health-probe-bind-address",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where /healthz and /readyz are served; 0 for nowhere.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+def command(  # one parameter for each option
+    *,
+    kubeconfig: Path | None,
+    context: str,
+    namespaces: tuple[str, ...],
+    config_file: Path | None,
+    feature_gates: str,
+    controllers: str,
+    leader_elect: bool,
+    kube_api_qps: float,
+    kube_api_burst: int,
+    metrics_bind_address: str,
+    health_probe_bind_address: str,
+    log_level: str,
+    log_format: log.Format,
+) -> None:
+    """Run the controllers on the cluster that the kubeconfig names.
+
+    Keeps caches of Jobs, pods and nodes; the controllers that use them come
+    next. Ends with 0 on Ctrl-C or SIGTERM, with 1 when it loses its Lease.
+    """
+    log.setup(log_format, level=log_level)
+    controller_table.chosen(controllers)
+    configured = load.load(config_file).feature_gates if config_file else {}
+    settings = manager.Settings(
+        kubeconfig=kubeconfig,
+        context=context,
+        namespaces=namespaces,
+        config=config_file,
+        gates=gates.Gates({**configured, **gates.parse(feature_gates)}),
+        leader_elect=leader_elect,
+        qps=kube_api_qps,
+        burst=kube_api_burst,
+        metrics_at=serving.parse_address(metrics_bind_address, "--metrics-bind-address"),
+        health_at=serving.parse_address(health_probe_bind_address, "--health-probe-bind-address"),
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(settings))
+
+
+async def _run(settings: manager.Settings) -> None:
+    running = manager.ClusterManager(settings, RealClock(), Rand())
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, running.stop)
+    click.echo(f"managing {running.server}")
+    work = asyncio.ensure_future(running.run())
+    while not work.done() and not running.endpoints.addresses:
+        await asyncio.wait([work], timeout=0.01)
+    for what, (host, port) in running.endpoints.addresses.items():
+        click.echo(f"  {what} at http://{host}:{port}")
+    await work
