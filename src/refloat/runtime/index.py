@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways to find objects other than by their key.
+
+An index says under which values an object is found. They are declared when a
+cache is made, so that finding never means looking at everything. Keeping them
+up to date is the cache's business.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from refloat.api import core
+from refloat.api.structs import ApiObject
+
+T_contra = TypeVar("T_contra", bound=ApiObject, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Index(Generic[T_contra]):
+    """The values that an object is found by; its name is unique within a cache."""
+
+    name: str
+    values: Callable[[T_contra], Sequence[str]]
+
+
+def _node(pod: core.Pod) -> Sequence[str]:
+    name = pod.spec.node_name
+    return (name,) if name else ()
+
+
+def _owners(obj: ApiObject) -> Sequence[str]:
+    return [owner.uid for owner in obj.metadata.owner_references or ()]
+
+
+def _controller(obj: ApiObject) -> Sequence[str]:
+    owner = obj.metadata.controller
+    return (owner.uid,) if owner is not None else ()
+
+
+def _namespace(obj: ApiObject) -> Sequence[str]:
+    return (obj.metadata.namespace,)
+
+
+NODE: Index[core.Pod] = Index("node", _node)
+"""Pods by the name of the node that they are bound to."""
+
+OWNER: Index[ApiObject] = Index("owner", _owners)
+"""Objects by the uid of each owner."""
+
+CONTROLLER: Index[ApiObject] = Index("controller", _controller)
+"""Objects by the uid of the owner that manages them."""
+
+NAMESPACE: Index[ApiObject] = Index("namespace", _namespace)
+
+
+def label(key: str) -> Index[ApiObject]:
+    """Objects by the value of a label; those without it are not found."""
+
+    def value(obj: ApiObject) -> Sequence[str]:
+        found = (obj.metadata.labels or {}).get(key)
+        return () if found is None else (found,)
+
+    return Index(f"label {key}", value)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an informer promises while nothing goes wrong."""
+
+import logging
+from functools import partial
+from typing import Any
+
+import pytest
+
+from refloat.api.core import Pod
+from refloat.client.errors import Unavailable
+from refloat.runtime import index
+from refloat.sim.run import Sim
+from tests.unit.runtime.informed import APP, Told, World, world
+from tests.virtual import virtual
+
+
+@virtual()
+async def test_all_objects_come_in_one_watch_with_their_changes(sim: Sim) -> None:
+    async with world(sim, "a", "b") as w:
+        w.informer.start()
+        await w.settle(1)
+        assert w.told.taken() == ["+a", "+b"]
+        w.server.put("c")
+        w.server.put("a")
+        w.server.drop("b")
+        await w.settle(1)
+        assert w.told.taken() == ["+c", "~a", "-b"]
+        assert w.server.calls == ["stream"]
+        w.assert_true_to_the_server()
+
+
+@virtual()
+async def test_it_has_synced_when_all_were_told_and_not_before(sim: Sim) -> None:
+    async with world(sim, "a", "b") as w:
+        w.server.initial_pause = 10
+        w.informer.start()
+        await w.settle(25)
+        assert len(w.cache) == 2
+        assert not w.informer.has_synced
+        await w.settle(10)
+        assert w.informer.has_synced
+
+
+@virtual()
+async def test_an_empty_cluster_is_synced(sim: Sim) -> None:
+    async with world(sim) as w:
+        w.informer.start()
+        await w.informer.wait_synced()
+        assert len(w.cache) == 0
+
+
+@virtual()
+async def test_a_server_without_initial_events_is_listed_in_chunks(sim: Sim) -> None:
+    async with world(sim, *"abcde", page_size=2) as w:
+        w.server.knows_initial_events = False
+        w.informer.start()
+        await w.settle(1)
+        w.server.put("f")
+        await w.settle(1)
+        assert w.told.taken() == ["+a", "+b", "+c", "+d", "+e", "+f"]
+        assert w.server.calls == ["stream", "list", "next page", "next page", "watch 105"]
+
+
+@virtual()
+async def test_initial_events_are_not_asked_for_again_where_they_are_not_known(sim: Sim) -> None:
+    async with world(sim, "a") as w:
+        w.server.knows_initial_events = False
+        await w.sync()
+        w.server.expire_watches()
+        await w.settle()
+        assert "stream" not in w.server.calls
+        assert "list" in w.server.calls
+
+
+@virtual()
+async def test_a_late_handler_is_told_what_is_there_and_then_the_same_as_all(sim: Sim) -> None:
+    async with world(sim, "a", "b") as w:
+        await w.sync()
+        late = Told(w.cache)
+        w.informer.add_handler(late)
+        assert late.taken() == ["+a", "+b"]
+        w.server.put("a")
+        await w.settle(1)
+        assert late.taken() == w.told.taken() == ["~a"]
+
+
+@virtual()
+async def test_a_handler_that_is_added_by_a_handler_misses_and_repeats_nothing(sim: Sim) -> None:
+    async with world(sim, "a") as w:
+        await w.sync()
+        late = Told(w.cache)
+
+        def add(old: Pod | None, new: Pod | None) -> None:
+            if new is not None and new.metadata.name == "b" and old is None:
+                w.informer.add_handler(late)
+
+        w.informer.add_handler(add)
+        w.server.put("b")
+        w.server.put("b")
+        await w.settle(1)
+        assert late.taken() == ["+a", "+b", "~b"]
+
+
+@virtual()
+async def test_handlers_share_one_decoded_object(sim: Sim) -> None:
+    async with world(sim) as w:
+        other = Told(w.cache)
+        w.informer.add_handler(other)
+        await w.sync()
+        w.server.put("a")
+        await w.settle(1)
+        assert other.state["default/a"] is w.told.state["default/a"] is w.cache.get("default/a")
+
+
+def _note(calls: list[int], number: int, _old: Pod | None, _new: Pod | None) -> None:
+    calls.append(number)
+
+
+@virtual()
+async def test_handlers_are_called_in_the_order_in_which_they_were_added(sim: Sim) -> None:
+    async with world(sim) as w:
+        calls: list[int] = []
+        for number in range(3):
+            w.informer.add_handler(partial(_note, calls, number))
+        await w.sync()
+        w.server.put("a")
+        await w.settle(1)
+        assert calls == [0, 1, 2]
+
+
+@virtual()
+async def test_a_handler_that_raises_stops_nobody(
+    sim: Sim, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_old: Any, _new: Any) -> None:
+        raise RuntimeError("boom")
+
+    w = World(sim)
+    w.informer.add_handler(broken)
+    later = Told(w.cache)
+    w.informer.add_handler(later)
+    w.server.put("a")
+    with caplog.at_level(logging.ERROR):
+        await w.sync()
+        w.server.put("b")
+        w.server.drop("a")
+        await w.settle(1)
+    await w.informer.close()
+    assert w.told.taken() == ["+b", "-a"]
+    assert later.state.keys() == {"default/b"}
+    assert "a handler failed on default/a" in caplog.text
+    assert w.server.calls == []
+
+
+@virtual()
+async def test_a_recreated_object_is_gone_before_it_appears(sim: Sim) -> None:
+    async with world(sim, "a") as w:
+        await w.sync()
+        w.server.drop("a")
+        w.server.put("a")
+        await w.settle(1)
+        assert w.told.taken() == ["-a", "+a"]
+
+
+@virtual()
+async def test_close_ends_the_watch_at_once_and_keeps_the_cache(sim: Sim) -> None:
+    async with world(sim, "a") as w:
+        await w.sync()
+        before = sim.clock.monotonic()
+        await w.informer.close()
+        assert sim.clock.monotonic() == before
+        assert w.server.watches == []
+        w.server.put("b")
+        await w.settle()
+        assert w.told.taken() == []
+        assert "default/a" in w.cache
+
+
+@virtual()
+async def test_close_ends_a_wait_before_another_attempt(sim: Sim) -> None:
+    async with world(sim) as w:
+        w.server.failures = [Unavailable("away")] * 100
+        w.informer.start()
+        await w.settle(50)
+        before = sim.clock.monotonic()
+        await w.informer.close()
+        assert sim.clock.monotonic() == before
+
+
+@virtual()
+async def test_what_was_never_started_can_be_closed(sim: Sim) -> None:
+    await World(sim).informer.close()
+
+
+@virtual()
+async def test_a_quiet_watch_lives_on_bookmarks(sim: Sim) -> None:
+    async with world(sim, "a") as w:
+        await w.sync()
+        await w.settle(1000)
+        assert w.server.calls == []
+
+
+@virtual()
+async def test_a_long_list_gives_way_to_others(sim: Sim) -> None:
+    async with world(sim, *(f"p{n}" for n in range(1000))) as w:
+        seen: set[int] = set()
+        w.informer.start()
+        while not w.informer.has_synced:
+            await sim.clock.sleep(0)
+            seen.add(len(w.cache))
+        assert len(seen) > 5
+
+
+@virtual()
+async def test_indexes_follow(sim: Sim) -> None:
+    async with world(sim) as w:
+        owner = {"ownerReferences": [{"uid": "job-1", "controller": True}]}
+        w.server.put("a", spec={"nodeName": "n1"}, metadata={"labels": {"app": "x"}})
+        w.server.put("b", metadata=owner)
+        await w.sync()
+        assert [each.metadata.name for each in w.cache.by(index.NODE, "n1")] == ["a"]
+        assert [each.metadata.name for each in w.cache.by(index.OWNER, "job-1")] == ["b"]
+        assert w.cache.count(APP, "x") == 1
+        w.server.put("b", spec={"nodeName": "n1"}, metadata=owner)
+        w.server.drop("a")
+        await w.settle(1)
+        assert [each.metadata.name for each in w.cache.by(index.NODE, "n1")] == ["b"]
+        assert w.cache.by(APP, "x") == []
+
+
+@virtual()
+async def test_its_name_is_that_of_the_resource(sim: Sim) -> None:
+    assert World(sim).informer.name == "pods"
