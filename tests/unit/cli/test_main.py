@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import refloat
-from refloat.app import embedded
+from refloat.app import controllers, embedded
 from refloat.base import log
 from refloat.base.errors import UsageError
 from refloat.cli import main, up
@@ -108,13 +108,13 @@ def test_gates_of_the_command_line_go_over_those_of_the_file(
 
 @pytest.mark.parametrize("text", ["*", "none", "", "*, none"])
 def test_controllers_that_are_there_are_taken(text: str) -> None:
-    up.check_controllers(text)
+    controllers.chosen(text)
 
 
 @pytest.mark.parametrize("text", ["nope", "-nope", "*,nope"])
 def test_controllers_that_are_not_there_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="unknown controller"):
-        up.check_controllers(text)
+        controllers.chosen(text)
 
 
 @pytest.mark.parametrize(("text", "want"), [("::1", "::1"), ("127.0.0.1", "127.0.0.1")])
