@@ -22,6 +22,7 @@ from refloat.client.watched import Content
 log = logging.getLogger(__name__)
 
 Header = tuple[str, str]
+Outcome = Credential | errors.Unauthorized
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Credentials:
             ExecPlugin(user.plugin, where.cluster, clock, settings) if user.plugin else None
         )
         self._tasks = Tasks()
-        self._running: asyncio.Task[Credential | errors.Unauthorized] | None = None
+        self._running: asyncio.Task[Outcome] | None = None
         self._printed: Credential | None = None
 
     async def current(self) -> Identity:
@@ -75,23 +76,31 @@ class Credentials:
 
         The run is nobody's own: who stops waiting does not stop it for others.
         """
-        if self._running is None:
-            self._running = self._tasks.spawn(self._once(plugin), name="credential-plugin")
-        outcome = await asyncio.shield(self._running)
+        running = self._running or self._start(plugin)
+        await asyncio.wait({running})
+        if running.cancelled():
+            raise errors.Unauthorized("no credentials: this client is closed")
+        outcome = running.result()
         if isinstance(outcome, errors.Unauthorized):
             raise errors.Unauthorized(str(outcome)) from outcome
         return outcome
 
-    async def _once(self, plugin: ExecPlugin) -> Credential | errors.Unauthorized:
+    def _start(self, plugin: ExecPlugin) -> asyncio.Task[Outcome]:
+        task = self._tasks.spawn(self._once(plugin), name="credential-plugin")
+        task.add_done_callback(self._ended)
+        self._running = task
+        return task
+
+    def _ended(self, _task: asyncio.Task[Outcome]) -> None:
+        self._running = None
+
+    async def _once(self, plugin: ExecPlugin) -> Outcome:
+        """A failure is a value here: it is for those who wait, not for the log."""
         try:
             self._printed = await plugin.run(self._read_authority())
-            return self._printed
         except errors.Unauthorized as error:
             return error
-        except asyncio.CancelledError:
-            return errors.Unauthorized("no credentials: this client is closed")
-        finally:
-            self._running = None
+        return self._printed
 
     def _read_authority(self) -> bytes:
         try:

@@ -61,7 +61,7 @@ class Tls:
 
 
 def _ascii(pem: bytes) -> str:
-    return pem.decode("ascii", errors="replace")
+    return pem.decode("latin-1").encode("ascii", errors="replace").decode()
 
 
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

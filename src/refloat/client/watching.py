@@ -88,6 +88,7 @@ class HttpWatch(Generic[T]):
         except Closed:
             raise StopAsyncIteration from None
         except errors.ClientError:
+            self._ready.clear()  # after a gap, what follows would mislead
             self._end()
             raise
 
