@@ -166,7 +166,9 @@ class World:
             return b'{"type":"%s","object":%s}\n' % (event_type.encode(), obj)
 
         def bookmark(revision: int, initial_end: bool) -> bytes:
-            return forms.bookmark(resource, forms.PLAIN, revision, initial_end=initial_end)
+            return forms.bookmark(
+                resource, forms.PLAIN, revision, now=self.clock.now(), initial_end=initial_end
+            )
 
         return watching.Watcher(
             selection.select(resource, namespace, label_text=labels, field_text=fields),

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, Literal
 
 import msgspec
 import yaml
 
-from refloat.api import errors, kinds
+from refloat.api import codec, errors, kinds, schema
 from refloat.api.meta import Object
 from refloat.apiserver import stored, tables
 from refloat.store.contract import Entry
@@ -174,37 +175,29 @@ def event_object(
     return _ENCODER.encode(_shaped(resource, obj, form, now, headers=headers))
 
 
-def bookmark(resource: kinds.Resource, form: Form, revision: int, *, initial_end: bool) -> bytes:
+def bookmark(
+    resource: kinds.Resource,
+    form: Form,
+    revision: int,
+    *,
+    now: datetime,
+    initial_end: bool = False,
+    headers: bool = False,
+) -> bytes:
     """The line that tells a watcher how far it has seen everything."""
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    obj: Object = {
-        "kind": resource.kind,
-        "apiVersion": resource.api_version,
-        "metadata": metadata,
-    }
-    if form.shape == "Table":
-        obj = {
-            "kind": "Table",
-            "apiVersion": f"meta.k8s.io/{form.version}",
-            "metadata": {"resourceVersion": str(revision)},
-            "columnDefinitions": None,
-            "rows": [{"cells": [], "object": tables.partial_metadata(obj)}],
-        }
-    elif form.shape:
-        obj = tables.partial_metadata(obj, version=form.version)
-    else:
-        obj |= _BOOKMARK_PARTS.get(resource.stored_as, {})
-    return b'{"type":"BOOKMARK","object":%s}\n' % _ENCODER.encode(obj)
+    obj = {**_nothing(resource), "metadata": metadata}
+    shaped = _shaped(resource, obj, form, now, headers=headers)
+    return b'{"type":"BOOKMARK","object":%s}\n' % _ENCODER.encode(shaped)
 
 
-# A bookmark is an object of its kind with nothing in it but a revision.
-_BOOKMARK_PARTS: dict[str, Object] = {
-    "pods": {"spec": {"containers": None}, "status": {}},
-    "nodes": {"spec": {}, "status": {}},
-    "jobs.batch": {"spec": {"template": {"metadata": {}, "spec": {"containers": None}}}},
-}
+@cache
+def _nothing(resource: kinds.Resource) -> Object:
+    """An object of this kind with nothing in it; nobody changes it."""
+    bare: Object = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
+    return codec.convert(bare, schema.struct(resource.api_version, resource.kind)).obj
 
 
 def list_head(

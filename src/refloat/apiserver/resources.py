@@ -216,7 +216,16 @@ class Resources:
             return b'{"type":"%s","object":%s}\n' % (event_type.encode(), obj)
 
         def bookmark(revision: int, initial_end: bool) -> bytes:
-            return forms.bookmark(resource, form, revision, initial_end=initial_end)
+            nonlocal headers
+            shown, headers = headers, False
+            return forms.bookmark(
+                resource,
+                form,
+                revision,
+                now=self._clock.now(),
+                initial_end=initial_end,
+                headers=shown,
+            )
 
         # A Table's first event differs from the later ones, so nobody shares that.
         key = f"{resource.api_version}/{form.key}"

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The form of an answer; what is written is as Kubernetes writes it."""
 
+import msgspec
 import pytest
 import yaml
 
 from refloat.api import kinds
+from refloat.api.meta import Object
 from refloat.apiserver import forms
 from refloat.apiserver.forms import Form
 from tests import builders
+from tests.clocks import START
 from tests.refusals import refusal
-from tests.worlds import CONFIG_MAPS, JOBS, NODES, PODS, World
+from tests.worlds import CONFIG_MAPS, JOBS, LEASES, PODS, PRIORITY_CLASSES, World
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 SERVED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
@@ -116,16 +119,60 @@ async def test_one_object_as_yaml(world: World) -> None:
 @pytest.mark.parametrize(
     ("resource", "parts"),
     [
-        (CONFIG_MAPS, b""),
-        (NODES, b',"spec":{},"status":{}'),
-        (PODS, b',"spec":{"containers":null},"status":{}'),
+        (CONFIG_MAPS, {}),
+        (PODS, {"spec": {"containers": None}, "status": {}}),
+        (
+            JOBS,
+            {
+                "spec": {"template": {"metadata": {}, "spec": {"containers": None}}},
+                "status": {},
+            },
+        ),
+        (LEASES, {"spec": {}}),
+        (PRIORITY_CLASSES, {"value": 0}),
     ],
     ids=lambda each: getattr(each, "plural", ""),
 )
-def test_bookmark_is_an_object_with_nothing_in_it(resource: kinds.Resource, parts: bytes) -> None:
-    line = forms.bookmark(resource, forms.PLAIN, 7, initial_end=False)
-    assert line.startswith(b'{"type":"BOOKMARK","object":{"kind":')
-    assert line.endswith(b'"metadata":{"resourceVersion":"7"}' + parts + b"}}\n")
+def test_bookmark_is_an_object_with_nothing_in_it(resource: kinds.Resource, parts: Object) -> None:
+    line = msgspec.json.decode(forms.bookmark(resource, forms.PLAIN, 7, now=START))
+    assert line == {
+        "type": "BOOKMARK",
+        "object": {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": {"resourceVersion": "7"},
+            **parts,
+        },
+    }
+
+
+@pytest.mark.parametrize("headers", [True, False])
+def test_bookmark_of_a_table_is_a_row_of_nothing(headers: bool) -> None:
+    line = msgspec.json.decode(
+        forms.bookmark(
+            CONFIG_MAPS, Form(shape="Table"), 7, now=START, initial_end=True, headers=headers
+        )
+    )
+    columns = line["object"].pop("columnDefinitions")
+    assert [each["name"] for each in columns or []] == (["Name", "Data", "Age"] if headers else [])
+    metadata = {
+        "resourceVersion": "7",
+        "annotations": {"k8s.io/initial-events-end": "true"},
+    }
+    row = {
+        "cells": ["", 0, "<unknown>"],
+        "object": {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+        },
+    }
+    assert line["object"] == {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": "7"},
+        "rows": [row],
+    }
 
 
 def test_head_and_tail_embrace_the_items() -> None:
