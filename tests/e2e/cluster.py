@@ -198,23 +198,19 @@ class Api:
     kubeconfig: Path
     _host: str = field(init=False)
     _context: ssl.SSLContext = field(init=False)
-    _token: str = field(init=False)
+    token: str = field(init=False)
 
     def __post_init__(self) -> None:
         document = yaml.safe_load(self.kubeconfig.read_text())
         found = document["clusters"][0]["cluster"]
         self._host = urllib.parse.urlsplit(found["server"]).netloc
-        self._token = document["users"][0]["user"]["token"]
+        self.token = document["users"][0]["user"]["token"]
         self._context = ssl.create_default_context()
         if authority := found.get("certificate-authority-data"):
             self._context.load_verify_locations(cadata=b64decode(authority).decode())
         else:  # a cluster that is not ours may have none
             self._context.check_hostname = False
             self._context.verify_mode = ssl.CERT_NONE
-
-    @property
-    def token(self) -> str:
-        return self._token
 
     def connect(self) -> ssl.SSLSocket:
         """A connection to send bytes through that need not be HTTP."""
@@ -245,7 +241,9 @@ class Api:
         connection = http.client.HTTPSConnection(
             self._host, context=self._context, timeout=PATIENCE_SECONDS
         )
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
+        headers = {"Accept": accept}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         if body is not None:
             headers["Content-Type"] = content_type
         payload = None if body is None else json.dumps(body).encode()

@@ -66,10 +66,19 @@ def test_what_it_writes_is_for_its_owner_only(server: cluster.Server, data_dir: 
     assert {path.name: mode(path) for path in files} == {path.name: 0o600 for path in files}
 
 
-def test_without_the_token_only_health_and_version_are_answered(server: cluster.Server) -> None:
+def test_without_a_token_only_health_and_version_are_answered(server: cluster.Server) -> None:
     api = Api(server.kubeconfig)
-    api._token = "guessed"
-    assert api.ask("GET", "/api/v1/namespaces").status == 401
+    api.token = ""
+    paths = ["/livez", "/readyz", "/version", "/api/v1/namespaces", "/apis/batch/v1/jobs"]
+    assert [api.ask("GET", path).status for path in paths] == [200, 200, 200, 403, 403]
+    told = api.ask("GET", "/api/v1/namespaces").object["message"]
+    assert 'User "system:anonymous" cannot list resource "namespaces"' in told
+
+
+def test_a_wrong_token_is_refused_everywhere(server: cluster.Server) -> None:
+    api = Api(server.kubeconfig)
+    api.token = "guessed"
+    assert [api.ask("GET", path).status for path in ("/readyz", "/api/v1/pods")] == [401, 401]
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
