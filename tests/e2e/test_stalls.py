@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""With 20,000 pods, nothing that the server does holds its loop for 50 ms.
+
+Measured for each callback of the loop, in processor time of the loop's own
+thread: a machine that is busy with other things does not count, the garbage
+collector does. The clients are threads, so that they do not.
+"""
+
+import asyncio
+import gc
+import http.client
+import json
+import time
+from asyncio import events
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from refloat.api import kinds
+from refloat.apiserver import stored
+from refloat.base import process
+from tests import servers
+
+PODS = kinds.of("pods")
+COUNT = 20_000
+NAMESPACES = 10
+LIMIT_SECONDS = 0.050
+WATCHERS = 20
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+STATE = (
+    "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    "&timeoutSeconds=60"
+)
+
+TIME = "2026-01-02T03:04:05Z"
+
+
+def pod(number: int) -> dict[str, Any]:
+    """As large as they are: about 1.6 KB."""
+    container = {
+        "name": "main",
+        "image": "registry.example/busybox:1",
+        "command": ["true"],
+        "resources": {},
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent",
+    }
+    conditions = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    return {
+        "metadata": {
+            "name": f"pod-{number:05}",
+            "namespace": f"ns-{number % NAMESPACES}",
+            "uid": f"00000000-0000-0000-0000-{number:012}",
+            "creationTimestamp": TIME,
+            "labels": {"app": f"app-{number % 7}", "job-name": f"job-{number % 100}"},
+        },
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "securityContext": {},
+            "schedulerName": "default-scheduler",
+            "nodeName": f"node-{number % 200}",
+            "serviceAccountName": "default",
+            "tolerations": [
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "qosClass": "BestEffort",
+            "conditions": [
+                {"type": each, "status": "True", "lastTransitionTime": TIME} for each in conditions
+            ],
+            "containerStatuses": [
+                {"name": "main", "ready": True, "restartCount": 0, "image": "x", "imageID": "x"}
+            ],
+        },
+    }
+
+
+async def fill(server: servers.InProcess) -> None:
+    for start in range(0, COUNT, 250):
+        made = (pod(number) for number in range(start, start + 250))
+        await asyncio.gather(
+            *(
+                server.store.create(
+                    stored.key(PODS, each["metadata"]["namespace"], each["metadata"]["name"]),
+                    stored.pack(PODS, each),
+                )
+                for each in made
+            )
+        )
+
+
+@contextmanager
+def longest_callback() -> Iterator[list[tuple[float, str]]]:
+    """The callbacks of the loop that took longest, with what they were."""
+    slow: list[tuple[float, str]] = []
+    run = events.Handle._run
+
+    def timed(handle: events.Handle) -> None:
+        started = time.thread_time()
+        run(handle)
+        took = time.thread_time() - started
+        if took > LIMIT_SECONDS / 5:
+            slow.append((took, repr(handle)))
+
+    events.Handle._run = timed  # type: ignore[assignment, method-assign]
+    try:
+        yield slow
+    finally:
+        events.Handle._run = run  # type: ignore[method-assign]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server() -> AsyncIterator[servers.InProcess]:
+    async with servers.serving() as running:
+        await fill(running)
+        process.settle()  # as the command does, once it is ready
+        yield running
+    gc.unfreeze()
+
+
+def ask(port: int, method: str, path: str, accept: str) -> int:
+    """Send a request and read all of its answer; how many bytes were they?"""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    headers = {"Authorization": f"Bearer {servers.TOKEN}", "Accept": accept}
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    size = 0
+    tail = b""
+    try:
+        while piece := answer.read1(2**20):
+            size += len(piece)
+            tail = tail[-100:] + piece
+            if b"k8s.io/initial-events-end" in tail:
+                break
+        return size
+    finally:
+        answer.close()
+        connection.close()
+
+
+async def asked(times: int, *request: Any) -> list[int]:
+    """Ask the same from several threads at once."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(times) as threads:
+        answers = (loop.run_in_executor(threads, ask, *request) for _ in range(times))
+        return await asyncio.gather(*answers)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("method", "path", "accept", "want_bytes"),
+    [
+        pytest.param("GET", "/api/v1/pods", "application/json", COUNT * 1000, id="list"),
+        pytest.param(
+            "GET", "/api/v1/pods?pretty=1", "application/json", COUNT * 1000, id="indented"
+        ),
+        pytest.param("GET", "/api/v1/pods", TABLE, COUNT * 300, id="table"),
+        pytest.param("GET", "/api/v1/pods", METADATA, COUNT * 200, id="metadata"),
+        pytest.param("GET", "/api/v1/pods?limit=500", "application/yaml", 500_000, id="YAML"),
+        pytest.param(
+            "GET", "/api/v1/pods?labelSelector=app%3Dapp-1", "application/json", 10**6, id="labels"
+        ),
+        pytest.param(
+            "GET",
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1",
+            "application/json",
+            10**5,
+            id="fields",
+        ),
+        pytest.param(
+            "GET",
+            "/api/v1/pods?limit=10000&labelSelector=job-name%3Djob-1",
+            "application/json",
+            10**5,
+            id="a limited search",
+        ),
+        pytest.param("GET", f"/api/v1/pods?{STATE}", "application/json", COUNT * 1000, id="watch"),
+        pytest.param("GET", f"/api/v1/pods?{STATE}", TABLE, COUNT * 300, id="watch of a table"),
+        pytest.param(
+            "GET",
+            f"/api/v1/pods?{STATE}&labelSelector=app%3Dapp-1",
+            "application/json",
+            10**6,
+            id="watch with a selector",
+        ),
+        pytest.param(
+            "GET",
+            "/api/v1/pods?watch=1&resourceVersion=10&timeoutSeconds=1",
+            "application/json",
+            COUNT * 1000,
+            id="watch from the past",
+        ),
+        pytest.param(
+            "DELETE",
+            "/api/v1/namespaces/ns-1/pods?dryRun=All",
+            "application/json",
+            10**6,
+            id="a dry run of many deletions",
+        ),
+        pytest.param("GET", "/openapi/v3/api/v1", "application/json", 10**5, id="OpenAPI"),
+        pytest.param("GET", "/metrics", "*/*", 1000, id="metrics"),
+    ],
+)
+async def test_no_callback_holds_the_loop(
+    server: servers.InProcess, method: str, path: str, accept: str, want_bytes: int
+) -> None:
+    with longest_callback() as slow:
+        sizes = await asked(3, server.port, method, path, accept)
+    assert min(sizes) > want_bytes  # it was the whole answer
+    assert [each for each in sorted(slow) if each[0] > LIMIT_SECONDS] == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_changes_for_many_watchers_do_not_hold_the_loop(server: servers.InProcess) -> None:
+    path = f"/api/v1/pods?watch=1&resourceVersion={server.store.revision}&timeoutSeconds=2"
+    entries = server.store.page("pods/", limit=500).entries
+    with longest_callback() as slow:
+        watches = asyncio.ensure_future(asked(WATCHERS, server.port, "GET", path, "*/*"))
+        while server.dispatcher.watchers < WATCHERS:
+            await asyncio.sleep(0.01)
+        await asyncio.gather(
+            *(
+                server.store.update(each.key, _relabelled(each.value), expected=each.revision)
+                for each in entries
+            )
+        )
+        sizes = await watches
+    assert min(sizes) > 500 * 1000
+    assert [each for each in sorted(slow) if each[0] > LIMIT_SECONDS] == []
+
+
+def _relabelled(value: bytes) -> bytes:
+    obj = json.loads(value)
+    obj["metadata"]["labels"]["changed"] = "yes"
+    return json.dumps(obj, separators=(",", ":")).encode()
