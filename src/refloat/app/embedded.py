@@ -26,8 +26,9 @@ from refloat.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 
-# How often the store is asked whether there is something to forget.
-MAINTENANCE_SECONDS = 10.0
+# How often the store is asked whether there is something to forget. At a
+# thousand changes a second, what comes in between is a few megabytes.
+MAINTENANCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
