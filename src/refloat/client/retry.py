@@ -25,8 +25,9 @@ Repeatable is what is harmless if the first one did arrive:
 
 So a repeated write may end in AlreadyExists, Conflict or NotFound although
 it was this very call that did it; callers read and decide anew on those
-anyway. A 429 from a disruption budget is an answer, not a sign of load. A
-hang is not repeated: one is as long as anybody wants to wait.
+anyway. A 429 from a disruption budget is an answer, not a sign of load, and
+so is a resourceVersion that the server has not seen yet: it has waited for it
+already. A hang is not repeated: one is as long as anybody wants to wait.
 """
 
 from collections.abc import Sequence
@@ -44,6 +45,10 @@ LONGEST_SECONDS = 8.0
 LONGEST_RETRY_AFTER = 30.0
 
 _SERVER_ERRORS = range(500, 600)
+
+# Causes that make an answer out of what else would be a passing weakness.
+_BUDGET = "DisruptionBudget"
+_TOO_NEW = "ResourceVersionTooLarge"
 
 
 def is_repeatable_create(obj: Object) -> bool:
@@ -83,10 +88,14 @@ def _may_repeat(error: errors.ClientError, *, is_repeatable: bool) -> bool:
         case errors.Unreachable():
             return True
         case errors.TooManyRequests():
-            return not any(cause == "DisruptionBudget" for cause, _, _ in error.causes)
+            return not _has(error, _BUDGET)
         case errors.Unavailable():
             return is_repeatable
         case errors.Timeout():
-            return is_repeatable and error.code in _SERVER_ERRORS
+            return is_repeatable and error.code in _SERVER_ERRORS and not _has(error, _TOO_NEW)
         case _:
             return False
+
+
+def _has(error: errors.ClientError, cause: str) -> bool:
+    return any(each == cause for each, _, _ in error.causes)
