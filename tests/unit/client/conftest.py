@@ -14,8 +14,8 @@ from refloat.client import access
 from refloat.client.contract import Kind
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings
+from tests.clocks import ManualClock
 from tests.unit.client import certs, misbehaving
-from tests.unit.client.clocks import ManualClock
 
 
 class Meta(msgspec.Struct, rename="camel"):
@@ -49,7 +49,7 @@ async def server(tls: Tls) -> AsyncIterator[misbehaving.Misbehaving]:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return ManualClock()
+    return ManualClock(jumps=True)
 
 
 @pytest.fixture

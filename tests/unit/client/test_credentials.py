@@ -10,7 +10,7 @@ import pytest
 
 from refloat.client import access, errors
 from refloat.client.credentials import Credentials
-from tests.unit.client.clocks import ManualClock
+from tests.clocks import ManualClock
 from tests.unit.client.conftest import SETTINGS, script
 
 V1 = "client.authentication.k8s.io/v1"
@@ -78,7 +78,7 @@ class TestGiven:
         file.write_text("t")
         credentials = make(token_file=file)
         first = await credentials.current()
-        clock.advance(60)
+        await clock.advance(60)
         assert await credentials.current() is first
 
     async def test_a_changed_file_is_seen_after_a_second(
@@ -89,7 +89,7 @@ class TestGiven:
         credentials = make(token_file=file)
         assert await authorization(credentials) == "Bearer old"
         file.write_text("newer")
-        clock.advance(1)
+        await clock.advance(1)
         assert await authorization(credentials) == "Bearer newer"
 
     async def test_a_file_that_was_lost_still_counts(
@@ -100,7 +100,7 @@ class TestGiven:
         credentials = make(token_file=file)
         await credentials.current()
         file.unlink()
-        clock.advance(60)
+        await clock.advance(60)
         assert await authorization(credentials) == "Bearer t"
 
     async def test_a_link_that_points_elsewhere_is_a_change(
@@ -116,7 +116,7 @@ class TestGiven:
         assert await authorization(credentials) == "Bearer one"
         link.unlink()
         link.symlink_to("two")
-        clock.advance(1)
+        await clock.advance(1)
         assert await authorization(credentials) == "Bearer two"
 
 
@@ -166,9 +166,9 @@ class TestPlugins:
     ) -> None:
         credentials = make(plugin=plugin(tmp_path, expires="2026-01-02T03:05:05Z"))
         await credentials.current()
-        clock.advance(60)
+        await clock.advance(60)
         assert await authorization(credentials) == "Bearer run-1"
-        clock.advance(1)
+        await clock.advance(1)
         assert await authorization(credentials) == "Bearer run-2"
 
     async def test_without_an_end_it_is_not_run_again(
@@ -176,7 +176,7 @@ class TestPlugins:
     ) -> None:
         credentials = make(plugin=plugin(tmp_path))
         await credentials.current()
-        clock.advance(1e6)
+        await clock.advance(1e6)
         assert await authorization(credentials) == "Bearer run-1"
 
     async def test_who_stops_waiting_does_not_stop_it_for_others(

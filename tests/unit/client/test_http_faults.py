@@ -14,7 +14,7 @@ from refloat.client import access, errors
 from refloat.client.contract import DeleteOptions
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings
-from tests.unit.client.clocks import ManualClock
+from tests.clocks import ManualClock
 from tests.unit.client.conftest import PODS, SETTINGS, Connect, Pod
 from tests.unit.client.misbehaving import (
     Act,
@@ -183,7 +183,7 @@ class TestErrors:
     ) -> None:
         with pytest.raises(errors.Unreachable, match="Cannot connect to host"):
             await get(connect(server=await away()))
-        assert len(clock.slept) == SETTINGS.attempts - 1
+        assert len(clock.sleeps) == SETTINGS.attempts - 1
 
     async def test_a_hang_ends_after_the_request_timeout(
         self, server: Misbehaving, client: HttpClient, clock: ManualClock
@@ -191,10 +191,10 @@ class TestErrors:
         server.will(hang)
         waiting = asyncio.ensure_future(get(client))
         await server.arrived.wait()
-        clock.advance(SETTINGS.request_seconds - 1)
+        await clock.advance(SETTINGS.request_seconds - 1)
         await asyncio.sleep(0)
         assert not waiting.done()
-        clock.advance(1)
+        await clock.advance(1)
         with pytest.raises(errors.Timeout, match="no answer within 30 s"):
             await waiting
         assert len(server.seen) == 1
@@ -222,8 +222,8 @@ class TestRetries:
     ) -> None:
         server.will(RETRIED[name], RETRIED[name], obj(POD))
         assert (await get(client)).metadata is not None
-        assert len(clock.slept) == 2
-        assert 0.25 <= clock.slept[0] <= 0.5 <= clock.slept[1] <= 1.0
+        assert len(clock.sleeps) == 2
+        assert 0.25 <= clock.sleeps[0] <= 0.5 <= clock.sleeps[1] <= 1.0
 
     async def test_a_read_is_given_up_after_so_many_attempts(
         self, server: Misbehaving, client: HttpClient
@@ -238,8 +238,8 @@ class TestRetries:
     ) -> None:
         server.will(status(429, "TooManyRequests", Retry_After=7), obj(POD))
         await get(client)
-        assert len(clock.slept) == 1
-        assert 7 <= clock.slept[0] <= 7.7
+        assert len(clock.sleeps) == 1
+        assert 7 <= clock.sleeps[0] <= 7.7
 
     async def test_a_retry_after_that_is_too_long_is_the_callers_business(
         self, server: Misbehaving, client: HttpClient, clock: ManualClock
@@ -248,7 +248,25 @@ class TestRetries:
         with pytest.raises(errors.TooManyRequests) as caught:
             await get(client)
         assert caught.value.retry_after == 3600
-        assert clock.slept == []
+        assert clock.sleeps == []
+
+    async def test_a_version_that_the_server_has_not_seen_is_the_callers_business(
+        self, server: Misbehaving, client: HttpClient
+    ) -> None:
+        causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+        server.will(status(504, "Timeout", details={"causes": causes, "retryAfterSeconds": 1}))
+        with pytest.raises(errors.Timeout):
+            await get(client)
+        assert len(server.seen) == 1
+
+
+async def test_a_warning_of_the_server_is_logged_once(
+    server: Misbehaving, client: HttpClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.will(*[obj(POD, Warning='299 - "too old"')] * 2)
+    await get(client)
+    await get(client)
+    assert caplog.messages == ['the API server warns: 299 - "too old"']
 
 
 Call = Callable[[HttpClient], Awaitable[object]]
@@ -379,4 +397,4 @@ async def test_a_client_waits_for_its_turn(
     server.will(*[obj(POD)] * 5)
     for _ in range(5):
         await get(client)
-    assert clock.slept == pytest.approx([0.5, 0.5])
+    assert clock.sleeps == pytest.approx([0.5, 0.5])

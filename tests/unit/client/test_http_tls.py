@@ -11,8 +11,8 @@ import pytest
 
 from refloat.client import access, errors
 from refloat.client.http import HttpClient
+from tests.clocks import ManualClock
 from tests.unit.client import certs
-from tests.unit.client.clocks import ManualClock
 from tests.unit.client.conftest import PODS, Connect, script
 from tests.unit.client.misbehaving import Misbehaving, away, obj, status, stream
 
@@ -92,7 +92,7 @@ class TestClients:
         await server.sent.wait()
         certificate.write_bytes(BOB.certificate)
         key.write_bytes(BOB.key)
-        clock.advance(1)
+        await clock.advance(1)
         await get(client)
         assert [seen.peer for seen in server.seen] == ["alice", "alice", "alice", "bob"]
         assert not waiting.done()

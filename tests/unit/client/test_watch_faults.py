@@ -10,7 +10,7 @@ import pytest
 from refloat.client import access, errors, watching
 from refloat.client.contract import Watch
 from refloat.client.http import HttpClient
-from tests.unit.client.clocks import ManualClock
+from tests.clocks import ManualClock
 from tests.unit.client.conftest import PODS, SETTINGS, Connect, Pod
 from tests.unit.client.misbehaving import (
     Misbehaving,
@@ -245,7 +245,7 @@ async def test_silence_ends_a_watch_after_the_idle_timeout(
     assert (await anext(watch)).resource_version == "5"
     waiting = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
-    clock.advance(SETTINGS.watch_idle_seconds)
+    await clock.advance(SETTINGS.watch_idle_seconds)
     with pytest.raises(errors.Timeout, match="nothing for 70 s"):
         await waiting
     await server.gone.wait()
@@ -257,7 +257,7 @@ async def test_a_server_that_never_begins_a_watch_is_a_timeout(
     server.will(hang)
     waiting = asyncio.ensure_future(anext(watch))
     await server.arrived.wait()
-    clock.advance(SETTINGS.request_seconds)
+    await clock.advance(SETTINGS.request_seconds)
     with pytest.raises(errors.Timeout):
         await waiting
 
