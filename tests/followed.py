@@ -73,6 +73,7 @@ class Server:
         self.silent = False  # nothing comes, and nothing ends
         self.page_pause = 0.0  # how long the next chunk of a list takes
         self.initial_pause = 0.0  # how long the next initial event takes
+        self.changes_among_initial = False  # do they come before the end of the initial events?
         self._uids = 0
         self._restarts = 0
 
@@ -217,6 +218,10 @@ class Server:
             version = msgspec.json.decode(sent)["metadata"]["resourceVersion"]
             yield WatchEvent("ADDED", kind.decoder.decode(sent), version)
         await self._pause(watch)
+        for change in list(self.history) if self.changes_among_initial else []:
+            if change.version > watch.position:
+                watch.position = change.version
+                yield WatchEvent(change.type, kind.decoder.decode(change.sent), str(change.version))
         yield WatchEvent("BOOKMARK", None, str(watch.position), initial_end=True)
 
     async def _pause(self, watch: Watch) -> None:

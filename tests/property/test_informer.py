@@ -107,6 +107,7 @@ class Chaos:
 async def test_the_cache_becomes_the_truth_whatever_happened(sim: Sim) -> None:
     async with world(sim, *NAMES[:3], page_size=2) as w:
         w.server.knows_initial_events = sim.rand.random() < 0.7
+        w.server.changes_among_initial = sim.rand.random() < 0.5
         chaos = Chaos(w, sim.rand)
         w.informer.start()
         late: list[Told] = []

@@ -7,7 +7,7 @@ only when a pod is made of it. See `structs` for what holds for all structs.
 
 import msgspec
 
-from refloat.api.structs import ApiObject, Conditions, LabelSelector, Partial, Texts
+from refloat.api.structs import ApiObject, Conditions, LabelSelector, Partial, Texts, Time
 
 
 class OnExitCodes(Partial, frozen=True):
@@ -66,8 +66,8 @@ class UncountedTerminatedPods(Partial, frozen=True):
 
 class JobStatus(Partial, frozen=True):
     conditions: Conditions = None
-    start_time: str | None = None
-    completion_time: str | None = None
+    start_time: Time | None = None
+    completion_time: Time | None = None
     active: int = 0
     ready: int | None = None
     terminating: int | None = None

@@ -4,13 +4,13 @@
 See `structs` for what holds for all structs.
 """
 
-from refloat.api.structs import ApiObject, Own, Partial
+from refloat.api.structs import ApiObject, Own, Partial, Time
 
 
 class LeaseSpec(Partial, frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
+    acquire_time: Time | None = None
     renew_time: Own | None = None
     lease_transitions: int | None = None
 

@@ -14,6 +14,7 @@ from refloat.api.structs import (
     Own,
     Partial,
     Texts,
+    Time,
 )
 
 # Phases of a pod.
@@ -95,12 +96,12 @@ class Terminated(Partial, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
-    started_at: str | None = None
-    finished_at: str | None = None
+    started_at: Time | None = None
+    finished_at: Time | None = None
 
 
 class Running(Partial, frozen=True):
-    started_at: str | None = None
+    started_at: Time | None = None
 
 
 class Waiting(Partial, frozen=True):
@@ -126,7 +127,7 @@ class PodStatus(Partial, frozen=True):
     message: str = ""
     nominated_node_name: str = ""
     observed_generation: int = 0
-    start_time: str | None = None
+    start_time: Time | None = None
     pod_ip: Own = msgspec.field(default="", name="podIP")
     conditions: Conditions = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
@@ -150,7 +151,7 @@ class Taint(Partial, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
-    time_added: str | None = None
+    time_added: Time | None = None
 
 
 class NodeSpec(Partial, frozen=True):

@@ -5,7 +5,7 @@ See `structs` for what holds for all structs. How the two Event kinds turn
 into each other is in `events`, and writing them is the recorder's business.
 """
 
-from refloat.api.structs import ApiObject, Partial
+from refloat.api.structs import ApiObject, Partial, Time
 
 
 class ObjectReference(Partial, frozen=True):
@@ -18,11 +18,11 @@ class ObjectReference(Partial, frozen=True):
 
 class EventSeries(Partial, frozen=True):
     count: int = 0
-    last_observed_time: str | None = None
+    last_observed_time: Time | None = None
 
 
 class Event(ApiObject, frozen=True):
-    event_time: str | None = None
+    event_time: Time | None = None
     type: str = ""
     reason: str = ""
     action: str = ""
@@ -32,6 +32,6 @@ class Event(ApiObject, frozen=True):
     regarding: ObjectReference = ObjectReference()
     related: ObjectReference | None = None
     series: EventSeries | None = None
-    deprecated_first_timestamp: str | None = None
-    deprecated_last_timestamp: str | None = None
+    deprecated_first_timestamp: Time | None = None
+    deprecated_last_timestamp: Time | None = None
     deprecated_count: int = 0

@@ -24,6 +24,9 @@ import msgspec
 Own: TypeAlias = Annotated[str, msgspec.Meta(extra={"own": True})]
 """A text that hardly two objects have in common: there is nothing to share."""
 
+Time: TypeAlias = Annotated[str, msgspec.Meta(extra={"time": True})]
+"""A time as it is written; `times.parse` reads it."""
+
 Texts: TypeAlias = tuple[str, ...]
 Map: TypeAlias = Mapping[str, str]
 
@@ -47,8 +50,8 @@ class ObjectMeta(Partial, frozen=True):
     uid: Own = ""
     resource_version: Own = ""
     generation: int = 0
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     deletion_grace_period_seconds: int | None = None
     labels: Map | None = None
     annotations: Map | None = None
@@ -71,9 +74,9 @@ class Condition(Partial, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: str | None = None
-    last_probe_time: str | None = None
-    last_heartbeat_time: str | None = None
+    last_transition_time: Time | None = None
+    last_probe_time: Time | None = None
+    last_heartbeat_time: Time | None = None
     observed_generation: int = 0
 
 

@@ -17,6 +17,7 @@ BENCHMARKS = {
     "start": ("refloat.bench.start", "how long the command line takes to answer"),
     "api": ("refloat.bench.api", "the API server: rates, watches, memory, start"),
     "queue": ("refloat.bench.queue", "the work queue: keys a second, few and many"),
+    "informer": ("refloat.bench.informer", "an informer: memory and CPU for 10,000 pods"),
     "soak": ("refloat.bench.soak", "ten minutes of mixed load; only when named"),
 }
 ONLY_WHEN_NAMED = ("soak",)

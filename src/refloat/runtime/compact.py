@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from refloat.api.structs import Own, Partial
+from refloat.api.structs import Own, Partial, Time
 
 T = TypeVar("T", bound=Partial)
 
@@ -67,7 +67,7 @@ class Compactor(Generic[T]):
         hint = _without_none(hint)
         if hint == Own or hint in (int, bool, int | str):
             return None
-        if hint is str:
+        if hint is str or hint == Time:
             return sys.intern
         if hint is msgspec.Raw:
             return self._raw
@@ -78,34 +78,38 @@ class Compactor(Generic[T]):
         return self._walk(hint) if own else self._struct(hint)
 
     def _struct(self, struct: type[Partial]) -> _Shrink:
-        key = _itself if _is_hashable(struct) else partial(_encoded, struct)
-        return partial(self._shared, key, self._walk(struct))
+        if _is_hashable(struct):
+            return partial(self._shared, self._walk(struct))
+        return partial(self._shared_as, struct, self._walk(struct))
 
     def _list_of(self, hint: Any) -> _Shrink:
         if hint in (str, int):
-            return partial(self._shared, _itself, _nothing)
+            return partial(self._shared, _nothing)
         struct: type[Partial] = hint
+        if _has_times(struct):
+            return partial(self._one_by_one, self._struct(struct))
+        each = partial(_each, self._walk(struct))
         if _is_hashable(struct):
-            return partial(self._list, self._struct(struct))
-        return partial(self._shared, partial(_encoded, struct), partial(_each, self._walk(struct)))
+            return partial(self._shared, each)
+        return partial(self._shared_as, struct, each)
 
-    def _list(self, shrink: _Shrink, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The elements are shared one by one, as conditions differ in their times."""
-        known = self._parts.get(values)
-        if known is not None:
-            return known  # type: ignore[no-any-return]
-        values = tuple([shrink(value) for value in values])
-        self._parts[values] = values
-        return values
+    def _one_by_one(self, shrink: _Shrink, values: tuple[Any, ...]) -> Any:
+        """What has times is seldom equal as a whole list, but its elements often are."""
+        small = tuple([shrink(value) for value in values])
+        return self._parts.setdefault(small, small)
 
-    def _shared(self, key: Callable[[Any], Any], shrink: _Shrink, value: Any) -> Any:
-        found = key(value)
-        known = self._parts.get(found)
-        if known is not None:
-            return known
-        shrink(value)
-        self._parts[found] = value
-        return value
+    def _shared(self, shrink: Callable[[Any], object], value: Any) -> Any:
+        known = self._parts.setdefault(value, value)
+        if known is value:
+            shrink(value)
+        return known
+
+    def _shared_as(self, struct: type[Partial], shrink: Callable[[Any], object], value: Any) -> Any:
+        """Shared by how it is written, as it cannot be hashed; two types may be written alike."""
+        known = self._parts.setdefault((struct, _encode(value)), value)
+        if known is value:
+            shrink(value)
+        return known
 
     def _map(self, value: Mapping[str, str]) -> Mapping[str, str]:
         key = tuple(value.items())
@@ -135,23 +139,13 @@ def _each_field(rows: list[tuple[str, _Shrink]], obj: Any) -> Any:
     return obj
 
 
-def _each(shrink: _Shrink, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _each(shrink: _Shrink, values: tuple[Any, ...]) -> None:
     for value in values:
         shrink(value)
-    return values
 
 
-def _encoded(struct: type[Partial], value: Any) -> Any:
-    """What stands for a value that cannot be hashed; two types may be encoded alike."""
-    return struct, _encode(value)
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _nothing(value: Any) -> Any:
-    return value
+def _nothing(_: Any) -> None:
+    pass
 
 
 def _without_none(hint: Any) -> Any:
@@ -165,12 +159,27 @@ def _hints(struct: type[Partial]) -> list[Any]:
     return [_without_none(each) for each in get_type_hints(struct, include_extras=True).values()]
 
 
+def _inner(struct: type[Partial]) -> list[Any]:
+    """The types of a struct's fields, those of elements for lists."""
+    return [
+        _without_none(get_args(hint)[0]) if get_origin(hint) is tuple else hint
+        for hint in _hints(struct)
+    ]
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Partial)
+
+
 def _is_hashable(struct: type[Partial]) -> bool:
     """Nothing in it is a map or a raw value."""
-    for hint in _hints(struct):
-        inner = get_args(hint)[0] if get_origin(hint) is tuple else hint
-        if inner is msgspec.Raw or get_origin(inner) is Mapping:
-            return False
-        if isinstance(inner, type) and issubclass(inner, Partial) and not _is_hashable(inner):
-            return False
-    return True
+    return not any(
+        hint is msgspec.Raw
+        or get_origin(hint) is Mapping
+        or (_is_struct(hint) and not _is_hashable(hint))
+        for hint in _inner(struct)
+    )
+
+
+def _has_times(struct: type[Partial]) -> bool:
+    return any(hint == Time or (_is_struct(hint) and _has_times(hint)) for hint in _inner(struct))

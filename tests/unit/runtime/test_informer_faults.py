@@ -108,6 +108,24 @@ async def test_an_end_among_the_initial_events_does_not_count_as_synced(sim: Sim
 
 
 @virtual()
+async def test_changes_among_the_initial_events_count(sim: Sim) -> None:
+    async with world(sim, "a", "b", "c") as w:
+        w.server.changes_among_initial = True
+        w.server.initial_pause = 10
+        w.informer.start()
+        await w.settle(35)
+        w.server.drop("a")
+        w.server.put("b")
+        w.server.put("d")
+        assert not w.informer.has_synced
+        await w.settle(10)
+        assert w.told.taken() == ["+a", "+b", "+c", "-a", "~b", "+d"]
+        w.server.cut()
+        await w.settle(5)
+        assert w.server.calls == ["stream", "probe", "watch 106"]
+
+
+@virtual()
 async def test_a_cut_between_chunks_begins_anew(sim: Sim) -> None:
     async with world(sim, *"abcd", page_size=2) as w:
         w.server.knows_initial_events = False
