@@ -66,17 +66,10 @@ class ClusterManager:
         self._access = kubeconfig.find(settings.kubeconfig, context=settings.context)
         self._reloading = Reloading(settings.config, clock) if settings.config else None
         self._registry = metrics.process_registry()
-        self._client = HttpClient(
-            self._access,
-            clock=clock,
-            rand=chance,
-            settings=ClientSettings(
-                component="manager",
-                field_manager="refloat-manager",
-                qps=settings.qps,
-                burst=settings.burst,
-            ),
-        )
+        self._client = self._connect("manager", qps=settings.qps, burst=settings.burst)
+        # Renewing the Lease must not wait behind anything, so it has its own way,
+        # and the elector itself says when to try again.
+        self._election_client = self._connect("leader-election", attempts=1)
         self._informers = self._make_informers()
         self.endpoints = Endpoints(
             health=settings.health_at,
@@ -89,6 +82,10 @@ class ClusterManager:
     @property
     def server(self) -> str:
         return self._access.cluster.server
+
+    def _connect(self, component: str, **more: Any) -> HttpClient:
+        settings = ClientSettings(component=component, field_manager="refloat-manager", **more)
+        return HttpClient(self._access, clock=self._clock, rand=self._rand, settings=settings)
 
     def _make_informers(self) -> list[Informer[Any]]:
         made: list[Informer[Any]] = []
@@ -107,7 +104,7 @@ class ClusterManager:
         if self._settings.leader_elect:
             identity = f"{platform.node()}_{self._rand.uid()}"
             elector = Elector(
-                self._client,
+                self._election_client,
                 clock=self._clock,
                 rand=self._rand,
                 settings=ElectionSettings(self._access.namespace, LEASE, identity),
@@ -124,6 +121,7 @@ class ClusterManager:
         finally:
             await self._tasks.close()
             await self._client.close()
+            await self._election_client.close()
 
     def stop(self) -> None:
         self._manager.stop()

@@ -47,6 +47,10 @@ JITTER = 1.2
 # What a released Lease says: whoever sees it need not wait.
 RELEASED_SECONDS = 1
 
+# A renewal that failed is tried again after this share of the retry period: an
+# API server that restarts is back for moments at first, and each counts.
+AFTER_FAILURE = 0.25
+
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -179,8 +183,10 @@ class Elector:
 
     async def _keep(self) -> None:
         """Renew until we cannot."""
+        renewed = True
         while not self._lost.is_set():
-            await self._clock.sleep(self._settings.retry_period)
+            pause = self._settings.retry_period
+            await self._clock.sleep(pause if renewed else pause * AFTER_FAILURE)
             # After waking from whatever it was, the time comes first: nothing
             # is sent in the name of a leader that is none any more.
             if self._deadline is None:
@@ -189,7 +195,9 @@ class Elector:
             if left <= 0:
                 self._lose("not renewed in time")
                 return
+            before = self._deadline
             await self._attempt(min(self._settings.request_timeout, left))
+            renewed = self._deadline != before
 
     async def _attempt(self, seconds: float) -> bool:
         """Try once to acquire or to renew; whether we lead then. Never raises a failure."""

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`refloat manager` beside a server that is killed again and again."""
+
+import asyncio
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refloat.api import kinds
+from refloat.apiserver import bootstrap
+from refloat.apiserver.identity import ADMIN, Call
+from refloat.apiserver.registry import Registry
+from refloat.base.clock import RealClock
+from refloat.base.gates import Gates
+from refloat.base.rand import Rand
+from refloat.store.sqlite import SqliteStore
+from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Api, Lines, Server, run
+
+PODS = 10_000
+ROUNDS = int(os.environ.get("REFLOAT_MANAGER_ROUNDS", "20"))
+PATH = "/api/v1/namespaces/default/pods"
+PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "labels": {"app": "held"}},
+        "spec": {"containers": [{"name": "c", "image": "busybox:1"}]},
+    }
+
+
+async def fill(data_dir: Path, count: int) -> None:
+    """Put pods into a data directory, by the server's own rules."""
+    data_dir.mkdir()
+    clock, rand = RealClock(), Rand(1)
+    store = await SqliteStore.open(data_dir / "state.db")
+    registry = Registry(store, rand=rand, gates=Gates())
+    await bootstrap.ensure(registry, clock)
+    resource = kinds.of("pods")
+
+    async def create(number: int) -> None:
+        obj = pod(f"held-{number:05d}")
+        registry.strategies[resource].default(obj)
+        await registry.create(Call(ADMIN, clock.now()), resource, "default", obj)
+
+    for start in range(0, count, 500):
+        await asyncio.gather(*(create(number) for number in range(start, start + 500)))
+    await store.close()
+
+
+class ManagerProcess:
+    """A running `refloat manager`."""
+
+    def __init__(self, kubeconfig: Path, errors: Path, *flags: str) -> None:
+        with errors.open("w") as stream:
+            self.process = subprocess.Popen(
+                [REFLOAT, "manager", "--kubeconfig", str(kubeconfig), *flags],
+                stdout=subprocess.PIPE,
+                stderr=stream,
+            )
+        assert self.process.stdout is not None
+        lines = Lines(self.process.stdout)
+        self.at: dict[str, str] = {}
+        assert lines.next().startswith("managing ")
+        while len(self.at) < 2:
+            what, _, address = lines.next().split()
+            self.at[what] = address.removeprefix("http://")
+
+    def page(self, what: str, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(self.at[what], timeout=PATIENCE_SECONDS)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+    def caches(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.page("metrics", "/debug/caches")[1])
+        return found
+
+    def end(self) -> int:
+        self.process.terminate()
+        code = self.process.wait(PATIENCE_SECONDS)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@contextlib.contextmanager
+def managing(kubeconfig: Path, errors: Path, *flags: str) -> Iterator[ManagerProcess]:
+    manager = ManagerProcess(kubeconfig, errors, *flags)
+    try:
+        yield manager
+    finally:
+        if manager.process.poll() is None:
+            manager.end()
+
+
+def listed(api: Api) -> str:
+    """The digest of a fresh list, made as the manager makes it of its cache."""
+    items = json.loads(api.ask("GET", "/api/v1/pods", accept=PARTIAL).text)["items"]
+    made = hashlib.sha256()
+    for metadata in sorted(
+        (each["metadata"] for each in items), key=lambda one: (one["namespace"], one["name"])
+    ):
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        made.update(f"{key}@{metadata['resourceVersion']}\n".encode())
+    return made.hexdigest()
+
+
+def until_equal(manager: ManagerProcess, api: Api) -> None:
+    wanted, deadline = listed(api), time.monotonic() + PATIENCE_SECONDS
+    while (held := manager.caches()["pods"])["digest"] != wanted:
+        assert time.monotonic() < deadline, f"cache {held}, listed {wanted}"
+        time.sleep(0.02)
+
+
+def change(api: Api, life: int) -> None:
+    """Some of everything that can happen to a pod."""
+    for number in range(5):
+        api.patch(
+            f"{PATH}/held-{life * 10 + number:05d}", {"metadata": {"labels": {"l": str(life)}}}
+        )
+    api.done("DELETE", f"{PATH}/held-{life * 10 + 5:05d}")
+    api.create(PATH, pod(f"new-{life}"))
+
+
+@pytest.mark.timeout(240)
+def test_caches_are_equal_to_a_fresh_list_after_each_of_twenty_kills(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    asyncio.run(fill(data_dir, PODS))
+    server = Server(data_dir)
+    try:
+        with managing(server.kubeconfig, tmp_path / "manager.stderr") as manager:
+            until_equal(manager, Api(server.kubeconfig))
+            assert manager.caches()["pods"]["objects"] == PODS
+            for life in range(ROUNDS):
+                server.kill()
+                server = Server(data_dir)
+                api = Api(server.kubeconfig)
+                change(api, life)
+                until_equal(manager, api)
+            assert manager.page("health", "/readyz")[0] == 200
+            assert manager.end() == 0
+    finally:
+        server.kill()
+    assert "Traceback" not in (tmp_path / "manager.stderr").read_text()
+
+
+def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    server.kill()
+    errors = tmp_path / "manager.stderr"
+    with managing(server.kubeconfig, errors) as manager:
+        assert manager.page("health", "/healthz")[0] == 200
+        assert manager.page("health", "/readyz")[0] == 500
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "WARNING" not in errors.read_text():
+            assert time.monotonic() < deadline, errors.read_text()
+            time.sleep(0.02)
+        server = Server(tmp_path / "data")
+        try:
+            while manager.page("health", "/readyz")[0] != 200:
+                assert time.monotonic() < deadline, errors.read_text()
+                time.sleep(0.02)
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--controllers", "nope"], "unknown controller 'nope'; known are: *, none"),
+        (["--feature-gates", "Nope=true"], "unknown feature gate 'Nope'; known are: Failure"),
+        (["--kubeconfig", "/does/not/exist"], "/does/not/exist"),
+        (["--metrics-bind-address", "nowhere"], "--metrics-bind-address 'nowhere'"),
+    ],
+)
+def test_wrong_use_is_told_and_ends_with_2(flags: list[str], told: str) -> None:
+    ended = run("manager", *flags)
+    assert ended.returncode == 2
+    assert told in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
