@@ -34,6 +34,7 @@ SHARED_PARTS = 10_000
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _Shrink = Callable[[Any], Any]
+_Rows = list[tuple[str, _Shrink]]
 
 _set = msgspec.structs.force_setattr
 _encode = msgspec.msgpack.Encoder().encode
@@ -44,25 +45,47 @@ class Compactor(Generic[T]):
 
     def __init__(self, type_: type[T]) -> None:
         self._parts: dict[object, Any] = {}
-        self._shrink = self._walk(type_, whole=True)
+        self._own: list[tuple[str, _Rows]] = []  # the structs right below an object
+        self._rest: _Rows = []
+        for name, hint in get_type_hints(type_, include_extras=True).items():
+            struct = _without_none(hint)
+            if _is_struct(struct):
+                # Equal specs and statuses are too rare to be looked for as wholes.
+                self._own.append((name, self._rows(struct)))
+            elif (shrink := self._of(hint)) is not None:
+                self._rest.append((name, shrink))
 
-    def compact(self, obj: T) -> None:
-        """Replace the parts of an object by shared ones, in place."""
-        self._shrink(obj)
+    def compact(self, obj: T, old: T | None = None) -> None:
+        """Replace the parts of an object by shared ones, in place.
+
+        Most of a new version is what it was, and comparing with the one
+        before is cheaper than looking for equal parts.
+        """
+        for name, rows in self._own:
+            value, before = getattr(obj, name), getattr(old, name, None)
+            if value is None:
+                continue
+            if before is None:
+                _each_field(rows, value)
+            elif value == before:
+                _set(obj, name, before)
+            else:
+                _each_field_like(rows, value, before)
+        if self._rest:
+            _each_field(self._rest, obj)
         if len(self._parts) > SHARED_PARTS:
             self._parts.clear()
 
-    def _walk(self, struct: type[Partial], *, whole: bool = False) -> _Shrink:
-        """Looks at each field of a struct.
-
-        The structs right below a whole object, its metadata, spec and status,
-        are an object's own: equal ones are too rare to look for them.
-        """
+    def _rows(self, struct: type[Partial]) -> _Rows:
         hints = get_type_hints(struct, include_extras=True)
-        rows = [(name, self._of(hint, own=whole)) for name, hint in hints.items()]
-        return partial(_each_field, [(name, shrink) for name, shrink in rows if shrink is not None])
+        rows = [(name, self._of(hint)) for name, hint in hints.items()]
+        return [(name, shrink) for name, shrink in rows if shrink is not None]
 
-    def _of(self, hint: Any, *, own: bool) -> _Shrink | None:
+    def _walk(self, struct: type[Partial]) -> Callable[[Any], object]:
+        """Looks at each field of a struct."""
+        return partial(_each_field, self._rows(struct))
+
+    def _of(self, hint: Any) -> _Shrink | None:
         """How a value of this type is made small; None when it cannot be."""
         hint = _without_none(hint)
         if hint == Own or hint in (int, bool, int | str):
@@ -75,7 +98,7 @@ class Compactor(Generic[T]):
             return self._list_of(get_args(hint)[0])
         if get_origin(hint) is Mapping:
             return self._map
-        return self._walk(hint) if own else self._struct(hint)
+        return self._struct(hint)
 
     def _struct(self, struct: type[Partial]) -> _Shrink:
         if _is_hashable(struct):
@@ -129,14 +152,21 @@ class Compactor(Generic[T]):
         return known
 
 
-def _each_field(rows: list[tuple[str, _Shrink]], obj: Any) -> Any:
+def _each_field(rows: _Rows, obj: Any) -> None:
     for name, shrink in rows:
         value = getattr(obj, name)
         if value:
             small = shrink(value)
             if small is not value:
                 _set(obj, name, small)
-    return obj
+
+
+def _each_field_like(rows: _Rows, obj: Any, old: Any) -> None:
+    for name, shrink in rows:
+        value = getattr(obj, name)
+        if value:
+            before = getattr(old, name)
+            _set(obj, name, before if value == before else shrink(value))
 
 
 def _each(shrink: _Shrink, values: tuple[Any, ...]) -> None:

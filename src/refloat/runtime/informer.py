@@ -111,8 +111,8 @@ class _Mirror(Generic[T]):
         key = key_of(obj)
         if self._missing:
             self._missing.pop(key, None)
-        self._compactor.compact(obj)
         old = self._cache.get(key)
+        self._compactor.compact(obj, old)
         if old is not None:
             if old.metadata.uid != obj.metadata.uid:
                 self._remove(key, old)

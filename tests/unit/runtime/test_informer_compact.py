@@ -59,6 +59,34 @@ def test_what_differs_stays_apart() -> None:
     assert one.metadata.uid != other.metadata.uid
 
 
+def test_a_new_version_takes_over_what_did_not_change() -> None:
+    (sent,) = pods(1)
+    changed = msgspec.json.decode(sent)
+    changed["metadata"]["resourceVersion"] = "2"
+    changed["status"]["phase"] = "Failed"
+    changed["status"]["conditions"][0]["status"] = "False"
+    changed["spec"]["tolerations"] = [{"key": "other"}]
+    compactor = Compactor(Pod)
+    old, new = (kinds.PODS.decoder.decode(each) for each in (sent, msgspec.json.encode(changed)))
+    compactor.compact(old)
+    compactor.compact(new, old)
+    assert new == kinds.PODS.decoder.decode(msgspec.json.encode(changed))
+    assert new.metadata.labels is old.metadata.labels
+    assert new.status.container_statuses is old.status.container_statuses
+    assert new.spec.containers is old.spec.containers
+
+
+def test_a_part_that_did_not_change_is_taken_over_whole() -> None:
+    (sent,) = pods(1)
+    changed = msgspec.json.decode(sent)
+    changed["status"]["phase"] = "Failed"
+    compactor = Compactor(Pod)
+    old, new = (kinds.PODS.decoder.decode(each) for each in (sent, msgspec.json.encode(changed)))
+    compactor.compact(new, old)
+    assert new.spec is old.spec
+    assert new.metadata is old.metadata
+
+
 def test_conditions_are_shared_one_by_one() -> None:
     first, second = (
         msgspec.json.encode(
