@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every client and the cluster behind it, and what their suites ask with.
 
-`http` is the client over the wire to a `refloat up` of its own. With
+`http` is the client over the wire to a `refloat up` of its own, `local` the
+one in process, to the same server below HTTP on a store in memory. With
 REFLOAT_TEST_KUBECONFIG the same claims are asked of the cluster that it
 names, as `kubernetes`. Another implementation joins by a function in
 `OPENED`; where a cluster is not Refloat's, a field of `Cluster` says so.
@@ -19,12 +20,21 @@ import msgspec
 import pytest
 
 from refloat.api import kinds
+from refloat.apiserver import bootstrap, identity, watching
+from refloat.apiserver.authorization import Authorizer
+from refloat.apiserver.eviction import Evictions
+from refloat.apiserver.inprocess import InProcess
+from refloat.apiserver.registry import Registry
+from refloat.apiserver.resources import Resources
 from refloat.base.clock import RealClock
+from refloat.base.gates import Gates
 from refloat.base.rand import Rand
 from refloat.client import access, errors, kubeconfig
 from refloat.client.contract import Client, Kind, Selector, Watch, WatchEvent
 from refloat.client.http import HttpClient
+from refloat.client.local import LocalClient
 from refloat.client.settings import Settings
+from refloat.store.memory import MemoryStore
 from tests.e2e import cluster as processes
 
 ELSEWHERE = "REFLOAT_TEST_KUBECONFIG"
@@ -190,7 +200,44 @@ class _Forgetful:
         return False
 
 
-OPENED = {"http": _refloat, "kubernetes": _kubernetes}
+@asynccontextmanager
+async def _local(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """The embedded server in this process, on a store in memory."""
+    clock, rand, gates, store = RealClock(), Rand(), Gates(), MemoryStore()
+    registry = Registry(store, rand=rand, gates=gates)
+    await bootstrap.ensure(registry, clock)
+    dispatcher = watching.Dispatcher(store, clock)
+    dispatcher.start()
+    evictions = Evictions(registry, clock, gates)
+    resources = Resources(registry, dispatcher, evictions, clock=clock, rand=rand)
+    authorizer = Authorizer(store)
+
+    def client(user: identity.Identity) -> LocalClient:
+        return LocalClient(InProcess(resources, authorizer, user), field_manager="contract")
+
+    async def forget() -> str:
+        first = str(store.revision)
+        made = await client(identity.ADMIN).create(
+            CONFIG_MAPS, {"metadata": {"name": f"past-{next(_numbers)}"}}, namespace="default"
+        )
+        assert made.metadata.resource_version != first
+        await store.compact(store.revision)
+        return first
+
+    try:
+        yield Cluster(
+            client(identity.ADMIN),
+            client(identity.READ_ONLY),
+            (),
+            keeps_reasons=True,
+            forget=forget,
+        )
+    finally:
+        await dispatcher.close()
+        await store.close()
+
+
+OPENED = {"http": _refloat, "local": _local, "kubernetes": _kubernetes}
 
 
 @pytest.fixture(scope="session")
