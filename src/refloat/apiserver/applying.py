@@ -53,7 +53,8 @@ def _parse(body: bytes, *, strict: bool) -> Any:
     try:
         value, repeated = goyaml.parse(body)
     except goyaml.YamlProblem as problem:
-        raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {problem}") from problem
+        message = f"error decoding YAML: error converting YAML to JSON: {problem}"
+        raise errors.bad_request(message) from problem
     if repeated and strict:
         told = "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
         raise errors.bad_request(
