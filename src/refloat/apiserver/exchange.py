@@ -9,15 +9,11 @@ from aiohttp import client_exceptions, hdrs, http_exceptions, web
 
 from refloat.api import codec, errors
 from refloat.apiserver import connection, forms, metrics, uri
+from refloat.apiserver.identity import WARNED_CHARACTERS, WARNING_CHARACTERS
 from refloat.apiserver.limits import Limits
 from refloat.base.clock import Clock, RealClock
 
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
-
-# Of all warnings of an answer together, and of each when that is exceeded:
-# Kubernetes' numbers, within what clients accept of headers.
-WARNED_CHARACTERS = 4096
-WARNING_CHARACTERS = 256
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -58,7 +54,7 @@ class Exchange:
         self.form = forms.PLAIN
         self.warnings: list[str] = []  # told with the answer, also with a refusal
         self.user = ""
-        self.labels = metrics.MALFORMED
+        self.labels: metrics.Labels | None = None  # once it is known to be for a resource
         self.mutating = False
         self.streaming = False  # the answer has begun
         self._clock = clock

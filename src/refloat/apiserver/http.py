@@ -133,10 +133,8 @@ class Server:
 
     async def _serve(self, exchange: Exchange) -> web.StreamResponse:
         exchange.read_head()
-        path = exchange.path
-        exchange.labels = metrics.of_path(exchange.request.method, path)
         user = self._authorized(exchange)
-        target = targets.parse(path)
+        target = targets.parse(exchange.path)
         if target is None:
             return await self._serve_path(exchange)
         return await self._serve_resource(exchange, user, target)
@@ -203,17 +201,20 @@ class Server:
         """Count a request, and log it: writes for everybody, reads for who looks closely."""
         if exchange.streaming and code == CLIENT_GONE:
             code = 200  # a client that has seen enough of a stream just leaves
-        self._metrics.done(exchange.labels, code, seconds)
+        labels = exchange.labels or metrics.of_path(exchange.request.method, exchange.path)
+        self._metrics.done(labels, code, seconds)
         level = logging.INFO if exchange.mutating else logging.DEBUG
         if log.isEnabledFor(level):
-            log.log(level, "request", extra={"fields": _fields(exchange, code, seconds)})
+            log.log(
+                level, "request", extra={"fields": _fields(exchange, labels.verb, code, seconds)}
+            )
 
 
-def _fields(exchange: Exchange, code: int, seconds: float) -> dict[str, object]:
+def _fields(exchange: Exchange, verb: str, code: int, seconds: float) -> dict[str, object]:
     return {
         "id": exchange.id,
         "user": exchange.user,
-        "verb": exchange.labels.verb,
+        "verb": verb,
         "path": exchange.request.raw_path[:1024],
         "code": code,
         "ms": round(seconds * 1000, 2),

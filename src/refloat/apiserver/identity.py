@@ -75,6 +75,12 @@ def is_node(user: str) -> bool:
     return user.startswith(_NODE)
 
 
+# Of all warnings of an answer together, and of each when that is exceeded:
+# Kubernetes' numbers, within what clients accept of headers.
+WARNED_CHARACTERS = 4096
+WARNING_CHARACTERS = 256
+
+
 @dataclass(slots=True)
 class Call:
     """What goes along with a write besides the object."""
@@ -86,7 +92,10 @@ class Call:
     force: bool = False  # for apply: take over what others own
     validation: FieldValidation = "Warn"
     warnings: list[str] = field(default_factory=list)
+    _warned: int = 0
 
     def warn(self, text: str) -> None:
-        if text not in self.warnings:
+        """Tell the client something, once, and nothing more once it is told enough."""
+        if self._warned <= WARNED_CHARACTERS and text not in self.warnings:
+            self._warned += min(len(text), WARNING_CHARACTERS)
             self.warnings.append(text)

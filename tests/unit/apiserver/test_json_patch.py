@@ -261,3 +261,21 @@ def test_a_computed_patch_leads_from_one_document_to_the_other(
     operations = jsonpatch.make_patch(source, target).patch
     assert json_patch.apply(source, operations) == target
     assert source == before
+
+
+def test_copies_may_add_up_to_three_mebibytes_and_no_more() -> None:
+    """A string of 1,000 is 1,002 bytes of JSON: 3,139 of them fit into 3,145,728."""
+    doc = {"data": {"k": "v" * 1000}}
+    copies = [{"op": "copy", "from": "/data/k", "path": f"/data/q{i}"} for i in range(3140)]
+    assert len(json_patch.apply(doc, copies[:-1])["data"]) == 3140
+    with pytest.raises(StatusError) as refused:
+        json_patch.apply(doc, copies)
+    assert refused.value.code == 422
+
+
+def test_a_document_cannot_be_copied_into_itself_without_end() -> None:
+    doc = {"data": {"k": "v" * 1000}}
+    copies = [{"op": "copy", "from": "/data", "path": f"/data/k{i}"} for i in range(30)]
+    with pytest.raises(StatusError) as refused:
+        json_patch.apply(doc, copies)
+    assert refused.value.code == 422

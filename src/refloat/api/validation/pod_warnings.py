@@ -5,6 +5,7 @@ The API server sends these along with its answer; nothing is refused here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from refloat.api import names, quantity
 from refloat.api.fields import quote
@@ -59,9 +60,17 @@ _APPARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
+# Together they may be 4,096 characters long, and each is longer than this leaves.
+MAX_WARNINGS = 500
+
+# Ports of one number are compared with so many others of it: each with each
+# would keep the server busy for minutes with a pod of 100,000 of them.
+COMPARED_PORTS = 32
+
+
 def warnings(pod: Object, path: str) -> list[str]:
-    """All of them, for a pod (path empty) or for a template at a path."""
-    return list(_warnings(pod, f"{path}." if path else ""))
+    """All that can be told, for a pod (path empty) or for a template at a path."""
+    return list(islice(_warnings(pod, f"{path}." if path else ""), MAX_WARNINGS))
 
 
 def _warnings(pod: Object, root: str) -> Iterator[str]:
@@ -231,7 +240,8 @@ def _ports(spec: Object, path: str) -> Iterator[str]:
         for other, at in others:
             if how := _clash(port, other):
                 yield f"{where}: {how} port definition with {at}"
-        others.append((port, where))
+        if len(others) < COMPARED_PORTS:
+            others.append((port, where))
     yield from _port_names(placed)
 
 

@@ -11,16 +11,23 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import msgspec
+
 from refloat.api import errors
 from refloat.api.meta import Object
 from refloat.apiserver.patch import go_values, rejected
 
 MAX_OPERATIONS = 10_000  # Kubernetes' bound, so that one request cannot occupy the server
 
+# What all copies of a patch may add up to as JSON: Kubernetes' bound too. Thirty
+# copies of a document into itself would otherwise be a billion of it.
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+
 Operation: TypeAlias = dict[str, Any]
 
 _TEXT_FIELDS = ("op", "path", "from")
 _KNOWN_FIELDS = (*_TEXT_FIELDS, "value")
+_ENCODER = msgspec.json.Encoder()
 _INDEX = re.compile(r"[+-]?[0-9]+")
 
 
@@ -82,6 +89,7 @@ class _Work:
 
     def __init__(self, doc: Any) -> None:
         self.doc = doc
+        self._copied = 0
         # By id, and with the container itself, so that no id is used twice.
         self._owned: dict[int, Any] = {}
 
@@ -103,9 +111,15 @@ class _Work:
             container = child
         return container, parts[-1]
 
-    def share(self) -> None:
-        """A value now stands in two places: from here on, copy everything anew."""
+    def share(self, value: Any) -> None:
+        """A value will stand in two places: from here on, copy everything anew."""
         self._owned.clear()
+        try:
+            self._copied += len(_ENCODER.encode(value))
+        except OverflowError as error:  # a number that no field can have
+            raise _Mismatch("a number is too large") from error
+        if self._copied > MAX_COPIED_BYTES:
+            raise _Mismatch("too much is copied")
 
     def _own(self, container: Any) -> Any:
         if id(container) in self._owned:
@@ -193,7 +207,7 @@ def _move(work: _Work, operation: Operation) -> None:
 
 def _copy(work: _Work, operation: Operation) -> None:
     value = work.read(_text(operation, "from"))
-    work.share()
+    work.share(value)
     _insert(work, _text(operation, "path"), value)
 
 
