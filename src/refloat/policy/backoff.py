@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a Job waits after failures, and how many it bears (behaviour A11, A12).
+
+The delay of a whole Job comes from a `Record` that a controller keeps in
+memory and loses when it restarts; the delay of a single index comes from its
+last failed pod. The limits are compared here; what a Job does when one is
+exceeded is decided in `outcome`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from refloat.api import structs, times
+from refloat.api.core import PENDING, RUNNING, ContainerStatus, Pod
+from refloat.policy import pod_failure, pod_state
+from refloat.policy.pod_failure import Verdict
+
+# A pod without any time at all ended before all others.
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+ZERO = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    first: timedelta = timedelta(seconds=10)
+    """The delay after one failure; it doubles with each further one. As in Kubernetes."""
+
+    longest: timedelta = timedelta(minutes=10)
+    """The longest delay. As in Kubernetes."""
+
+    shortest_wake: timedelta = timedelta(seconds=1)
+    """A Job that waits for less is woken after this: pods' events come in batches this long."""
+
+
+DEFAULTS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The failures of a Job since its last success."""
+
+    failures: int = 0
+    last_failure: datetime | None = None
+
+
+NO_FAILURES = Record()
+
+
+def updated(record: Record, succeeded: Sequence[Pod], failed: Sequence[Pod]) -> Record:
+    """The record after these pods ended (behaviour A11.2).
+
+    Failures that a policy ignores are among them: they count for no limit, but
+    a pod that fails at once should not be started again at once (A11.3).
+    """
+    if not succeeded and not failed:
+        return record
+    ends = [finish_time(pod) for pod in failed]
+    if not succeeded:
+        return Record(record.failures + len(ends), max(ends))
+    last_success = max(finish_time(pod) for pod in succeeded)
+    later = [end for end in ends if end > last_success]
+    return Record(len(later), max(later, default=None))
+
+
+def delay(failures: int, settings: Settings = DEFAULTS) -> timedelta:
+    if failures <= 0:
+        return ZERO
+    # Far enough to be above any longest delay, and no further: a count of
+    # failures is unbounded and two to its power must not be.
+    factor = 1 << min(failures - 1, 24)
+    return min(settings.first * factor, settings.longest)
+
+
+def remaining(record: Record, now: datetime, settings: Settings = DEFAULTS) -> timedelta:
+    """How long no pod of the Job may be created."""
+    if record.failures == 0 or record.last_failure is None:
+        return ZERO
+    return max(ZERO, delay(record.failures, settings) - (now - record.last_failure))
+
+
+def remaining_of_index(
+    last_failed: Pod | None, now: datetime, settings: Settings = DEFAULTS
+) -> timedelta:
+    """How long no pod may be created for the index of its last failed pod (A12.8)."""
+    if last_failed is None:
+        return ZERO
+    failures = pod_state.all_index_failures(last_failed) + 1
+    return remaining(Record(failures, finish_time(last_failed)), now, settings)
+
+
+def split_ready(
+    indexes: Iterable[int],
+    last_failed: Mapping[int, Pod],
+    now: datetime,
+    settings: Settings = DEFAULTS,
+) -> tuple[list[int], timedelta]:
+    """The indexes whose delay is over; if there is none, how long until the first is.
+
+    Indexes that wait have taken their places among those to be created
+    already: they are not made up for by later ones (behaviour A7.7).
+    """
+    ready: list[int] = []
+    waits: list[timedelta] = []
+    for index in indexes:
+        left = remaining_of_index(last_failed.get(index), now, settings)
+        if left > ZERO:
+            waits.append(left)
+        else:
+            ready.append(index)
+    return ready, ZERO if ready else min(waits, default=ZERO)
+
+
+def wake_after(wait: timedelta, settings: Settings = DEFAULTS) -> timedelta:
+    """When a Job that may create nothing for so long is to be looked at again (A8.3)."""
+    return max(wait, settings.shortest_wake)
+
+
+# -- when a pod ended -------------------------------------------------------------
+
+
+def finish_time(pod: Pod) -> datetime:
+    """When a pod ended, from the best source that there is (behaviour A11.6)."""
+    return (
+        _containers_end(pod)
+        or _not_ready_since(pod)
+        or _deleted_at(pod)
+        or _time(pod.metadata.creation_timestamp)
+        or _LONG_AGO
+    )
+
+
+def _containers_end(pod: Pod) -> datetime | None:
+    """The end of the last container.
+
+    Sidecars end last, so one that still runs leaves the end unknown. When
+    regular containers still run and all sidecars have ended, the sidecars'
+    end is taken: that is what Kubernetes does, and not likely to be meant.
+    """
+    latest = _latest(None, pod.status.container_statuses or ())
+    if not pod.status.init_container_statuses:
+        return latest
+    names = pod_state.sidecars(pod)
+    beside = [each for each in pod.status.init_container_statuses if each.name in names]
+    return _latest(latest, beside)
+
+
+def _latest(latest: datetime | None, statuses: Iterable[ContainerStatus]) -> datetime | None:
+    for status in statuses:
+        ended = status.state.terminated
+        end = _time(ended.finished_at) if ended is not None else None
+        if end is None:
+            return None
+        latest = end if latest is None else max(latest, end)
+    return latest
+
+
+def _not_ready_since(pod: Pod) -> datetime | None:
+    ready = structs.find(pod.status.conditions, "Ready")
+    if ready is None or ready.status != "False":
+        return None
+    return _time(ready.last_transition_time)
+
+
+def _deleted_at(pod: Pod) -> datetime | None:
+    """When the deletion was asked for: the timestamp is when it is due."""
+    due = _time(pod.metadata.deletion_timestamp)
+    if due is None:
+        return None
+    return due - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+
+
+def _time(text: str | None) -> datetime | None:
+    return times.parse(text) if text else None
+
+
+# -- limits -----------------------------------------------------------------------
+
+
+def exceeds_limit(failed: int, limit: int) -> bool:
+    return failed > limit
+
+
+def exceeds_limit_by_restarts(pods: Iterable[Pod], limit: int) -> bool:
+    """Whether containers were restarted too often in pods that are not over (A12.2).
+
+    Only for templates that say OnFailure. The comparison is another one than
+    for failed pods, as in Kubernetes: a limit of 3 bears two restarts.
+    """
+    restarts = sum(
+        status.restart_count
+        for pod in pods
+        if pod.status.phase in (RUNNING, PENDING)
+        for statuses in (pod.status.init_container_statuses, pod.status.container_statuses)
+        for status in statuses or ()
+    )
+    return restarts > 0 if limit == 0 else restarts >= limit
+
+
+def fails_index(pod: Pod, verdict: Verdict, limit: int) -> bool:
+    """Whether the failure of this pod is the end of its index (A12.5)."""
+    if verdict.action == pod_failure.FAIL_INDEX:
+        return True
+    return verdict.counts and pod_state.index_failures(pod) >= limit
+
+
+def exceeds_failed_indexes(failed: int, limit: int | None) -> bool:
+    return limit is not None and failed > limit
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFailures:
+    """What a new pod is told about its predecessors, as annotations (A8.9)."""
+
+    counted: int = 0
+    ignored: int = 0
+
+    def annotations(self) -> dict[str, str]:
+        told = {pod_state.INDEX_FAILURES: str(self.counted)}
+        if self.ignored > 0:
+            told[pod_state.INDEX_IGNORED_FAILURES] = str(self.ignored)
+        return told
+
+
+def index_failures_after(replaced: Pod | None, verdict: Verdict) -> IndexFailures:
+    """The failures of an index, the pod that is replaced included (A12.7)."""
+    if replaced is None:
+        return IndexFailures()
+    counted = pod_state.index_failures(replaced)
+    ignored = pod_state.index_ignored_failures(replaced)
+    if verdict.counts:
+        return IndexFailures(counted + 1, ignored)
+    return IndexFailures(counted, ignored + 1)
+
+
+def is_later_failure(pod: Pod, than: Pod) -> bool:
+    """Which of two failed pods of an index knows of more failures (A12.9)."""
+    return pod_state.all_index_failures(pod) >= pod_state.all_index_failures(than) and finish_time(
+        pod
+    ) >= finish_time(than)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Job sees in one of its pods (behaviour A3).
+
+Only what can be read off the pod itself; whether a terminating pod counts as
+failed depends on the Job too and is said by `terms`.
+"""
+
+import re
+
+from refloat.api import structs
+from refloat.api.core import FAILED, SUCCEEDED, Pod
+
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
+
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+
+# What Go's Atoi reads; Python's int also takes spaces, `_` and other digits.
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def is_active(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is None and not pod.is_terminal
+
+
+def is_terminating(pod: Pod) -> bool:
+    """Deleted, but still on its way to a terminal phase."""
+    return pod.metadata.deletion_timestamp is not None and not pod.is_terminal
+
+
+def is_ready(pod: Pod) -> bool:
+    return structs.is_true(pod.status.conditions, "Ready")
+
+
+def has_succeeded(pod: Pod) -> bool:
+    return pod.status.phase == SUCCEEDED
+
+
+def has_failed(pod: Pod) -> bool:
+    """In phase Failed; a terminating pod is not, whatever its Job makes of it."""
+    return pod.status.phase == FAILED
+
+
+def is_tracked(pod: Pod) -> bool:
+    """Whether it carries the finalizer, so that it cannot vanish uncounted."""
+    return TRACKING_FINALIZER in (pod.metadata.finalizers or ())
+
+
+def is_settled(pod: Pod) -> bool:
+    """Over and counted: nothing that is still to be decided depends on it.
+
+    Such pods may be left out of what `census.observe` is given, which is what
+    keeps the cost of a sync from growing with all the pods that there ever
+    were. When they were judged, FailureTarget was written before their
+    finalizers went, so no verdict is lost (behaviour A15.9). Kubernetes looks
+    at them again (A15.8), which differs only after a gate was off meanwhile;
+    and then a pod that was considered failed already must not be judged again.
+    """
+    return pod.is_terminal and not is_tracked(pod)
+
+
+def completion_index(pod: Pod) -> int | None:
+    """The index in the annotation; the label is never read (behaviour A3.6)."""
+    index = _integer((pod.metadata.annotations or {}).get(COMPLETION_INDEX))
+    return index if index is not None and index >= 0 else None
+
+
+def index_failures(pod: Pod) -> int:
+    """How many counted failures the index had before this pod."""
+    return _count(pod, INDEX_FAILURES)
+
+
+def index_ignored_failures(pod: Pod) -> int:
+    """How many ignored failures the index had before this pod."""
+    return _count(pod, INDEX_IGNORED_FAILURES)
+
+
+def all_index_failures(pod: Pod) -> int:
+    return index_failures(pod) + index_ignored_failures(pod)
+
+
+def sidecars(pod: Pod) -> frozenset[str]:
+    """The names of the init containers that run on beside the others."""
+    return frozenset(
+        each.name for each in pod.spec.init_containers or () if each.restart_policy == "Always"
+    )
+
+
+def _count(pod: Pod, annotation: str) -> int:
+    """Whatever makes no sense is 0 (behaviour A12.7)."""
+    number = _integer((pod.metadata.annotations or {}).get(annotation))
+    return number if number is not None and 0 <= number <= MAX_INT32 else 0
+
+
+def _integer(text: str | None) -> int | None:
+    if text is None or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -MAX_INT64 - 1 <= number <= MAX_INT64 else None
