@@ -189,6 +189,7 @@ async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         elif process.returncode is None:
             process.kill()
+    # Its pipes first: where a child of the plugin has left the group and holds
+    # them open, there would be no end to wait for.
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - the only way
     await process.wait()
-    # The pipes stay open when a child of the plugin has left its group.
-    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way

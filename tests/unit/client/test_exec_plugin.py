@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 import os
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,23 @@ class TestBadOnes:
         for pid in pids.read_text().split():
             while _is_running(int(pid)):  # the killed take a moment to die
                 await asyncio.sleep(0)
+
+    async def test_one_whose_child_holds_on_to_its_output_is_ended_too(
+        self, tmp_path: Path
+    ) -> None:
+        clock = ManualClock(jumps=True)
+        fifo, pid = tmp_path / "fifo", tmp_path / "pid"
+        os.mkfifo(fifo)
+        child = script(tmp_path, f"echo $$ > {pid}; echo > {fifo}; exec sleep 1000", "child")
+        command = script(tmp_path, f"setsid {child} & exit 0")
+        running = asyncio.ensure_future(plugin(command, clock).run(b""))
+        await asyncio.to_thread(fifo.read_text)
+        while not clock._timers:
+            await asyncio.sleep(0)
+        await clock.advance(SETTINGS.plugin_seconds)
+        with pytest.raises(errors.Unauthorized, match="gave no credentials within 60 s"):
+            await running
+        os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 def _is_running(pid: int) -> bool:
