@@ -332,6 +332,23 @@ async def test_what_is_no_request_is_answered_with_a_status(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        (".", "Name parameter invalid: \".\": may not be '.'"),
+        ("..", "Name parameter invalid: \"..\": may not be '..'"),
+        ("a%25b", "Name parameter invalid: \"a%b\": may not contain '%'"),
+        ("%00", 'configmaps "\\x00" not found'),
+    ],
+)
+async def test_names_that_nothing_can_have_are_refused_in_kubernetes_words(
+    name: str, want: str
+) -> None:
+    async with servers.serving() as server, connected(server) as wire:
+        wire.ask("GET", f"{MAPS}/{name}")
+        assert (await wire.status())[2]["message"] == want
+
+
 async def test_a_chunk_that_is_wrong_later_is_answered_too() -> None:
     async with servers.serving() as server, connected(server) as wire:
         wire.ask("POST", MAPS, headers="Transfer-Encoding: chunked\r\n")

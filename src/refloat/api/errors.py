@@ -11,7 +11,7 @@ compare these texts.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from refloat.api.fields import FieldError
+from refloat.api.fields import FieldError, quote
 from refloat.api.meta import Object
 from refloat.base.errors import RefloatError
 
@@ -60,7 +60,7 @@ def _details(group: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 def not_found(group: str, resource: str, name: str) -> StatusError:
-    message = f'{qualified(group, resource)} "{name}" not found'
+    message = f"{qualified(group, resource)} {quote(name)} not found"
     return StatusError(404, "NotFound", message, details=_details(group, resource, name))
 
 

@@ -9,7 +9,7 @@ bytes or into a dictionary of the caller's own.
 from collections.abc import Callable
 from typing import TypeAlias
 
-from refloat.api import codec, errors, fields, kinds, meta, schema, times
+from refloat.api import codec, errors, fields, kinds, meta, names, schema, times
 from refloat.api.meta import Object
 from refloat.apiserver import admission, apply, deletion, node_restriction, stored, strategies
 from refloat.apiserver.identity import Call
@@ -45,7 +45,7 @@ class Registry:
     def get(self, resource: kinds.Resource, namespace: str, name: str) -> Entry:
         entry = self.store.get(stored.key(resource, namespace, name))
         if entry is None:
-            raise errors.not_found(resource.group, resource.plural, name)
+            raise _absent(resource, name)
         return entry
 
     # -- decoding --------------------------------------------------------
@@ -370,6 +370,14 @@ def place(resource: kinds.Resource, namespace: str, obj: Object) -> None:
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     metadata["namespace"] = namespace
+
+
+def _absent(resource: kinds.Resource, name: str) -> errors.StatusError:
+    """Why there is no object of this name: there could not be, or there is just none."""
+    if complaints := names.path_segment(name):
+        why = ";".join(complaints)
+        return errors.bad_request(f"Name parameter invalid: {fields.quote(name)}: {why}")
+    return errors.not_found(resource.group, resource.plural, name)
 
 
 def _check_names(resource: kinds.Resource, namespace: str, name: str, obj: Object) -> None:
