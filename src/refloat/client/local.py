@@ -70,7 +70,12 @@ class LocalWatch(Generic[T]):
             if self._ended:
                 raise StopAsyncIteration
             await self._read()
-        return decoding.event(self._kind, self._ready.popleft())
+        try:
+            return decoding.event(self._kind, self._ready.popleft())
+        except errors.ClientError:
+            self._ended = True
+            self._ready.clear()
+            raise
 
     async def _read(self) -> None:
         """Wait for more lines; what arrives while nobody waits any more is kept."""
