@@ -25,7 +25,8 @@ class Settings:
     """How many pods one sync creates or deletes at most, so that a large Job does not keep
     the small ones waiting. Does not hold for suspension. As in Kubernetes."""
 
-    backoff: backoff.Settings = backoff.DEFAULTS
+    delays: backoff.Settings = backoff.DEFAULTS
+    """How long failures keep pods from being created."""
 
 
 DEFAULTS = Settings()
@@ -82,7 +83,7 @@ def plan(census: Census, now: datetime, settings: Settings = DEFAULTS) -> Plan:
 def _creation(census: Census, missing: int, now: datetime, settings: Settings) -> Plan:
     terms = census.terms
     if terms.backoff_limit_per_index is None:
-        wait = backoff.remaining(census.record, now, settings.backoff)
+        wait = backoff.remaining(census.record, now, settings.delays)
         if wait > ZERO:
             return _waiting(wait, settings)
     count = min(missing, settings.most_per_sync)
@@ -90,14 +91,14 @@ def _creation(census: Census, missing: int, now: datetime, settings: Settings) -
         return Plan(PODS_CREATED, create=(NewPod(),) * count)
     indexes: Sequence[int] = _pending(census, count)
     if terms.backoff_limit_per_index is not None:
-        indexes, wait = backoff.split_ready(indexes, census.last_failed, now, settings.backoff)
+        indexes, wait = backoff.split_ready(indexes, census.last_failed, now, settings.delays)
         if wait > ZERO:
             return _waiting(wait, settings)
     return Plan(PODS_CREATED, create=tuple(_indexed_pod(census, index) for index in indexes))
 
 
 def _waiting(wait: timedelta, settings: Settings) -> Plan:
-    return Plan(PODS_CREATED, wait=backoff.wake_after(wait, settings.backoff))
+    return Plan(PODS_CREATED, wait=backoff.wake_after(wait, settings.delays))
 
 
 def _pending(census: Census, count: int) -> list[int]:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole syncs, as Kubernetes v1.36.3 makes them.
+
+Each case in `data/syncs.json` is a Job with its pods, and what the Job
+controller of Kubernetes wrote, removed, deleted and created for it. The Jobs
+are random: most of them could not come about, so that rules meet which would
+hardly ever meet. Left out are those whose status the API would refuse.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.api import times
+from refloat.api.batch import Job, JobStatus
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.policy import pod_state
+from refloat.policy.backoff import Record
+from refloat.policy.scaling import NewPod
+from tests.unit.policy.syncs import sync
+
+CASES = json.loads((Path(__file__).parent / "data" / "syncs.json").read_text())
+
+
+def name_of(case: Object) -> str:
+    spec = case["job"]["spec"]
+    reasons = [
+        condition["reason"]
+        for status in case["want"]["statuses"][-1:]
+        for condition in status["conditions"][-1:]
+    ]
+    mode = spec.get("completionMode", "NonIndexed")
+    return f"{mode}, {len(case['pods'])} pods, {', '.join(reasons) or 'goes on'}"
+
+
+def comparable(status: JobStatus) -> Object:
+    listed = status.uncounted_terminated_pods
+    assert listed is not None
+    made = {field: getattr(status, field) for field in status.__struct_fields__}
+    made["conditions"] = [known(each) for each in msgspec.to_builtins(status.conditions or ())]
+    made["uncounted_terminated_pods"] = [
+        sorted(uids or ()) for uids in (listed.succeeded, listed.failed)
+    ]
+    return made
+
+
+def wanted(sent: Object) -> Object:
+    """An absent member and an empty one are the same, in what is written."""
+    return comparable(msgspec.convert(sent, JobStatus))
+
+
+def known(condition: Object) -> Object:
+    return {key: value for key, value in condition.items() if value}
+
+
+def annotations(new: NewPod) -> dict[str, str]:
+    told = {} if new.index is None else {pod_state.COMPLETION_INDEX: str(new.index)}
+    return {**told, **(new.failures.annotations() if new.failures else {})}
+
+
+def record(failures: int, last: str | None) -> Record:
+    return Record(failures, None if last is None else times.parse(last))
+
+
+def by_text(created: Iterable[dict[str, str]]) -> list[Any]:
+    return sorted(sorted(each.items()) for each in created)
+
+
+@pytest.mark.parametrize("case", CASES, ids=map(name_of, CASES))
+def test_a_sync_is_that_of_kubernetes(case: Object) -> None:
+    job = msgspec.json.decode(json.dumps(case["job"]), type=Job)
+    pods = msgspec.convert(case["pods"], list[Pod])
+    want = case["want"]
+    before = record(case["failures"], case["lastFailure"])
+    done = sync(job, pods, times.parse(case["now"]), record=before)
+    assert list(map(comparable, done.statuses)) == list(map(wanted, want["statuses"]))
+    assert sorted(done.released) == want["released"]
+    assert sorted(done.deleted) == want["deleted"]
+    assert by_text(map(annotations, done.created)) == by_text(want["created"])
+    assert done.record == record(want["failures"], want["lastFailure"])
