@@ -103,8 +103,45 @@ def page(kind: Kind[T], body: Body) -> tuple[Page[T], str]:
     return Page(found.items or [], meta.resourceVersion or "", last=not token), token
 
 
+class _Told(msgspec.Struct, Generic[T], gc=False):
+    """An event whose object is one of its kind."""
+
+    type: EventType
+    object: T
+
+
+@cache
+def _told_decoder(of: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_Told[of])  # type: ignore[valid-type]
+
+
+# How the lines begin that need no second look at what their object is.
+_ORDINARY = (b'{"type":"ADDED"', b'{"type":"MODIFIED"', b'{"type":"DELETED"')
+
+
 def event(kind: Kind[T], line: Body) -> WatchEvent[T]:
     """A line of a watch; raises what an ERROR event says."""
+    if line.startswith(_ORDINARY):
+        try:
+            told: _Told[T] = _told_decoder(_key(kind)).decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _unexpected("a watch event", line, error) from error
+        return WatchEvent(told.type, told.object, _version_in(kind, told.object, line))
+    return _careful(kind, line)
+
+
+def _version_in(kind: Kind[T], obj: T, line: Body) -> str:
+    read = _version_reader(_key(kind))
+    if read is _version_from_bytes:
+        return read(obj, _event.decode(line).object)
+    return read(obj, _NO_BYTES)
+
+
+_NO_BYTES = msgspec.Raw(b"")
+
+
+def _careful(kind: Kind[T], line: Body) -> WatchEvent[T]:
+    """An event that may be of any type, and may have its fields in any order."""
     try:
         found = _event.decode(line)
         if found.type in _OBJECT_EVENTS:
