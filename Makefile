@@ -35,7 +35,7 @@ lint: setup ## lint, format, types and import contracts
 
 test: lint ## everything: lint, types, contracts, all tests
 	@$(BIN)/python -m tests.e2e.kubectl
-	@$(BIN)/pytest -n $(JOBS)
+	@$(BIN)/pytest -n $(JOBS) --dist worksteal
 
 fuzz: setup ## send malformed requests until something breaks; SEED=n repeats a run
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))
