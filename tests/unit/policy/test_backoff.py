@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a Job waits after failures, and how many it bears (behaviour A11, A12)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from refloat.api.core import Pod
+from refloat.policy import backoff
+from refloat.policy.backoff import NO_FAILURES, IndexFailures, Record
+from refloat.policy.pod_failure import NO_MATCH, Verdict
+from tests.unit.policy.made import at, condition, container, failed, pod, succeeded, text
+
+# -- when a pod ended -------------------------------------------------------------
+
+READY_FALSE = condition("Ready", "False", since=7)
+
+ENDS: list[Any] = [
+    pytest.param(
+        pod(containers=[container("a", 0, ended=5), container("b", 1, ended=9)]),
+        9,
+        id="the end of the last container",
+    ),
+    pytest.param(
+        pod(containers=[container("a", 0, ended=5)], conditions=[READY_FALSE]),
+        5,
+        id="containers come before the Ready condition",
+    ),
+    pytest.param(
+        pod(containers=[container("a", 0, ended=5), container("b")], conditions=[READY_FALSE]),
+        7,
+        id="a container that runs leaves the end to the Ready condition",
+    ),
+    pytest.param(
+        pod(containers=[container("a", 137)], conditions=[READY_FALSE]),
+        7,
+        id="so does one without a time of its end (D5.1)",
+    ),
+    pytest.param(
+        pod(
+            containers=[container("a", 0, ended=5)],
+            init=[container("proxy", 0, ended=8)],
+            sidecars=["proxy"],
+        ),
+        8,
+        id="a sidecar that ends later is the end",
+    ),
+    pytest.param(
+        pod(
+            containers=[container("a", 0, ended=5)],
+            init=[container("proxy")],
+            sidecars=["proxy"],
+            conditions=[READY_FALSE],
+        ),
+        7,
+        id="a sidecar that runs on leaves the end unknown",
+    ),
+    pytest.param(
+        pod(
+            containers=[container("a")],
+            init=[container("proxy", 0, ended=8)],
+            sidecars=["proxy"],
+            conditions=[READY_FALSE],
+        ),
+        8,
+        id="quirk: sidecars that ended are the end while regular containers run (H11)",
+    ),
+    pytest.param(
+        pod(containers=[container("a", 0, ended=5)], init=[container("setup", 0, ended=8)]),
+        5,
+        id="plain init containers do not matter",
+    ),
+    pytest.param(
+        pod(conditions=[READY_FALSE], deleted=40, grace=30),
+        7,
+        id="the Ready condition comes before the deletion (A11.7)",
+    ),
+    pytest.param(
+        pod(conditions=[condition("Ready", "True", since=7)], deleted=40, grace=30),
+        10,
+        id="the deletion was asked for a grace period before it is due",
+    ),
+    pytest.param(pod(deleted=40), 40, id="without a grace period it is due at once"),
+    pytest.param(
+        pod(conditions=[condition("Ready", "False")], deleted=40),
+        40,
+        id="a Ready condition without a time does not help",
+    ),
+    pytest.param(pod(created=3), 3, id="at last, the time of its creation (A11.7)"),
+]
+
+
+@pytest.mark.parametrize(("of", "want"), ENDS)
+def test_when_a_pod_ended(of: Pod, want: float) -> None:
+    """Behaviour A11.6."""
+    assert backoff.finish_time(of) == at(want)
+
+
+def test_a_pod_without_any_time_ended_before_all_others() -> None:
+    assert backoff.finish_time(pod(created=None)) < at(-(10**9))
+
+
+# -- the record -------------------------------------------------------------------
+
+UPDATES: list[Any] = [
+    pytest.param(Record(2, at(5)), [], [], Record(2, at(5)), id="nothing new changes nothing"),
+    pytest.param(
+        Record(2, at(5)),
+        [],
+        [failed("a", ended=9), failed("b", ended=7)],
+        Record(4, at(9)),
+        id="failures add up, and the latest counts",
+    ),
+    pytest.param(
+        Record(2, at(50)), [], [failed(ended=9)], Record(3, at(9)), id="also when it was earlier"
+    ),
+    pytest.param(
+        Record(2, at(5)), [succeeded(ended=6)], [], NO_FAILURES, id="a success forgets failures"
+    ),
+    pytest.param(
+        Record(2, at(5)),
+        [succeeded("s", ended=6)],
+        [failed("a", ended=7), failed("b", ended=8), failed("c", ended=5)],
+        Record(2, at(8)),
+        id="failures after the last success count",
+    ),
+    pytest.param(
+        Record(2, at(5)),
+        [succeeded("s", ended=6)],
+        [failed("a", ended=6)],
+        NO_FAILURES,
+        id="a failure at the very moment of the success does not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "good", "bad", "want"), UPDATES)
+def test_the_record_of_failures(
+    before: Record, good: list[Pod], bad: list[Pod], want: Record
+) -> None:
+    """Behaviour A11.2."""
+    assert backoff.updated(before, good, bad) == want
+
+
+@pytest.mark.parametrize(
+    ("failures", "want"),
+    [(0, 0), (1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 320), (7, 600), (10**6, 600)],
+)
+def test_the_delay_doubles_up_to_ten_minutes(failures: int, want: int) -> None:
+    """Behaviour A11.4."""
+    assert backoff.delay(failures) == timedelta(seconds=want)
+
+
+@pytest.mark.parametrize(
+    ("failures", "now", "want"),
+    [
+        pytest.param(1, 104, 6, id="what is left of the delay"),
+        pytest.param(1, 110, 0, id="nothing at its end"),
+        pytest.param(1, 500, 0, id="never less than nothing"),
+        pytest.param(2, 95, 25, id="more than the delay when the failure is in the future"),
+        pytest.param(0, 100, 0, id="nothing without failures"),
+    ],
+)
+def test_what_remains_of_a_delay(failures: int, now: float, want: float) -> None:
+    left = backoff.remaining(Record(failures, at(100)), at(now))
+    assert left == timedelta(seconds=want)
+
+
+@pytest.mark.parametrize(("wait", "want"), [(0.2, 1), (1, 1), (7, 7)])
+def test_a_waiting_job_wakes_not_before_a_second(wait: float, want: float) -> None:
+    """Behaviour A8.3."""
+    assert backoff.wake_after(timedelta(seconds=wait)) == timedelta(seconds=want)
+
+
+# -- per index --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failures", "ignored", "want"),
+    [(None, None, 10), (0, None, 10), (1, None, 20), (1, 1, 40), (9, 9, 600)],
+)
+def test_the_delay_of_an_index_counts_all_its_failures(
+    failures: int | None, ignored: int | None, want: float
+) -> None:
+    """Behaviour A12.8."""
+    last = failed(ended=0, failures=failures, ignored=ignored)
+    assert backoff.remaining_of_index(last, at(0)) == timedelta(seconds=want)
+
+
+def test_an_index_that_never_failed_does_not_wait() -> None:
+    assert backoff.remaining_of_index(None, at(0)) == timedelta(0)
+
+
+@pytest.mark.parametrize(
+    ("indexes", "ended", "want_ready", "want_wait"),
+    [
+        pytest.param([0, 1], {0: 0}, [1], 0, id="those that wait do not hold up the others"),
+        pytest.param([0, 1], {0: 0, 1: 4}, [], 5, id="if all wait, until the first"),
+        pytest.param([0], {0: -20}, [0], 0, id="a delay that is over does not matter"),
+        pytest.param([], {}, [], 0, id="nothing to create"),
+    ],
+)
+def test_which_indexes_are_ready(
+    indexes: list[int], ended: dict[int, float], want_ready: list[int], want_wait: float
+) -> None:
+    last = {index: failed(f"p{index}", ended=end) for index, end in ended.items()}
+    ready, wait = backoff.split_ready(indexes, last, at(5))
+    assert (ready, wait) == (want_ready, timedelta(seconds=want_wait))
+
+
+IGNORED = Verdict("Ignore", 0)
+FAIL_INDEX = Verdict("FailIndex", 0)
+
+
+@pytest.mark.parametrize(
+    ("replaced", "verdict", "want"),
+    [
+        pytest.param(None, NO_MATCH, IndexFailures(0, 0), id="the first pod of an index"),
+        pytest.param(
+            failed(failures=1), NO_MATCH, IndexFailures(2, 0), id="a failure that counts adds one"
+        ),
+        pytest.param(
+            failed(failures=1, ignored=2), IGNORED, IndexFailures(1, 3), id="an ignored one, too"
+        ),
+        pytest.param(failed(), NO_MATCH, IndexFailures(1, 0), id="no annotation is none"),
+        pytest.param(
+            failed(failures="x", ignored="-1"), NO_MATCH, IndexFailures(1, 0), id="nonsense is none"
+        ),
+        pytest.param(
+            failed(failures="2147483648"), NO_MATCH, IndexFailures(1, 0), id="too large is none"
+        ),
+        pytest.param(
+            failed(failures="2147483647"),
+            IGNORED,
+            IndexFailures(2**31 - 1, 1),
+            id="the largest is kept",
+        ),
+    ],
+)
+def test_what_a_replacement_is_told(
+    replaced: Pod | None, verdict: Verdict, want: IndexFailures
+) -> None:
+    """Behaviour A12.7."""
+    assert backoff.index_failures_after(replaced, verdict) == want
+
+
+def test_ignored_failures_are_told_only_if_there_are_any() -> None:
+    """Behaviour A8.9."""
+    counted = "batch.kubernetes.io/job-index-failure-count"
+    ignored = "batch.kubernetes.io/job-index-ignored-failure-count"
+    assert IndexFailures().annotations() == {counted: "0"}
+    assert IndexFailures(1, 2).annotations() == {counted: "1", ignored: "2"}
+
+
+@pytest.mark.parametrize(
+    ("of", "verdict", "limit", "want"),
+    [
+        pytest.param(failed(failures=0), NO_MATCH, 0, True, id="limit 0 bears no failure"),
+        pytest.param(failed(failures=0), NO_MATCH, 1, False, id="limit 1 bears one"),
+        pytest.param(failed(failures=1), NO_MATCH, 1, True, id="but not two"),
+        pytest.param(failed(failures=5), IGNORED, 1, False, id="ignored failures never fail it"),
+        pytest.param(failed(failures=0), FAIL_INDEX, 9, True, id="FailIndex fails it at once"),
+    ],
+)
+def test_when_an_index_fails(of: Pod, verdict: Verdict, limit: int, want: bool) -> None:
+    """Behaviour A12.5."""
+    assert backoff.fails_index(of, verdict, limit) is want
+
+
+# -- limits -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "want"), [(2, False), (3, True)])
+def test_a_limit_of_two_bears_two_failures(count: int, want: bool) -> None:
+    """Behaviour A12.1."""
+    assert backoff.exceeds_limit(count, 2) is want
+
+
+@pytest.mark.parametrize(
+    ("restarts", "limit", "want"),
+    [(0, 0, False), (1, 0, True), (1, 2, False), (2, 2, True), (3, 2, True)],
+)
+def test_restarts_count_as_failures(restarts: int, limit: int, want: bool) -> None:
+    """Behaviour A12.2."""
+    running = pod(containers=[container("a", restarts=restarts)])
+    assert backoff.exceeds_limit_by_restarts([running], limit) is want
+
+
+def test_restarts_of_all_containers_of_pods_that_are_not_over_add_up() -> None:
+    pods = [
+        pod("a", "Running", containers=[container("a", restarts=1)]),
+        pod("b", "Pending", init=[container("b", restarts=1)]),
+        pod("c", "Failed", containers=[container("c", restarts=9)]),
+        pod("d", "Succeeded", containers=[container("d", restarts=9)]),
+    ]
+    assert backoff.exceeds_limit_by_restarts(pods, 2)
+    assert not backoff.exceeds_limit_by_restarts(pods, 3)
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "want"), [(9, None, False), (1, 1, False), (2, 1, True), (1, 0, True)]
+)
+def test_how_many_indexes_may_fail(count: int, limit: int | None, want: bool) -> None:
+    """Behaviour A12.10."""
+    assert backoff.exceeds_failed_indexes(count, limit) is want
+
+
+def test_times_are_read_as_written() -> None:
+    assert text(61) == "2026-01-01T00:01:01Z"
