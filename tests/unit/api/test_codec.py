@@ -424,9 +424,10 @@ def test_deep_nesting_is_refused(opening: str) -> None:
 def test_nesting_that_some_interpreters_can_read_is_read_or_refused(opening: str) -> None:
     """What is deeper than 1,000 depends on Python's own limit; Kubernetes' is 10,000."""
     try:
-        assert read(nested(opening, 5_000)).problems == ['unknown field "x"']
+        told = read(nested(opening, 5_000)).problems
     except errors.StatusError as error:
-        assert "exceeded max depth" in error.message
+        told = [error.message]
+    assert told == ['unknown field "x"'] or "exceeded max depth" in told[0]
 
 
 def test_options_are_refused_without_their_kind() -> None:
