@@ -235,7 +235,3 @@ class VolumeStatus(Partial, frozen=True):
 class PersistentVolume(ApiObject, frozen=True):
     spec: VolumeSpec = VolumeSpec()
     status: VolumeStatus = VolumeStatus()
-
-
-class Named(ApiObject, frozen=True):
-    """An object of a kind of which nothing but the metadata is read."""

@@ -23,10 +23,8 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_UNDERSCORE = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _SUBDOMAIN_UNDERSCORE = rf"{_LABEL_UNDERSCORE}(\.{_LABEL_UNDERSCORE})*"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
-_C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _HTTP_HEADER = "[-A-Za-z0-9]+"
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
@@ -35,14 +33,12 @@ _PERCENT = "[0-9]+%"
 _is_label = re.compile(_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_subdomain_underscore = re.compile(_SUBDOMAIN_UNDERSCORE).fullmatch
-_is_label_1035 = re.compile(_LABEL_1035).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
 # A good qualified name as a whole, its lengths looked ahead for.
 _is_qualified = re.compile(
     rf"(?:(?=[^/]{{1,{SUBDOMAIN_LENGTH}}}/){_SUBDOMAIN}/)?(?=[^/]{{1,{LABEL_LENGTH}}}\Z){_KEY}"
 ).fullmatch
-_is_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
 _is_http_header = re.compile(_HTTP_HEADER).fullmatch
 _is_http_path = re.compile(_HTTP_PATH).fullmatch
@@ -50,7 +46,6 @@ _is_percent = re.compile(_PERCENT).fullmatch
 _is_port_name = re.compile("[-a-z0-9]+").fullmatch
 _has_letter = re.compile("[a-z]").search
 _is_env_name = re.compile("[ -<>-~]*").fullmatch
-_is_decimal = re.compile("0|-?[1-9][0-9]*").fullmatch
 
 
 def _rule(sentence: str, pattern: str, *examples: str) -> str:
@@ -79,13 +74,6 @@ _SUBDOMAIN_UNDERSCORE_RULE = _rule(
     _SUBDOMAIN_UNDERSCORE,
     "example.com",
 )
-_LABEL_1035_RULE = _rule(
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
-    "an alphabetic character, and end with an alphanumeric character",
-    _LABEL_1035,
-    "my-name",
-    "abc-123",
-)
 _KEY_RULE = _rule(
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
     "an alphanumeric character",
@@ -105,14 +93,6 @@ _VALUE_RULE = _rule(
     "MyValue",
     "my_value",
     "12345",
-)
-_C_IDENTIFIER_RULE = _rule(
-    "a valid C identifier must start with alphabetic character or '_', followed by a string "
-    "of alphanumeric characters or '_'",
-    _C_IDENTIFIER,
-    "my_name",
-    "MY_NAME",
-    "MyName",
 )
 _CONFIG_KEY_RULE = _rule(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
@@ -137,7 +117,6 @@ _ENV_NAME_RULE = (
     "a valid environment variable name must consist only of printable ASCII characters "
     "other than '='"
 )
-_DECIMAL_RULE = "must be a valid decimal integer in canonical form"
 
 
 def longer(value: str, limit: int) -> bool:
@@ -177,12 +156,6 @@ def dns_subdomain_underscore(value: str) -> Complaints:
     return _bounded(value, SUBDOMAIN_LENGTH, "characters", *rule)
 
 
-def dns1035_label(value: str) -> Complaints:
-    """RFC 1035: a label that starts with a letter."""
-    rule = () if _is_label_1035(value) else (_LABEL_1035_RULE,)
-    return _bounded(value, LABEL_LENGTH, "characters", *rule)
-
-
 def qualified_name(value: str) -> Complaints:
     """A label's key: a name, perhaps with a domain and a slash before it."""
     if _is_qualified(value):
@@ -215,10 +188,6 @@ def label_value(value: str) -> Complaints:
         return ()
     rule = () if _is_value(value) else (_VALUE_RULE,)
     return _bounded(value, LABEL_LENGTH, "bytes", *rule)
-
-
-def c_identifier(value: str) -> Complaints:
-    return () if _is_c_identifier(value) else (_C_IDENTIFIER_RULE,)
 
 
 def env_var_name(value: str) -> Complaints:
@@ -282,12 +251,6 @@ def is_http_path(value: str) -> bool:
 
 def percent(value: str) -> Complaints:
     return () if _is_percent(value) else (_PERCENT_RULE,)
-
-
-def decimal_integer(value: str) -> Complaints:
-    if not value:
-        return ("must be non-empty",)
-    return () if _is_decimal(value) else (_DECIMAL_RULE,)
 
 
 def path_segment(value: str) -> Complaints:

@@ -161,11 +161,6 @@ def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
     return LabelSelector(requirements) if requirements else EVERYTHING
 
 
-def from_map(labels: Mapping[str, str]) -> LabelSelector:
-    """Exactly these labels, as the selector of a Service has them."""
-    return LabelSelector(Requirement(key, "=", (value,)) for key, value in labels.items())
-
-
 def parse_labels(text: str) -> LabelSelector:
     """Read `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1`; raises 400."""
     if not text:

@@ -30,10 +30,6 @@ class Running:
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * _PAGE
 
-    def cpu_seconds(self) -> float:
-        parts = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
-
 
 @asynccontextmanager
 async def server(data_dir: Path) -> AsyncIterator[Running]:

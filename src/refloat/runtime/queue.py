@@ -78,10 +78,6 @@ class Queue(Generic[K]):
         """How many keys are to be given out, as workqueue_depth counts."""
         return len(self._dirty)
 
-    @property
-    def shutting_down(self) -> bool:
-        return self._closed
-
     def add(self, key: K) -> None:
         """Have the key looked at, as soon as its turn comes."""
         if self._closed or key in self._dirty:

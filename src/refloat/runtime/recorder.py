@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -77,21 +76,6 @@ class EventMetrics:
             ("controller", "reason"),
             registry=registry,
         )
-
-
-class EventRecorder(Protocol):
-    """What a controller sees of a recorder."""
-
-    def event(
-        self,
-        regarding: Reference,
-        event_type: EventType,
-        reason: str,
-        action: str,
-        note: str,
-        *,
-        related: Reference | None = None,
-    ) -> None: ...
 
 
 class Recorder:

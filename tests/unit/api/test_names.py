@@ -124,26 +124,6 @@ CASES: list[tuple[str, names.Check, str, names.Complaints]] = [
     ("config key: one dot first", names.config_map_key, ".a", ()),
     ("segment: dot", names.path_segment, ".", ("may not be '.'",)),
     ("segment: slash", names.path_segment, "a/%", ("may not contain '/'", "may not contain '%'")),
-    ("integer: good", names.decimal_integer, "-10", ()),
-    (
-        "integer: leading zero",
-        names.decimal_integer,
-        "01",
-        ("must be a valid decimal integer in canonical form",),
-    ),
-    ("identifier: good", names.c_identifier, "_A1", ()),
-    (
-        "identifier: digit first",
-        names.c_identifier,
-        "1A",
-        (
-            (
-                "a valid C identifier must start with alphabetic character or '_', followed by a "
-                "string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
-                "'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
-            ),
-        ),
-    ),
 ]
 
 

@@ -155,13 +155,6 @@ def test_an_unknown_operator_is_named() -> None:
         selectors.from_object(expression("Gt", "1"))
 
 
-def test_a_map_asks_for_all_of_its_labels() -> None:
-    selector = selectors.from_map({"b": "1", "a": "y"})
-    assert selector.matches(OBJECTS["y"])
-    assert not selector.matches({"a": "y"})
-    assert str(selector) == "a=y,b=1"
-
-
 PODS = {
     "p": {"metadata.name": "p", "spec.nodeName": "n"},
     "q": {"metadata.name": "q", "spec.nodeName": ""},

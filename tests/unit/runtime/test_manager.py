@@ -85,9 +85,6 @@ class FakeServing(Part):
     def ready_when(self, name: str, check: Any) -> None:
         self.checks[name] = check
 
-    def alive_when(self, name: str, check: Any) -> None:
-        self.checks[name] = check
-
     async def start(self) -> None:
         await self._do("start")
 
