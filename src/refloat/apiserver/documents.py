@@ -45,16 +45,21 @@ class Documents:
         }
         for group in discovery.groups():
             self._plain[f"/apis/{group}"] = partial(discovery.api_group, group)
-        for group, version in discovery.group_versions():
-            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-            self._plain[path] = partial(discovery.api_resource_list, group, version)
+        lists = {
+            f"/apis/{group}/{version}" if group else f"/api/{version}": (group, version)
+            for group, version in discovery.group_versions()
+        }
+        for path, named in lists.items():
+            self._plain[path] = partial(discovery.api_resource_list, *named)
+        # In Kubernetes only these look at the method; what is not there is 404 by any.
+        self._only_read = {"/api", "/metrics", "/version", *lists}
         self._encoded: dict[str, bytes] = {}
 
     async def serve(self, exchange: Exchange) -> web.StreamResponse:
         path = exchange.path.rstrip("/") or "/"
         if path.startswith(("/healthz", "/livez", "/readyz")):
             return self._health(exchange, path)
-        if exchange.request.method != hdrs.METH_GET:
+        if exchange.request.method != hdrs.METH_GET and path in self._only_read:
             raise errors.method_not_supported()
         if path in ("/api", "/apis") and _wants_aggregated(exchange):
             return self._aggregated(exchange, path)
@@ -70,7 +75,7 @@ class Documents:
             return exchange.answer(self._index(), as_is=True)
         if path in self._plain:
             return exchange.answer(self._document(path), as_is=path in _OWN_LAYOUT)
-        if path.startswith("/api/") or "/".join(path.split("/")[:3]) in self._plain:
+        if path.startswith(("/api/", "/version/")) or "/".join(path.split("/")[:3]) in self._plain:
             raise errors.page_not_found()
         return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
 
