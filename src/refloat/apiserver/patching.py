@@ -17,7 +17,7 @@ from refloat.apiserver.patch import (
     strategic,
     unstructured,
 )
-from refloat.apiserver.registry import Registry
+from refloat.apiserver.registry import Registry, check_name
 from refloat.store.contract import Entry
 
 Format: TypeAlias = Literal["json", "merge", "strategic"]
@@ -58,7 +58,7 @@ async def patch(
             _shown(patch_format, parsed, patched),
             in_go_values=patch_format == "strategic",
         )
-        _check_name(name, new)
+        check_name(name, new)
         held = old["metadata"]["resourceVersion"]
         if (new["metadata"].get("resourceVersion") or held) != held:
             raise errors.modified(resource.group, resource.plural, name)
@@ -144,19 +144,6 @@ def _other_kind(resource: kinds.Resource, patched: Object) -> str:
         )
     scheme = "pkg/runtime/scheme.go:111"
     return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
-
-
-def _check_name(name: str, new: Object) -> None:
-    given = new["metadata"].get("name")
-    if not given:
-        raise errors.bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable: "
-            "name must be provided"
-        )
-    if given != name:
-        raise errors.bad_request(
-            f"the name of the object ({given}) does not match the name on the URL ({name})"
-        )
 
 
 def _note_unknown(call: Call, operations: Any) -> None:

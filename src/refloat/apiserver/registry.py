@@ -156,7 +156,8 @@ class Registry:
         """Write a whole object; was it created? `decode` makes it anew each time."""
         strategy = self.strategies[resource]
         wanted = decode()
-        _check_names(resource, namespace, name, wanted)
+        check_name(name, wanted)
+        place(resource, namespace, wanted)
         if strategy.create_on_update and not subresource:
             key = stored.key(resource, namespace, name)
             if self.store.get(key) is None:
@@ -232,7 +233,8 @@ class Registry:
         if mistakes:
             name = old["metadata"]["name"]
             raise errors.invalid(strategy.error_group, resource.kind, name, mistakes)
-        for text in strategy.warnings(new, old):
+        warn = strategy.status_warnings if subresource else strategy.warnings
+        for text in warn(new, old):
             call.warn(text)
 
     async def _write(
@@ -380,7 +382,8 @@ def _absent(resource: kinds.Resource, name: str) -> errors.StatusError:
     return errors.not_found(resource.group, resource.plural, name)
 
 
-def _check_names(resource: kinds.Resource, namespace: str, name: str, obj: Object) -> None:
+def check_name(name: str, obj: Object) -> None:
+    """Raise 400 unless the object has the name in its address."""
     given = obj["metadata"].get("name")
     if not given:
         raise errors.bad_request(
@@ -391,7 +394,6 @@ def _check_names(resource: kinds.Resource, namespace: str, name: str, obj: Objec
         raise errors.bad_request(
             f"the name of the object ({given}) does not match the name on the URL ({name})"
         )
-    place(resource, namespace, obj)
 
 
 def check_uid(resource: kinds.Resource, wanted: Object, held: Object) -> None:

@@ -54,7 +54,7 @@ ACCEPTED_TEMPLATES = [
     "case", ACCEPTED_TEMPLATES, ids=[each["id"] for each in ACCEPTED_TEMPLATES]
 )
 def test_an_accepted_template_has_the_warnings_of_kubernetes(case: Case) -> None:
-    found = validation.template_warnings(pod_cases.new_template(case), None, "template")
+    found = validation.template_warnings(pod_cases.new_template(case), "template")
     if case["template"] == "same":
         assert found == [f"template.{each}" for each in case.get("warnings", [])]
     else:

@@ -364,8 +364,7 @@ def warnings(job: Object, old: Object | None = None) -> list[str]:
             "parallelism higher than 10^4, Kubernetes might not be able to track "
             "completedIndexes when a big number of indexes fail"
         )
-    before = None if old is None else old["spec"].get("template")
-    return found + pod.template_warnings(spec.get("template") or {}, before, "spec.template")
+    return found + pod.template_warnings(spec.get("template") or {}, "spec.template")
 
 
 def _name_warnings(name: str) -> list[str]:

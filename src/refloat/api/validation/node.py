@@ -209,7 +209,7 @@ def _external_id(new: Object, old: Object) -> list[FieldError]:
     return [fields.forbidden("spec.externalID", "may not be updated")]
 
 
-def warnings(node: Object, old: Object | None = None) -> list[str]:  # noqa: ARG001
+def warnings(node: Object) -> list[str]:
     """What is accepted but should not be used."""
     found = []
     spec = _spec(node)

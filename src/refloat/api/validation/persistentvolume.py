@@ -464,7 +464,7 @@ _DEPRECATED_SOURCES = (
 )
 
 
-def warnings(volume: Object, old: Object | None = None) -> list[str]:  # noqa: ARG001
+def warnings(volume: Object) -> list[str]:
     """What is accepted but should not be used."""
     annotations, spec = objects.annotations(volume), volume.get("spec") or {}
     found = [

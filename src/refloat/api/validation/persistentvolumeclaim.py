@@ -239,7 +239,7 @@ def _resource_key(name: str, path: str) -> list[FieldError]:
     return []
 
 
-def warnings(claim: Object, old: Object | None = None) -> list[str]:  # noqa: ARG001
+def warnings(claim: Object) -> list[str]:
     """What is accepted but will not work as written."""
     found = []
     if CLASS_ANNOTATION in objects.annotations(claim):

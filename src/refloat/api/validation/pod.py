@@ -84,7 +84,7 @@ def status_warnings(pod: Object) -> list[str]:
     return pod_status.warnings(pod.get("status") or {})
 
 
-def template_warnings(template: Object, old: Object | None, path: str) -> list[str]:  # noqa: ARG001
+def template_warnings(template: Object, path: str) -> list[str]:
     """What a template is accepted with, but should not have."""
     return pod_warnings.warnings(template, path)
 

@@ -337,7 +337,7 @@ def _internal_traffic(spec: Object) -> list[FieldError]:
     return mistakes
 
 
-def warnings(service: Object, old: Object | None = None) -> list[str]:  # noqa: ARG001
+def warnings(service: Object) -> list[str]:
     """What is accepted but is ignored, or should be written otherwise."""
     spec = service["spec"]
     found = []
@@ -351,3 +351,13 @@ def warnings(service: Object, old: Object | None = None) -> list[str]:  # noqa: 
     if spec.get("trafficDistribution") == "PreferClose":
         found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
     return found
+
+
+def status_warnings(service: Object) -> list[str]:
+    """The same for a Service's status."""
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    return [
+        warning
+        for i, each in enumerate(balancer.get("ingress") or ())
+        for warning in addresses.warnings(each.get("ip", ""), f"status.loadBalancer.ingress[{i}]")
+    ]

@@ -63,6 +63,10 @@ class Strategy(abc.ABC):
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return []
 
+    def status_warnings(self, new: Object, old: Object) -> list[str]:
+        """The same for a subresource: what the object itself has is not told again."""
+        return []
+
     def grace(self, obj: Object, requested: int | None) -> int | None:
         """The grace period of a first delete; None for kinds that have none."""
         return None

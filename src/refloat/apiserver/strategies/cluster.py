@@ -65,7 +65,7 @@ class VolumeStrategy(base.Strategy):
         return persistentvolume.validate_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return persistentvolume.warnings(new, old)
+        return persistentvolume.warnings(new)
 
     def prepare_status(self, new: Object, old: Object, call: Call) -> None:
         new["spec"] = old["spec"]

@@ -27,4 +27,4 @@ class NodeStrategy(base.Strategy):
         return validation.validate_status_update(new, old, force_eviction=self._force_eviction)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return validation.warnings(new, old)
+        return validation.warnings(new)

@@ -42,6 +42,9 @@ class PodStrategy(base.Strategy):
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return validation.warnings(new) if old is None else []
 
+    def status_warnings(self, new: Object, old: Object) -> list[str]:
+        return validation.status_warnings(new)
+
     def grace(self, obj: Object, requested: int | None) -> int | None:
         return deletion.pod_grace(obj, requested)
 

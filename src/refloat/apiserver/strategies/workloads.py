@@ -81,7 +81,10 @@ class ServiceStrategy(base.Strategy):
         return service.validate_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return [*service.warnings(new, old), *([NO_DNS] if old is None else [])]
+        return [*service.warnings(new), *([NO_DNS] if old is None else [])]
+
+    def status_warnings(self, new: Object, old: Object) -> list[str]:
+        return service.status_warnings(new)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return service.validate_status_update(new, old)
@@ -100,7 +103,7 @@ class ClaimStrategy(base.Strategy):
         claim_defaults.prepare_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return persistentvolumeclaim.warnings(new, old)
+        return persistentvolumeclaim.warnings(new)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return persistentvolumeclaim.validate_create(obj)
