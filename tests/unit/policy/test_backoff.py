@@ -10,7 +10,7 @@ from refloat.api.core import Pod
 from refloat.policy import backoff
 from refloat.policy.backoff import NO_FAILURES, IndexFailures, Record
 from refloat.policy.pod_failure import NO_MATCH, Verdict
-from tests.unit.policy.made import at, condition, container, failed, pod, succeeded, text
+from tests.unit.policy.made import at, condition, container, failed, pod, succeeded
 
 # -- when a pod ended -------------------------------------------------------------
 
@@ -304,7 +304,3 @@ def test_restarts_of_all_containers_of_pods_that_are_not_over_add_up() -> None:
 def test_how_many_indexes_may_fail(count: int, limit: int | None, want: bool) -> None:
     """Behaviour A12.10."""
     assert backoff.exceeds_failed_indexes(count, limit) is want
-
-
-def test_times_are_read_as_written() -> None:
-    assert text(61) == "2026-01-01T00:01:01Z"

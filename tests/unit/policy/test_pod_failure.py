@@ -2,6 +2,7 @@
 """What a pod failure policy says of a pod (behaviour A15, KEP-3329)."""
 
 import itertools
+import time
 from typing import Any
 
 import msgspec
@@ -257,6 +258,24 @@ MESSAGES: list[Any] = [
 def test_the_message_says_what_matched(rules: list[Object], of: Pod, want: str) -> None:
     """Behaviour A15.7."""
     assert match(rules, of).message == want
+
+
+def test_ten_thousand_pods_are_judged_by_twenty_rules_in_a_second() -> None:
+    """None matches before the last, each exit code rule has all the values it may have."""
+    codes = [on_codes("FailJob", "In", *range(1, 256)) for _ in range(10)]
+    types = [on_condition("Ignore", f"Type{number}") for number in range(9)]
+    rules = policy(*codes, *types, on_codes("Count", "NotIn", 1))
+    judge = pod_failure.Judge(msgspec.convert(rules, PodFailurePolicy))
+    containers = [container("a", 0), container("b", 300)]
+    conditions = [condition(kind) for kind in ("Ready", "Initialized", "PodScheduled")]
+    pods = [
+        pod(f"p{number}", "Failed", containers=containers, conditions=conditions)
+        for number in range(10_000)
+    ]
+    began = time.process_time()
+    verdicts = [judge.judge(each) for each in pods]
+    assert time.process_time() - began < 1
+    assert {verdict.rule for verdict in verdicts} == {19}
 
 
 # -- KEP-3329's user stories ------------------------------------------------------
