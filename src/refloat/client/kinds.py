@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds that controllers ask for, each with the struct that it is decoded into."""
 
-from refloat.api import batch, coordination, core, happenings, kinds, policy, scheduling, storage
+from refloat.api import batch, coordination, core, events, kinds, policy, scheduling, storage
 from refloat.client.contract import Kind
 
 CONFIG_MAPS = Kind(kinds.of("configmaps"), core.ConfigMap)
-EVENTS = Kind(kinds.of("events", "events.k8s.io"), happenings.Event)
+EVENTS = Kind(kinds.of("events", "events.k8s.io"), events.Event)
 JOBS = Kind(kinds.of("jobs", "batch"), batch.Job)
 LEASES = Kind(kinds.of("leases", "coordination.k8s.io"), coordination.Lease)
 NAMESPACES = Kind(kinds.of("namespaces"), core.Namespace)
