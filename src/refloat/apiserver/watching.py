@@ -77,7 +77,6 @@ class Watcher:
     encode: Encode
     bookmark: Callable[[int, bool], bytes] | None  # (revision, end of initial events)
     after: int  # changes up to this revision are not for it
-    overflown: bool = False
     # While it reads the past: makes the next piece of it, and in the end None
     # of this, when the rest comes by dispatch.
     past: Callable[[], bytes] | None = None
@@ -109,7 +108,6 @@ class Watcher:
         self._buffer.append(line)
         self._buffered += len(line)
         if self._buffered > MAX_BUFFER_BYTES:
-            self.overflown = True
             self.close()
         self._wake()
 

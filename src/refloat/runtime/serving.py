@@ -51,24 +51,19 @@ class Endpoints:
         health: Address | None = None,
         metrics_at: Address | None = None,
         registry: CollectorRegistry,
-        alive: Mapping[str, Check] | None = None,
-        ready: Mapping[str, Check] | None = None,
         pages: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
         """`pages` are answered as JSON, beside the metrics."""
         self._health = health
         self._metrics_at = metrics_at
         self._registry = registry
-        self._checks = {"healthz": dict(alive or {}), "readyz": dict(ready or {})}
+        self._checks: dict[str, Check] = {}
         self._pages = dict(pages or {})
         self._runners: list[web.AppRunner] = []
         self.addresses: dict[str, tuple[str, int]] = {}  # "health", "metrics" -> where
 
     def ready_when(self, name: str, check: Check) -> None:
-        self._checks["readyz"][name] = check
-
-    def alive_when(self, name: str, check: Check) -> None:
-        self._checks["healthz"][name] = check
+        self._checks[name] = check
 
     async def start(self) -> None:
         """Listen; raises `UsageError` when an address cannot be had."""
@@ -116,10 +111,10 @@ class Endpoints:
         return host, port
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        return _verdict("healthz", self._checks["healthz"], verbose="verbose" in request.query)
+        return _verdict("healthz", {}, verbose="verbose" in request.query)
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        return _verdict("readyz", self._checks["readyz"], verbose="verbose" in request.query)
+        return _verdict("readyz", self._checks, verbose="verbose" in request.query)
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.json_response(self._pages[request.path]())

@@ -64,10 +64,10 @@ async def test_what_is_not_ready_is_said_check_by_check() -> None:
 
 async def test_verbose_lists_what_is_well() -> None:
     async with serving(health=Address()) as endpoints:
-        endpoints.alive_when("lease", lambda: None)
-        assert await ask(endpoints, "health", "/healthz?verbose") == (
+        endpoints.ready_when("lease", lambda: None)
+        assert await ask(endpoints, "health", "/readyz?verbose") == (
             200,
-            "[+]ping ok\n[+]lease ok\nhealthz check passed\n",
+            "[+]ping ok\n[+]lease ok\nreadyz check passed\n",
         )
 
 
