@@ -24,12 +24,13 @@ from refloat.store.memory import MemoryStore
 TOKEN = "secret"
 
 
-class InProcess:
+class Reachable:
     """What a test may look at, while clients go through `port`."""
 
-    def __init__(self, bounds: limits.Limits) -> None:
+    def __init__(self, bounds: limits.Limits, store: MemoryStore, tokens: Tokens) -> None:
         clock, rand, gates = RealClock(), Rand(1), Gates()
-        self.store = MemoryStore()
+        self.store = store
+        self.tokens = tokens
         self.registry = Registry(self.store, rand=rand, gates=gates)
         self.metrics = metrics.Metrics()
         self.dispatcher = watching.Dispatcher(self.store, clock, self.metrics.dispatch_lag.observe)
@@ -43,7 +44,7 @@ class InProcess:
         self.server = Server(
             self.resources,
             documents.Documents("127.0.0.1:0", self.metrics.registry),
-            Tokens({TOKEN: ADMIN}),
+            tokens,
             Authorizer(self.store),
             clock=clock,
             rand=rand,
@@ -58,9 +59,16 @@ class InProcess:
 
 
 @asynccontextmanager
-async def serving(bounds: limits.Limits | None = None) -> AsyncIterator[InProcess]:
+async def serving(
+    bounds: limits.Limits | None = None,
+    *,
+    store: MemoryStore | None = None,
+    tokens: Tokens | None = None,
+) -> AsyncIterator[Reachable]:
     """A server with the objects that every cluster has, until the end of the block."""
-    found = InProcess(bounds or limits.Limits())
+    found = Reachable(
+        bounds or limits.Limits(), store or MemoryStore(), tokens or Tokens({TOKEN: ADMIN})
+    )
     await bootstrap.ensure(found.registry, RealClock())
     found.metrics.read_store(found.store)
     found.metrics.read_watchers(lambda: found.dispatcher.watchers)

@@ -19,7 +19,7 @@ from aiohttp import web
 from refloat.apiserver.limits import TOO_MANY, Limits
 from refloat.apiserver.targets import Target
 from tests import servers
-from tests.servers import InProcess
+from tests.servers import Reachable
 
 SOON = 0.1
 """Seconds, for a bound that a test wants to be reached."""
@@ -69,7 +69,7 @@ class Wire:
 
 
 @asynccontextmanager
-async def connected(server: InProcess) -> AsyncIterator[Wire]:
+async def connected(server: Reachable) -> AsyncIterator[Wire]:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         yield Wire(reader, writer)
@@ -77,7 +77,7 @@ async def connected(server: InProcess) -> AsyncIterator[Wire]:
         writer.close()
 
 
-async def answers(server: InProcess) -> bool:
+async def answers(server: Reachable) -> bool:
     """Does the server still answer others?"""
     async with connected(server) as wire:
         wire.ask("GET", f"{MAPS}/none")
@@ -153,7 +153,7 @@ async def until(holds: Callable[[], bool]) -> None:
 UNREAD = Limits(unread_seconds=SOON, unread_bytes_per_second=2**40)
 
 
-async def fill(server: InProcess, count: int) -> None:
+async def fill(server: Reachable, count: int) -> None:
     """Objects of 100 KB each."""
     async with connected(server) as wire:
         for number in range(count):

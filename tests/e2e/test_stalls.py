@@ -87,7 +87,7 @@ def pod(number: int) -> dict[str, Any]:
     }
 
 
-async def fill(server: servers.InProcess) -> None:
+async def fill(server: servers.Reachable) -> None:
     for start in range(0, COUNT, 250):
         made = (pod(number) for number in range(start, start + 250))
         await asyncio.gather(
@@ -122,7 +122,7 @@ def longest_callback() -> Iterator[list[tuple[float, str]]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server() -> AsyncIterator[servers.InProcess]:
+async def server() -> AsyncIterator[servers.Reachable]:
     async with servers.serving() as running:
         await fill(running)
         process.settle()  # as the command does, once it is ready
@@ -215,7 +215,7 @@ async def asked(times: int, *request: Any) -> list[int]:
     ],
 )
 async def test_no_callback_holds_the_loop(
-    server: servers.InProcess, method: str, path: str, accept: str, want_bytes: int
+    server: servers.Reachable, method: str, path: str, accept: str, want_bytes: int
 ) -> None:
     with longest_callback() as slow:
         sizes = await asked(3, server.port, method, path, accept)
@@ -224,7 +224,7 @@ async def test_no_callback_holds_the_loop(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_changes_for_many_watchers_do_not_hold_the_loop(server: servers.InProcess) -> None:
+async def test_changes_for_many_watchers_do_not_hold_the_loop(server: servers.Reachable) -> None:
     path = f"/api/v1/pods?watch=1&resourceVersion={server.store.revision}&timeoutSeconds=2"
     entries = server.store.page("pods/", limit=500).entries
     with longest_callback() as slow:

@@ -15,20 +15,15 @@ import msgspec
 
 from refloat.api import kinds
 from refloat.api.meta import Object
-from refloat.apiserver import bootstrap, documents, identity, watching
+from refloat.apiserver import bootstrap, identity
 from refloat.apiserver.authentication import Tokens
-from refloat.apiserver.authorization import Authorizer
-from refloat.apiserver.eviction import Evictions
-from refloat.apiserver.http import Server
 from refloat.apiserver.identity import Call, Identity
-from refloat.apiserver.metrics import Metrics
 from refloat.apiserver.registry import Registry
-from refloat.apiserver.resources import Resources
-from refloat.base import metrics
 from refloat.base.clock import RealClock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
 from refloat.store.memory import MemoryStore
+from tests import servers
 
 TOKENS: dict[str, Identity] = {
     "admin": identity.ADMIN,
@@ -165,22 +160,8 @@ def _registry(store: MemoryStore) -> Registry:
 @contextlib.asynccontextmanager
 async def serving() -> AsyncIterator[Api]:
     """A server on such a store, until the end of the block."""
-    store, clock, rand = await filled(), RealClock(), Rand(2)
-    registry = _registry(store)
-    dispatcher = watching.Dispatcher(store, clock)
-    dispatcher.start()
-    counts = Metrics(metrics.process_registry())
-    resources = Resources(
-        registry, dispatcher, Evictions(registry, clock, Gates()), clock=clock, rand=rand
-    )
-    tokens = Tokens(TOKENS)
-    pages = documents.Documents("127.0.0.1:0", counts.registry)
-    server = Server(
-        resources, pages, tokens, Authorizer(store), clock=clock, rand=rand, counts=counts
-    )
-    port = await server.start("127.0.0.1", 0, None)
-    async with aiohttp.ClientSession(headers={"User-Agent": "tests"}) as session:
-        yield Api(session, f"http://127.0.0.1:{port}", tokens)
-    await dispatcher.close()
-    await server.close()
-    await store.close()
+    async with (
+        servers.serving(store=await filled(), tokens=Tokens(TOKENS)) as server,
+        aiohttp.ClientSession(headers={"User-Agent": "tests"}) as session,
+    ):
+        yield Api(session, f"http://127.0.0.1:{server.port}", server.tokens)

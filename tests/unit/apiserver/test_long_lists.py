@@ -11,7 +11,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "as=Table;v=v1;g=meta.k8s.io"
 
 
-async def listed(server: servers.InProcess, accept: str, query: str) -> tuple[bytes, bool]:
+async def listed(server: servers.Reachable, accept: str, query: str) -> tuple[bytes, bool]:
     """The answer, and whether it came in pieces."""
     headers = {"Authorization": f"Bearer {servers.TOKEN}", "Accept": accept}
     url = f"http://127.0.0.1:{server.port}{MAPS}?{query}"

@@ -87,7 +87,7 @@ def test_a_registry_of_a_process_tells_of_the_process() -> None:
     assert b"process_resident_memory_bytes" in text
 
 
-async def ask(server: servers.InProcess, method: str, path: str, body: Any = None) -> str:
+async def ask(server: servers.Reachable, method: str, path: str, body: Any = None) -> str:
     headers = {"Authorization": f"Bearer {servers.TOKEN}"}
     async with aiohttp.ClientSession(headers=headers) as session:
         data = None if body is None else json.dumps(body)
