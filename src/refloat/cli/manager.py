@@ -2,18 +2,16 @@
 """`refloat manager`"""
 
 import asyncio
-import signal
 from pathlib import Path
 
 import click
-import uvloop
 
 from refloat.app import controllers as controller_table
 from refloat.app import manager
-from refloat.base import gates, log
+from refloat.base import log
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
-from refloat.config import load
+from refloat.cli import options
 from refloat.runtime import serving
 
 
@@ -30,19 +28,9 @@ from refloat.runtime import serving
     multiple=True,
     help="Act in this namespace only; may be given several times. [default: all]",
 )
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A configuration file; taken up again when it changes.",
-)
-@click.option("--feature-gates", default="", help="Name=true,Other=false.")
-@click.option(
-    "--controllers",
-    default="*",
-    show_default=True,
-    help="Which controllers to run: '*', 'none', or names; '-name' leaves one out.",
-)
+@options.config("A configuration file; taken up again when it changes.")
+@options.feature_gates
+@options.controllers
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
@@ -63,15 +51,8 @@ from refloat.runtime import serving
     show_default=True,
     help="Where /healthz and /readyz are served; 0 for nowhere.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-)
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@options.log_level("info")
+@options.log_format
 def command(  # one parameter for each option
     *,
     kubeconfig: Path | None,
@@ -95,28 +76,24 @@ def command(  # one parameter for each option
     """
     log.setup(log_format, level=log_level)
     controller_table.chosen(controllers)
-    configured = load.load(config_file).feature_gates if config_file else {}
     settings = manager.Settings(
         kubeconfig=kubeconfig,
         context=context,
         namespaces=namespaces,
         config=config_file,
-        gates=gates.Gates({**configured, **gates.parse(feature_gates)}),
+        gates=options.chosen_gates(config_file, feature_gates),
         leader_elect=leader_elect,
         qps=kube_api_qps,
         burst=kube_api_burst,
         metrics_at=serving.parse_address(metrics_bind_address, "--metrics-bind-address"),
         health_at=serving.parse_address(health_probe_bind_address, "--health-probe-bind-address"),
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(settings))
+    options.run(_run(settings))
 
 
 async def _run(settings: manager.Settings) -> None:
     running = manager.ClusterManager(settings, RealClock(), Rand())
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, running.stop)
+    options.on_stop(running.stop)
     click.echo(f"managing {running.server}")
     work = asyncio.ensure_future(running.run())
     while not work.done() and not running.endpoints.addresses:

@@ -2,19 +2,17 @@
 """`refloat up`"""
 
 import asyncio
-import signal
 from pathlib import Path
 
 import click
-import uvloop
 
 from refloat.app import controllers as controller_table
 from refloat.app import embedded
-from refloat.base import gates, log, process
+from refloat.base import log, process
 from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
-from refloat.config import load
+from refloat.cli import options
 
 DEFAULT_DATA_DIR = "~/.local/share/refloat"
 
@@ -46,33 +44,11 @@ DEFAULT_DATA_DIR = "~/.local/share/refloat"
     show_default=True,
     help="How many nodes to run.",
 )
-@click.option(
-    "--controllers",
-    default="*",
-    show_default=True,
-    help="Which controllers to run: '*', 'none', or names; '-name' leaves one out.",
-)
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A configuration file.",
-)
-@click.option("--feature-gates", default="", help="Name=true,Other=false; over those of the file.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Log lines for people or for machines.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
-    show_default=True,
-    help="What to log: info has every write, debug every request.",
-)
+@options.controllers
+@options.config("A configuration file.")
+@options.feature_gates
+@options.log_format
+@options.log_level("warning", "What to log: info has every write, debug every request.")
 def command(  # one parameter for each option
     *,
     data_dir: Path,
@@ -94,16 +70,14 @@ def command(  # one parameter for each option
     controller_table.chosen(controllers)
     if nodes:
         raise UsageError(f"--nodes {nodes}: nodes that run pods do not exist yet; use --nodes 0")
-    configured = load.load(config_file).feature_gates if config_file else {}
     settings = embedded.Settings(
         data_dir=data_dir.expanduser(),
         port=port,
         bind_address=check_address(bind_address),
-        gates=gates.Gates({**configured, **gates.parse(feature_gates)}),
+        gates=options.chosen_gates(config_file, feature_gates),
     )
     process.allow_many_files()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(settings))
+    options.run(_run(settings))
 
 
 def check_address(text: str) -> str:
@@ -118,9 +92,7 @@ def check_address(text: str) -> str:
 
 async def _run(settings: embedded.Settings) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop.set)
+    options.on_stop(stop.set)
     cluster = embedded.Cluster(settings, RealClock(), Rand())
     try:
         await _start(cluster, settings)
