@@ -10,10 +10,10 @@ import pytest
 
 from refloat.api import schema
 from refloat.base import gates
-from refloat.cli import main, up
+from refloat.cli import main, manager, up
 from refloat.demo import catalogue
 from tests.architecture import sources
-from tests.architecture.sources import DOCUMENTS, ROOT
+from tests.architecture.sources import DOCUMENTS, PACKAGE, ROOT
 
 COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text()
 APISERVER = (ROOT / "docs" / "apiserver.md").read_text()
@@ -98,6 +98,19 @@ def test_the_gates_are_told_as_they_are() -> None:
     assert told == known
 
 
-def test_the_options_of_up_are_told() -> None:
-    told = set(re.findall(r"^\| `(--[a-z-]+)", APISERVER, re.MULTILINE))
-    assert told == {option for each in up.command.params for option in each.opts}
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("docs/apiserver.md", up.command), ("docs/manager.md", manager.command)],
+)
+def test_the_options_of_a_command_are_told(name: str, command: click.Command) -> None:
+    rows = [line for line in (ROOT / name).read_text().splitlines() if line.startswith("| `--")]
+    told = {option for row in rows for option in re.findall(r"`(--[a-z-]+)", row.split(" | ")[0])}
+    assert told == {
+        option for each in command.params for option in (*each.opts, *each.secondary_opts)
+    }
+
+
+def test_every_package_is_told_in_the_architecture() -> None:
+    told = {row[1] for row in _rows((ROOT / "docs" / "architecture.md").read_text())}
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages - {each for cell in told for each in re.findall("`([a-z]+)`", cell)} == set()

@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole cluster in virtual time, from one seed."""
+"""Virtual time: a program in it has one history for each seed.
+
+Nothing here knows what it runs; `tests/simulation` has programs.
+"""
