@@ -115,20 +115,6 @@ def test_writes_before_the_first_apply_are_not_tracked() -> None:
     assert "managedFields" not in live["metadata"]
 
 
-def test_tracking_can_start_with_the_creation() -> None:
-    new = apply.track_update(
-        None,
-        full("ConfigMap", data(x="1")),
-        manager="",
-        struct=STRUCTS["ConfigMap"],
-        api_version="v1",
-        subresource="",
-        now=START,
-        from_creation=True,
-    )
-    assert owners(new) == {"unknown Update": ".data .data.x"}
-
-
 @pytest.mark.parametrize("written", [[], [{}]])
 def test_an_empty_list_ends_the_tracking(written: list[Any]) -> None:
     live = apply_data(None, "m", 0, x="1")

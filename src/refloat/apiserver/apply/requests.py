@@ -170,18 +170,17 @@ def track_update(
     api_version: str,
     subresource: str,
     now: datetime,
-    from_creation: bool = False,
 ) -> Object:
     """The new object with the ownership that a create, update or patch leads to.
 
     `live` is what it replaces, None for a create. Managed fields in the new
     object count when they can be read; an empty list, or one empty entry,
-    ends the tracking. Kubernetes starts it with the object's creation, which
-    `from_creation` asks for.
+    ends the tracking. Kubernetes starts it with the object's creation; here
+    the first apply does.
     """
     owners = _owners_to_update(live, new, subresource)
     bare = entries.without(new)
-    if not owners and not (from_creation and live is None):
+    if not owners:
         return bare
     old = entries.without(live) if live is not None else shapes.blank(struct)
     reset = ownership.reset(struct.kind, subresource)
