@@ -215,7 +215,7 @@ def check_delete_options(given: Mapping[str, Any]) -> deletion.Options:
     if policy is not None and orphan is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
         mistakes.append(fields.invalid("propagationPolicy", policy, detail))
-    elif policy not in (None, "Foreground", "Background", "Orphan"):
+    if policy not in (None, "Foreground", "Background", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")
         mistakes.append(fields.not_supported("propagationPolicy", policy, supported))
     dry_run = _dry_run(given.get("dryRun") or [], mistakes)

@@ -289,6 +289,14 @@ def test_delete_asks_for(text: str, body: bytes, want: Options) -> None:
             id="two policies",
         ),
         pytest.param(
+            "propagationPolicy=x&orphanDependents=true",
+            '[propagationPolicy: Invalid value: "x": '
+            "orphanDependents and deletionPropagation cannot be both set, "
+            'propagationPolicy: Unsupported value: "x": '
+            'supported values: "Foreground", "Background", "Orphan", "nil"]',
+            id="two policies, and one unknown",
+        ),
+        pytest.param(
             "dryRun=", 'dryRun: Unsupported value: [""]: supported values: "All"', id="no dry run"
         ),
     ],
