@@ -304,7 +304,7 @@ class Resources:
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
         asked = await self._delete_options(exchange)
-        call = Call(user, self._clock.now(), dry_run=asked.dry_run)
+        call = Call(user, self._clock.now(), dry_run=asked.dry_run, warnings=exchange.warnings)
         entry, gone = await self._registry.delete(
             call, target.resource, target.namespace, target.name, asked
         )
