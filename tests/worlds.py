@@ -218,10 +218,17 @@ class Face:
         self._url = url
 
     async def ask(
-        self, method: str, path: str, body: Any = None, *, media: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        media: str = "application/json",
+        accept: str = "*/*",
     ) -> tuple[int, Any]:
         data = None if body is None else body if isinstance(body, bytes) else codec.encode(body)
         headers = {"Content-Type": media} if data is not None else {}
+        headers["Accept"] = accept
         async with self._session.request(
             method, self._url + path, data=data, headers=headers
         ) as answer:

@@ -52,7 +52,10 @@ def _whole(
 ) -> web.Response:
     form = exchange.form
     head, tail = forms.list_head(resource, form, found.metadata)
-    body = head + forms.items(resource, found.entries, form, now) + tail
+    if found.entries or form.shape != "PartialObjectMetadataList":
+        body = head + forms.items(resource, found.entries, form, now) + tail
+    else:  # this one form has null for nothing
+        body = head[:-1] + b"null" + tail[1:]
     if form.media == forms.YAML:
         body = forms.as_yaml(msgspec.json.decode(body))
     return exchange.answer(body, media=form.media, warnings=exchange.warnings)

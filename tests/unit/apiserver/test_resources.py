@@ -181,6 +181,12 @@ async def test_empty_list_is_a_list(face: Face) -> None:
     assert found["kind"] == "ConfigMapList"
 
 
+async def test_empty_list_of_metadata_is_null(face: Face) -> None:
+    accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+    _, found = await face.ask("GET", MAPS, accept=accept)
+    assert found["items"] is None
+
+
 # -- writing ----------------------------------------------------------------
 
 
