@@ -96,6 +96,19 @@ def convert(value: Object, struct: schema.Struct) -> Decoded:
     return _decoded(known, struct, problems)
 
 
+def identify(value: Any, struct: schema.Struct) -> str:
+    """The version that a patched document says it is of, "" where it says none.
+
+    Its kind may be left out. `Unreadable` when it is no object, or of another kind.
+    """
+    if isinstance(value, dict):
+        value = {name: value.get(name) for name in ("apiVersion", "kind")}
+    said, kind = _identified(value)
+    api_version, kind = _with_defaults(said, kind, struct)
+    _check_taken(api_version, kind, struct)
+    return said
+
+
 def strict_error(decoded: Decoded, struct: schema.Struct) -> errors.StatusError:
     """What is told where unknown and duplicate fields are not passed over."""
     version = struct.api_version.rpartition("/")[2]

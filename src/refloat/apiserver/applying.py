@@ -8,7 +8,8 @@ from refloat.api.meta import Object
 from refloat.apiserver import apply, stored
 from refloat.apiserver.apply import checks
 from refloat.apiserver.identity import Call
-from refloat.apiserver.registry import Registry, place
+from refloat.apiserver.patch import unstructured
+from refloat.apiserver.registry import Registry, check_name, place
 from refloat.store.contract import Entry
 
 
@@ -30,7 +31,7 @@ async def patch(
     if registry.store.get(key) is None and not subresource:
         _check_nothing_asked(resource, name, config)
         new = _applied(registry, call, resource, None, config, subresource)
-        new["metadata"].setdefault("name", name)
+        check_name(name, new)
         return await registry.create(call, resource, namespace, new, settled=True), True
 
     def produce(old: Object) -> Object:
@@ -113,11 +114,18 @@ def _applied(
         now=call.now,
     )
     try:
-        new = codec.convert(merged, struct).obj
+        new = _converted(merged, struct)
     except unmarshal.Mismatch as error:
         raise checks.unconvertible(config, str(error)) from error
     registry.strategies[resource].default(new)
     return new
+
+
+def _converted(merged: Object, struct: schema.Struct) -> Object:
+    try:
+        return codec.convert(merged, struct).obj
+    except unmarshal.Mismatch:  # of numbers, those that Go would keep in part
+        return codec.convert(unstructured.restored(merged, struct), struct).obj
 
 
 def check_options(*, is_apply: bool, manager: str, forced: bool) -> None:

@@ -20,7 +20,7 @@ async def bind(registry: Registry, call: Call, namespace: str, name: str, wish: 
     metadata, node = wish["metadata"], wish["target"]["name"]
 
     def produce(old: Object) -> Object:
-        _check_meant(metadata, old["metadata"])
+        _check_meant(call, metadata, old["metadata"])
         _check_free(old, name)
         held = list(conditions.of(old))
         conditions.upsert(held, _SCHEDULED, now=times.format_time(call.now))
@@ -36,10 +36,10 @@ async def bind(registry: Registry, call: Call, namespace: str, name: str, wish: 
     await registry.modify(call, PODS, namespace, name, produce, subresource="binding")
 
 
-def _check_meant(wanted: Object, held: Object) -> None:
-    check_uid(PODS, wanted, held)
+def _check_meant(call: Call, wanted: Object, held: Object) -> None:
+    check_uid(call, PODS, wanted, held)
     if wanted.get("resourceVersion") not in (None, "", held["resourceVersion"]):
-        raise precondition_failed(PODS, wanted, held, "ResourceVersion", "resourceVersion")
+        raise precondition_failed(call, PODS, wanted, held, "ResourceVersion", "resourceVersion")
 
 
 def _check_free(pod: Object, name: str) -> None:

@@ -17,7 +17,7 @@ from refloat.apiserver.patch import (
     strategic,
     unstructured,
 )
-from refloat.apiserver.registry import Registry, check_name
+from refloat.apiserver.registry import Registry, check_name, dedup_owners, revision
 from refloat.store.contract import Entry
 
 Format: TypeAlias = Literal["json", "merge", "strategic"]
@@ -59,8 +59,8 @@ async def patch(
             in_go_values=patch_format == "strategic",
         )
         check_name(name, new)
-        held = old["metadata"]["resourceVersion"]
-        if (new["metadata"].get("resourceVersion") or held) != held:
+        asked = revision(new["metadata"].get("resourceVersion") or "")
+        if asked not in (0, revision(old["metadata"]["resourceVersion"])):
             raise errors.modified(resource.group, resource.plural, name)
         return new
 
@@ -112,38 +112,40 @@ def _checked(
 ) -> Object:
     """The patched document as an object of its kind, with defaults."""
     struct = schema.struct(resource.api_version, resource.kind)
-    if cause := _other_kind(resource, patched):
-        raise rejected.undecodable(shown(), cause)
     try:
-        converted = codec.convert(patched, struct)
-    except unmarshal.Mismatch as error:
-        worded = unstructured.mismatch(patched, struct) if in_go_values else None
-        raise rejected.undecodable(shown(), worded or str(error)) from error
+        converted = _restored(patched, struct) if in_go_values else _converted(patched, struct)
+    except (codec.Unreadable, unmarshal.Mismatch) as error:
+        raise rejected.undecodable(shown(), str(error)) from error
     if converted.problems and call.validation == "Strict":
         raise rejected.undecodable(shown(), f"strict decoding error: {converted.strict}")
     if call.validation == "Warn":
         for problem in converted.problems:
             call.warn(problem)
     registry.strategies[resource].default(converted.obj)
+    dedup_owners(call, converted.obj, " after mutating admission happens")
     return converted.obj
 
 
-def _other_kind(resource: kinds.Resource, patched: Object) -> str:
-    """Why a patch that changes what the object is cannot be followed, if it does."""
-    given = (patched.get("apiVersion"), patched.get("kind"))
-    if given == (resource.api_version, resource.kind):
-        return ""
-    version, kind = (str(part or "") for part in given)
-    if not kind:
-        return "Object 'Kind' is missing in the patched object"
-    if (version, kind) in kinds.BY_KIND:
-        package = resource.group.partition(".")[0] or "core"
-        return (
-            f"converting ({version.rpartition('/')[2]}.{kind}) to "
-            f"({package}.{resource.kind}): unknown conversion"
-        )
-    scheme = "pkg/runtime/scheme.go:111"
-    return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'
+def _converted(patched: Any, struct: schema.Struct) -> codec.Decoded:
+    if codec.identify(patched, struct):
+        return codec.convert(patched, struct)
+    # Without a version Kubernetes takes it for a type of its own, without such fields.
+    unknown = sorted(set(patched) - {"apiVersion", "kind"})
+    problems = [f"unknown field {gojson.quoted(key)}" for key in unknown]
+    return codec.Decoded({"metadata": {}}, problems, ", ".join(problems))
+
+
+def _restored(patched: Object, struct: schema.Struct) -> codec.Decoded:
+    """The result of a strategic merge, whose kind and version nobody looks at."""
+    try:
+        return codec.convert(patched, struct)
+    except unmarshal.Mismatch:
+        if text := unstructured.mismatch(patched, struct):
+            raise unmarshal.Mismatch(text) from None
+    try:
+        return codec.convert(unstructured.restored(patched, struct), struct)
+    except unmarshal.Mismatch as error:
+        raise unmarshal.Mismatch(unstructured.without_place(str(error))) from None
 
 
 def _note_unknown(call: Call, operations: Any) -> None:

@@ -57,6 +57,7 @@ class Registry:
         wanted = schema.struct(resource.api_version, resource.kind)
         obj = decode(call, body, wanted, media)
         self.strategies[resource].default(obj)
+        dedup_owners(call, obj)
         return obj
 
     # -- creating --------------------------------------------------------
@@ -161,14 +162,14 @@ class Registry:
         if strategy.create_on_update and not subresource:
             key = stored.key(resource, namespace, name)
             if self.store.get(key) is None:
-                check_uid(resource, wanted["metadata"], {})
+                check_uid(call, resource, wanted["metadata"], {})
                 wanted["metadata"].pop("resourceVersion", None)
                 return await self.create(call, resource, namespace, wanted), True
         given = wanted["metadata"].get("resourceVersion") or ""
 
         def produce(old: Object) -> Object:
             new = decode()
-            check_uid(resource, wanted["metadata"], old["metadata"])
+            check_uid(call, resource, wanted["metadata"], old["metadata"])
             return new
 
         entry = await self.modify(
@@ -199,7 +200,7 @@ class Registry:
             new = produce(old)
             asked = new["metadata"].get("resourceVersion") or ""
             _check_conditional(self.strategies[resource], name, asked)
-            if _revision(given) not in (0, entry.revision):
+            if revision(given) not in (0, entry.revision):
                 raise errors.modified(resource.group, resource.plural, name)
             if not settled:
                 new = _owned(call, resource, new, old, subresource)
@@ -207,7 +208,7 @@ class Registry:
             try:
                 return await self._write(call, resource, entry, new, old)
             except store_errors.Conflict:
-                if _revision(given):
+                if revision(given):
                     break
         raise errors.modified(resource.group, resource.plural, name)
 
@@ -396,24 +397,28 @@ def check_name(name: str, obj: Object) -> None:
         )
 
 
-def check_uid(resource: kinds.Resource, wanted: Object, held: Object) -> None:
+def check_uid(call: Call, resource: kinds.Resource, wanted: Object, held: Object) -> None:
     """Raise 409 when metadata means another object than the one that is held."""
     if wanted.get("uid") and wanted["uid"] != held.get("uid"):
-        raise precondition_failed(resource, wanted, held, "UID", "uid")
+        raise precondition_failed(call, resource, wanted, held, "UID", "uid")
 
 
 def precondition_failed(
-    resource: kinds.Resource, wanted: Object, held: Object, title: str, field: str
+    call: Call, resource: kinds.Resource, wanted: Object, held: Object, title: str, field: str
 ) -> errors.StatusError:
     """What Kubernetes' storage says of a version or identity that is not the one asked for."""
-    path = [_REGISTRY_PATHS.get(resource.plural, resource.plural)]
+    # A dry run meets no storage, and does not know where that would keep the object.
+    path = [
+        "" if call.dry_run else "/registry",
+        _REGISTRY_PATHS.get(resource.plural, resource.plural),
+    ]
     if resource.namespaced:
         path.append(held.get("namespace") or wanted["namespace"])
     return errors.conflict(
         resource.group,
         resource.plural,
         wanted["name"],
-        f"StorageError: invalid object, Code: 4, Key: /registry/{'/'.join(path)}/{wanted['name']}, "
+        f"StorageError: invalid object, Code: 4, Key: {'/'.join(path)}/{wanted['name']}, "
         f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
         f"{title} in precondition: {wanted[field]}, {title} in object meta: {held.get(field, '')}",
     )
@@ -424,7 +429,7 @@ _REGISTRY_PATHS = {"nodes": "minions", "services": "services/specs"}
 
 
 def _check_conditional(strategy: Strategy, name: str, given: str) -> None:
-    if not strategy.unconditional_update and not _revision(given):
+    if not strategy.unconditional_update and not revision(given):
         resource = strategy.resource
         mistake = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise errors.invalid(resource.group, resource.plural, name, [mistake])
@@ -441,13 +446,34 @@ def decode(call: Call, body: bytes, wanted: schema.Struct, media: codec.Media) -
     return decoded.obj
 
 
+def dedup_owners(call: Call, obj: Object, when: str = "") -> None:
+    """Drop owner references that stand twice, and say so."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    if len(owners) < 2:
+        return
+    kept: list[Object] = []
+    repeated: list[str] = []
+    for owner in owners:
+        if owner in kept:
+            repeated.append(owner.get("uid", ""))
+        else:
+            kept.append(owner)
+    if repeated:
+        obj["metadata"]["ownerReferences"] = kept
+        call.warn(
+            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups "
+            "owner references in 1.20+, and may reject such requests as early as 1.24; "
+            f"please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
+        )
+
+
 def _number(text: str | None) -> int:
     """The number in a resourceVersion; 0 for what is none."""
     return int(text) if text and text.isascii() and text.isdigit() else 0
 
 
-def _revision(text: str) -> int:
-    """The number in a resourceVersion; none is 0."""
+def revision(text: str) -> int:
+    """The number in a resourceVersion; none is 0, what is no number is an error."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):

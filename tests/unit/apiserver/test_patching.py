@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from refloat.api import kinds
+from refloat.api.errors import StatusError
 from refloat.api.meta import Object
 from refloat.apiserver import patching, stored
 from tests import builders
@@ -97,6 +98,154 @@ async def test_patch_with_a_version_insists_on_it(world: World) -> None:
     )
     with refusal(409, message):
         await patch(world, CONFIG_MAPS, "c", {**body, "data": {"k": "w"}})
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+async def test_patch_with_the_version_of_nothing_does_not_insist(
+    world: World, version: str
+) -> None:
+    await world.create(builders.config_map())
+    body = {"metadata": {"resourceVersion": version}, "data": {"k": "v"}}
+    assert (await patch(world, CONFIG_MAPS, "c", body))["data"] == {"k": "v"}
+
+
+async def test_patch_with_a_version_that_is_no_number(world: World) -> None:
+    await world.create(builders.config_map())
+    with refusal(500, 'strconv.ParseUint: parsing "x": invalid syntax'):
+        await patch(world, CONFIG_MAPS, "c", {"metadata": {"resourceVersion": "x"}})
+
+
+@pytest.mark.parametrize(
+    ("patch_format", "body"),
+    [
+        pytest.param("json", [{"op": "remove", "path": "/kind"}], id="kind removed"),
+        pytest.param("merge", {"kind": None}, id="kind is null"),
+        pytest.param("merge", {"kind": ""}, id="kind is empty"),
+        pytest.param("strategic", {"kind": "Pod"}, id="kind does not count in a strategic merge"),
+        pytest.param("strategic", {"apiVersion": "v2"}, id="nor does the version"),
+        pytest.param("strategic", {"apiVersion": None}, id="nor its absence"),
+    ],
+)
+async def test_patch_need_not_keep_the_kind(
+    world: World, patch_format: patching.Format, body: Any
+) -> None:
+    before = await world.create(builders.config_map())
+    assert await patch(world, CONFIG_MAPS, "c", body, patch_format=patch_format) == before
+
+
+@pytest.mark.parametrize(
+    ("patch_format", "body", "cause"),
+    [
+        pytest.param(
+            "merge",
+            {"kind": 1},
+            "couldn't get version/kind; json parse error: "
+            "json: cannot unmarshal number into Go struct field .kind of type string",
+            id="kind is a number",
+        ),
+        pytest.param(
+            "json",
+            [
+                {"op": "replace", "path": "/kind", "value": ["a"]},
+                {"op": "replace", "path": "/apiVersion", "value": True},
+            ],
+            "couldn't get version/kind; json parse error: "
+            "json: cannot unmarshal bool into Go struct field .apiVersion of type string",
+            id="the version is looked at first",
+        ),
+        pytest.param(
+            "json",
+            [{"op": "replace", "path": "", "value": []}],
+            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go "
+            'value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+            'Kind string "json:\\"kind,omitempty\\"" }',
+            id="no object at all",
+        ),
+        pytest.param(
+            "merge",
+            {"apiVersion": "a/b/c"},
+            "unexpected GroupVersion string: a/b/c",
+            id="no version at all",
+        ),
+        pytest.param(
+            "merge",
+            {"kind": "Foo"},
+            'no kind "Foo" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
+            id="nobody's kind",
+        ),
+        pytest.param(
+            "merge",
+            {"kind": "Pod"},
+            "converting (v1.Pod) to (core.ConfigMap): unknown conversion",
+            id="another kind",
+        ),
+        pytest.param(
+            "strategic", {"kind": 1}, "cannot convert int64 to string", id="strategic, a number"
+        ),
+        pytest.param(
+            "strategic", {"apiVersion": [1]}, "unrecognized type: string", id="strategic, a list"
+        ),
+        pytest.param(
+            "strategic",
+            {"binaryData": {"a": [{}]}},
+            "unrecognized type: uint8",
+            id="strategic, bytes that are none",
+        ),
+        pytest.param(
+            "strategic",
+            {"metadata": {"creationTimestamp": True}},
+            "json: cannot unmarshal bool into Go value of type string",
+            id="strategic, a time does not know its field",
+        ),
+    ],
+)
+async def test_patch_leads_to_no_object(
+    world: World, patch_format: patching.Format, body: Any, cause: str
+) -> None:
+    await world.create(builders.config_map())
+    with pytest.raises(StatusError) as caught:
+        await patch(world, CONFIG_MAPS, "c", body, patch_format=patch_format)
+    assert caught.value.code == 422
+    assert caught.value.message.endswith(f'": {cause}')
+
+
+async def test_patch_that_takes_the_version_away_leaves_no_field_known(world: World) -> None:
+    await world.create(builders.config_map(data={"k": "v"}))
+    told: list[str] = []
+    message = "the name of the object (c based on URL) was undeterminable: name must be provided"
+    with refusal(400, message):
+        await patch(world, CONFIG_MAPS, "c", {"apiVersion": None}, warnings=told)
+    assert told == ['unknown field "data"', 'unknown field "metadata"']
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [(4294967298, 2), (-4294967295, 1), (5.0, 5)],
+    ids=["wrapped", "wrapped from below", "whole"],
+)
+async def test_strategic_merge_keeps_numbers_as_go_does(
+    world: World, given: float, want: int
+) -> None:
+    await world.create(builders.job())
+    body = {"spec": {"parallelism": given}}
+    after = await patch(world, JOBS, "j", body, patch_format="strategic")
+    assert after["spec"]["parallelism"] == want
+
+
+async def test_owners_that_a_patch_repeats_are_dropped_with_a_warning(world: World) -> None:
+    await world.create(builders.config_map())
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}
+    told: list[str] = []
+    body = {"metadata": {"ownerReferences": [owner, owner]}}
+    after = await patch(world, CONFIG_MAPS, "c", body, warnings=told)
+    assert after["metadata"]["ownerReferences"] == [owner]
+    assert told == [
+        (
+            ".metadata.ownerReferences contains duplicate entries after mutating admission happens; "
+            "API server dedups owner references in 1.20+, and may reject such requests as early as "
+            "1.24; please fix your requests; duplicate UID(s) observed: u"
+        )
+    ]
 
 
 async def test_patch_cannot_rename(world: World) -> None:

@@ -10,6 +10,7 @@ from refloat.api import kinds, times
 from refloat.api.errors import StatusError
 from refloat.api.meta import Object
 from refloat.apiserver import registry
+from refloat.apiserver.identity import ADMIN, Call
 from refloat.base.rand import Rand
 from refloat.store import errors as store_errors
 from tests import builders
@@ -252,9 +253,58 @@ async def test_update_of_another_object_of_that_name(world: World) -> None:
     ],
 )
 def test_precondition_names_the_place_in_the_registry(resource: kinds.Resource, want: str) -> None:
-    held = {"namespace": "d", "uid": "1"}
-    error = registry.precondition_failed(resource, {"name": "x", "uid": "2"}, held, "UID", "uid")
-    assert f"Key: {want}, " in error.message
+    held, wanted = {"namespace": "d", "uid": "1"}, {"name": "x", "uid": "2"}
+    for dry_run, place in ((False, want), (True, want.removeprefix("/registry"))):
+        call = Call(ADMIN, START, dry_run=dry_run)
+        error = registry.precondition_failed(call, resource, wanted, held, "UID", "uid")
+        assert f"Key: {place}, " in error.message
+
+
+def owner(name: str, uid: str, **more: Any) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, **more}
+
+
+@pytest.mark.parametrize(
+    ("given", "want", "repeated"),
+    [
+        pytest.param([owner("a", "u")] * 2, [owner("a", "u")], "u", id="twice"),
+        pytest.param(
+            [owner("a", "u"), owner("b", "v")] * 2 + [owner("a", "u")],
+            [owner("a", "u"), owner("b", "v")],
+            "u, v, u",
+            id="told each time",
+        ),
+        pytest.param(
+            [owner("a", "u"), owner("b", "u")],
+            [owner("a", "u"), owner("b", "u")],
+            "",
+            id="same uid with another name",
+        ),
+        pytest.param(
+            [owner("a", "u"), owner("a", "u", controller=False)],
+            [owner("a", "u"), owner("a", "u", controller=False)],
+            "",
+            id="a written false is not an absent one",
+        ),
+    ],
+)
+async def test_repeated_owners_are_dropped_with_a_warning(
+    world: World, given: list[Object], want: list[Object], repeated: str
+) -> None:
+    told: list[str] = []
+    made = await world.create(builders.config_map(ownerReferences=given), warnings=told)
+    assert made["metadata"]["ownerReferences"] == want
+    assert told == (
+        [
+            (
+                ".metadata.ownerReferences contains duplicate entries; API server dedups owner "
+                "references in 1.20+, and may reject such requests as early as 1.24; please fix "
+                f"your requests; duplicate UID(s) observed: {repeated}"
+            )
+        ]
+        if repeated
+        else []
+    )
 
 
 @pytest.mark.parametrize("version", ["", "0"])

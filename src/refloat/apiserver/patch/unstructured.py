@@ -21,12 +21,43 @@ _KINDS: dict[type, str] = {
     dict: "map",
 }
 _INTEGERS = ("int32", "int64", "uint8")
+_BYTE = schema.Scalar("uint8", "uint8")
 _OWN_PARSERS = ("quantity", "time", "microtime", "duration", "intorstring", "fieldsv1", "any")
 
 
 def mismatch(doc: Object, struct: schema.Struct) -> str | None:
     """The first mismatch in the order of the fields, or None when there is none."""
     return _mismatch(doc, struct)
+
+
+def restored(value: Any, kind: schema.Type) -> Any:
+    """A document without mismatches, with its numbers as Go keeps them: whole, and wrapped."""
+    if isinstance(value, dict) and isinstance(kind, schema.Struct):
+        fields = kind.fields
+        return {
+            name: restored(each, fields[name].type) if name in fields else each
+            for name, each in value.items()
+        }
+    if isinstance(value, dict) and isinstance(kind, schema.MapOf):
+        return {name: restored(each, kind.element) for name, each in value.items()}
+    if isinstance(value, list) and isinstance(kind, schema.ListOf):
+        return [restored(each, kind.element) for each in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _wrapped(value, kind)
+    return value
+
+
+def _wrapped(value: float, kind: schema.Type) -> float:
+    if not isinstance(kind, schema.Scalar) or kind.kind not in ("int32", "int64"):
+        return value
+    number = int(value)
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31) if kind.kind == "int32" else number
+
+
+def without_place(text: str) -> str:
+    """The complaint of a value that parses itself, which here does not know its field."""
+    said, _, where = text.partition(" into Go struct field ")
+    return f"{said} into Go value of type {where.partition(' of type ')[2]}" if where else text
 
 
 def _mismatch(value: Any, kind: schema.Type) -> str | None:
@@ -59,8 +90,11 @@ def _scalar(value: Any, kind: schema.Scalar) -> str | None:
     if kind.kind in _OWN_PARSERS:
         return None
     if kind.kind == "bytes":
-        fits = isinstance(value, str | list)
-        return None if fits else f"cannot restore slice from {_KINDS[type(value)]}"
+        if isinstance(value, list):
+            return _first((each, _BYTE) for each in value)
+        return (
+            None if isinstance(value, str) else f"cannot restore slice from {_KINDS[type(value)]}"
+        )
     found = _KINDS[type(value)]
     if found == kind.kind or (found == "int64" and kind.kind in (*_INTEGERS, "float64")):
         return None
