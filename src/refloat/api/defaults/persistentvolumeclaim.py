@@ -24,6 +24,7 @@ def prepare_create(claim: Object) -> None:
 
 
 def prepare_update(new: Object, old: Object) -> None:
+    new["status"] = old["status"]
     prepare_sources(new["spec"], old["spec"])
 
 

@@ -85,7 +85,7 @@ def prepare_update(new: Object, old: Object) -> None:
     """Keep the address that an update leaves out; drop what its type cannot have."""
     spec, before = new["spec"], old["spec"]
     if "ExternalName" not in (spec["type"], before.get("type")):
-        for name in ("clusterIP", "clusterIPs"):
+        for name in _ADDRESSING:
             if before.get(name) and not spec.get(name):
                 spec[name] = before[name]
     elif spec["type"] == "ExternalName" and before.get("type") != "ExternalName":
@@ -93,3 +93,5 @@ def prepare_update(new: Object, old: Object) -> None:
             if name in spec and spec[name] == before.get(name):
                 del spec[name]
     _list_address(spec)
+    if spec.get("clusterIP") == "None":
+        _headless_families(spec)

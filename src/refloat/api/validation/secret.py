@@ -5,6 +5,7 @@ Data comes with `stringData` merged in already (see `defaults/secret.py`).
 """
 
 import base64
+import re
 from collections.abc import Callable
 
 from refloat.api import fields, gojson, names
@@ -91,6 +92,62 @@ def _ssh_auth(secret: Object) -> list[FieldError]:
 
 def _tls(secret: Object) -> list[FieldError]:
     return _missing(secret, "tls.crt", "tls.key")
+
+
+def warnings(secret: Object) -> list[str]:
+    """Of a certificate and its key, no more is looked at than whether they are there."""
+    if secret.get("type") != "kubernetes.io/tls":
+        return []
+    data = secret.get("data") or {}
+    complaint = _certificate_complaint(data["tls.crt"]) or _key_complaint(data["tls.key"])
+    return [complaint] if complaint else []
+
+
+# Not of whole blocks: with many beginnings and no end that would take a square of time.
+_PEM_LINE = re.compile(rb"^-----(BEGIN|END) ([^\r\n]*)-----[ \t\r]*$", re.MULTILINE)
+
+
+def _pem_types(encoded: str) -> list[str]:
+    types, begun = [], None
+    for found in _PEM_LINE.finditer(base64.b64decode(encoded or "")):
+        which, name = found.groups()
+        if which == b"BEGIN":
+            begun = name
+        elif name == begun:
+            types.append(name.decode(errors="replace"))
+            begun = None
+    return types
+
+
+def _certificate_complaint(encoded: str) -> str:
+    types = _pem_types(encoded)
+    if not types:
+        return "tls: failed to find any PEM data in certificate input"
+    if "CERTIFICATE" in types:
+        return ""
+    if len(types) == 1 and types[0].endswith("PRIVATE KEY"):
+        return (
+            "tls: failed to find certificate PEM data in certificate input, but did find a "
+            "private key; PEM inputs may have been switched"
+        )
+    return (
+        'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping '
+        f"PEM blocks of the following types: [{' '.join(types)}]"
+    )
+
+
+def _key_complaint(encoded: str) -> str:
+    types = _pem_types(encoded)
+    if not types:
+        return "tls: failed to find any PEM data in key input"
+    if any(each == "PRIVATE KEY" or each.endswith(" PRIVATE KEY") for each in types):
+        return ""
+    if types == ["CERTIFICATE"]:
+        return "tls: found a certificate rather than a key in the PEM for the private key"
+    return (
+        'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after '
+        f"skipping PEM blocks of the following types: [{' '.join(types)}]"
+    )
 
 
 _BY_TYPE: dict[str, Callable[[Object], list[FieldError]]] = {

@@ -69,8 +69,13 @@ class VolumeStrategy(base.Strategy):
 
     def prepare_status(self, new: Object, old: Object, call: Call) -> None:
         new["spec"] = old["spec"]
-        if new["status"].get("phase") != old["status"].get("phase"):
-            new["status"].setdefault("lastPhaseTransitionTime", times.format_time(call.now))
+        status, before = new["status"], old["status"]
+        since = before.get("lastPhaseTransitionTime")
+        if status.get("phase") != before.get("phase"):
+            if status.get("lastPhaseTransitionTime") in (None, since):
+                status["lastPhaseTransitionTime"] = times.format_time(call.now)
+        elif since:
+            status.setdefault("lastPhaseTransitionTime", since)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return persistentvolume.validate_status_update(new, old)

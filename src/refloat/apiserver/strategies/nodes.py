@@ -5,6 +5,7 @@ from refloat.api.defaults import node as defaults
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import node as validation
+from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies import base
 from refloat.base import gates
 
@@ -16,6 +17,18 @@ class NodeStrategy(base.Strategy):
     @property
     def _force_eviction(self) -> bool:
         return self.gates.enabled(gates.TAINT_FORCE_EVICTION)
+
+    def prepare_create(self, obj: Object, call: Call) -> None:
+        obj["spec"].pop("configSource", None)
+        obj["status"].pop("config", None)
+
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
+        super().prepare_update(new, old, call)
+        new["spec"].pop("configSource", None)
+
+    def prepare_status(self, new: Object, old: Object, call: Call) -> None:
+        super().prepare_status(new, old, call)
+        new["status"].pop("config", None)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return validation.validate_create(obj, force_eviction=self._force_eviction)

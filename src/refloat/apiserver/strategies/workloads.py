@@ -45,15 +45,32 @@ class SecretStrategy(base.Strategy):
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return secret.validate_update(new, old)
 
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return secret.warnings(new)
+
 
 class ServiceAccountStrategy(base.Strategy):
     returns_deleted = True
+
+    def prepare_create(self, obj: Object, call: Call) -> None:
+        _keep_names(obj)
+
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
+        _keep_names(new)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return serviceaccount.validate_create(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return serviceaccount.validate_update(new, old)
+
+
+def _keep_names(account: Object) -> None:
+    """Of the secrets that an account refers to, nothing but their names counts."""
+    if account.get("secrets"):
+        account["secrets"] = [
+            {"name": each["name"]} if each.get("name") else {} for each in account["secrets"]
+        ]
 
 
 class ServiceStrategy(base.Strategy):
@@ -70,9 +87,6 @@ class ServiceStrategy(base.Strategy):
     def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
         service_defaults.prepare_update(new, old)
-        for name in ("ipFamilies", "ipFamilyPolicy"):
-            if name in old["spec"]:
-                new["spec"].setdefault(name, old["spec"][name])
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return service.validate_create(obj)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What single kinds do with a write besides checking it."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from refloat.api import kinds, times
+from refloat.api.meta import Object
+from tests.clocks import START
+from tests.worlds import World
+
+VOLUMES = kinds.of("persistentvolumes")
+CLAIMS = kinds.of("persistentvolumeclaims")
+LONG_AGO = "2018-01-01T00:00:00Z"
+
+
+def made(kind: str, **parts: Any) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, **parts}
+
+
+async def test_account_keeps_the_names_of_its_secrets(world: World) -> None:
+    secrets = [{"name": "a", "kind": "Secret", "namespace": "n"}, {"uid": "u"}]
+    account = await world.create(made("ServiceAccount", secrets=secrets))
+    assert account["secrets"] == [{"name": "a"}, {}]
+    after, _ = await world.replace(made("ServiceAccount", secrets=[{"name": "b", "uid": "u"}]))
+    assert after["secrets"] == [{"name": "b"}]
+
+
+VOLUME = made(
+    "PersistentVolume",
+    spec={
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/a"},
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        pytest.param({"phase": "Bound"}, LONG_AGO, id="same phase without a time"),
+        pytest.param(
+            {"phase": "Released", "lastPhaseTransitionTime": LONG_AGO},
+            times.format_time(START),
+            id="new phase with the old time",
+        ),
+        pytest.param({"phase": "Released"}, times.format_time(START), id="new phase, no time"),
+        pytest.param(
+            {"phase": "Released", "lastPhaseTransitionTime": "2019-01-01T00:00:00Z"},
+            "2019-01-01T00:00:00Z",
+            id="new phase with a time of its own",
+        ),
+    ],
+)
+async def test_volume_says_since_when_it_has_its_phase(
+    world: World, status: Object, want: str
+) -> None:
+    await world.create(VOLUME)
+    await world.set_status(VOLUMES, "x", phase="Bound", lastPhaseTransitionTime=LONG_AGO)
+
+    def change(volume: Object) -> None:
+        volume["status"] = status
+
+    after = await world.change(VOLUMES, "x", change, subresource="status")
+    assert after["status"]["lastPhaseTransitionTime"] == want
+
+
+async def test_update_of_a_claim_keeps_its_status(world: World) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = made("PersistentVolumeClaim", spec=spec)
+    await world.create(claim)
+    await world.set_status(CLAIMS, "x", phase="Bound")
+    after, _ = await world.replace({**claim, "status": {"phase": "Lost"}})
+    assert after["status"]["phase"] == "Bound"
+
+
+async def test_node_has_no_dynamic_configuration(world: World) -> None:
+    source = {"configMap": {"name": "a", "namespace": "b", "kubeletConfigKey": "c"}}
+    told: list[str] = []
+    node = await world.create(
+        made("Node", spec={"configSource": source}, status={"config": {"error": "x"}}),
+        warnings=told,
+    )
+    assert "configSource" not in node["spec"]
+    assert "config" not in node["status"]
+    assert told == []
+    after = await world.set_status(kinds.of("nodes"), "x", config={"error": "x"})
+    assert "config" not in after["status"]
+
+
+def pem(kind: str) -> bytes:
+    return f"-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n".encode()
+
+
+CERTIFICATE, KEY = pem("CERTIFICATE"), pem("RSA PRIVATE KEY")
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "want"),
+    [
+        pytest.param(CERTIFICATE, KEY, "", id="both there"),
+        pytest.param(
+            b"", b"", "tls: failed to find any PEM data in certificate input", id="nothing"
+        ),
+        pytest.param(
+            CERTIFICATE, b"x", "tls: failed to find any PEM data in key input", id="no key"
+        ),
+        pytest.param(
+            pem("A") + pem("B"),
+            KEY,
+            'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping '
+            "PEM blocks of the following types: [A B]",
+            id="other blocks",
+        ),
+        pytest.param(
+            KEY,
+            CERTIFICATE,
+            "tls: failed to find certificate PEM data in certificate input, but did find a "
+            "private key; PEM inputs may have been switched",
+            id="switched",
+        ),
+        pytest.param(
+            CERTIFICATE,
+            CERTIFICATE,
+            "tls: found a certificate rather than a key in the PEM for the private key",
+            id="two certificates",
+        ),
+        pytest.param(
+            CERTIFICATE,
+            pem("XPRIVATE KEY"),
+            'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after '
+            "skipping PEM blocks of the following types: [XPRIVATE KEY]",
+            id="nearly a key",
+        ),
+        pytest.param(
+            b"-----BEGIN CERTIFICATE-----\n",
+            KEY,
+            "tls: failed to find any PEM data in certificate input",
+            id="without an end",
+        ),
+    ],
+)
+async def test_certificate_without_its_parts_is_warned_of(
+    world: World, certificate: bytes, key: bytes, want: str
+) -> None:
+    told: list[str] = []
+    data = {
+        "tls.crt": base64.b64encode(certificate).decode(),
+        "tls.key": base64.b64encode(key).decode(),
+    }
+    await world.create(made("Secret", type="kubernetes.io/tls", data=data), warnings=told)
+    assert told == ([want] if want else [])
+
+
+HEADLESS = {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}
+NAME = {"type": "ExternalName", "externalName": "a.b"}
+
+
+async def test_headless_service_that_becomes_a_name_loses_its_families(world: World) -> None:
+    await world.create(made("Service", spec=HEADLESS))
+    after, _ = await world.replace(made("Service", spec=NAME))
+    assert after["spec"] == {**NAME, "sessionAffinity": "None"}
+
+
+async def test_name_that_becomes_a_headless_service_gets_families(world: World) -> None:
+    await world.create(made("Service", spec=NAME))
+    after, _ = await world.replace(made("Service", spec=HEADLESS))
+    assert after["spec"]["ipFamilies"] == ["IPv4"]
+    assert after["spec"]["ipFamilyPolicy"] == "SingleStack"
