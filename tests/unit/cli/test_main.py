@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import refloat
-from refloat.app import controllers, embedded
+from refloat.app import embedded
 from refloat.base import log
-from refloat.base.errors import UsageError
 from refloat.cli import main, up
 
 
@@ -104,17 +103,6 @@ def test_gates_of_the_command_line_go_over_those_of_the_file(
     (gates,) = seen
     assert not gates.enabled("TaintForceEviction")
     assert gates.enabled("FailureRecoveryPolicy")
-
-
-@pytest.mark.parametrize("text", ["*", "none", "", "*, none"])
-def test_controllers_that_are_there_are_taken(text: str) -> None:
-    controllers.chosen(text)
-
-
-@pytest.mark.parametrize("text", ["nope", "-nope", "*,nope"])
-def test_controllers_that_are_not_there_are_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="unknown controller"):
-        controllers.chosen(text)
 
 
 @pytest.mark.parametrize(("text", "want"), [("::1", "::1"), ("127.0.0.1", "127.0.0.1")])
