@@ -135,20 +135,18 @@ def _of_type(known: schema.Type) -> Shape:
     return Shape(Kind.LEAF, known)
 
 
-@cache
-def _zeros() -> dict[str, Any]:
-    """What a field of a Go struct holds before anything is put into it."""
-    return {
-        "string": "",
-        "bool": False,
-        "int32": 0,
-        "int64": 0,
-        "uint8": 0,
-        "float64": 0,
-        "quantity": "0",
-        "intorstring": 0,
-        "duration": "0s",
-    }
+# What a field of a Go struct holds before anything is put into it.
+_ZEROS: dict[str, Any] = {
+    "string": "",
+    "bool": False,
+    "int32": 0,
+    "int64": 0,
+    "uint8": 0,
+    "float64": 0,
+    "quantity": "0",
+    "intorstring": 0,
+    "duration": "0s",
+}
 
 
 def blank(struct: schema.Struct) -> dict[str, Any]:
@@ -161,4 +159,4 @@ def _blank(known: schema.Field) -> Any:
         return None
     if isinstance(known.type, schema.Struct):
         return blank(known.type)
-    return _zeros().get(known.type.kind) if isinstance(known.type, schema.Scalar) else None
+    return _ZEROS.get(known.type.kind) if isinstance(known.type, schema.Scalar) else None
