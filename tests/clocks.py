@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+from refloat.base.clock import Clock
 from refloat.store.turns import give_way
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -64,28 +65,7 @@ class ManualClock:
             timer.cancel()
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        return self._limited(seconds)
-
-    @asynccontextmanager
-    async def _limited(self, seconds: float | None) -> AsyncIterator[None]:
-        task = asyncio.current_task()
-        assert task is not None
-        fired = False
-
-        def cancel() -> None:
-            nonlocal fired
-            fired = task.cancel()
-
-        timer = None if seconds is None else self.call_at(self._elapsed + seconds, cancel)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if fired and not task.uncancel():
-                raise TimeoutError from None
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
+        return limited(self, seconds)
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
         timer = Timer(callback)
@@ -109,3 +89,26 @@ async def rest() -> None:
     """Let everything run that is ready."""
     for _ in range(TURNS):
         await give_way()
+
+
+@asynccontextmanager
+async def limited(clock: Clock, seconds: float | None) -> AsyncIterator[None]:
+    """`Clock.timeout`, made of a clock's own timers."""
+    task = asyncio.current_task()
+    assert task is not None
+    fired = False
+
+    def cancel() -> None:
+        nonlocal fired
+        fired = task.cancel()
+
+    timer = None if seconds is None else clock.call_at(clock.monotonic() + seconds, cancel)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if fired and not task.uncancel():
+            raise TimeoutError from None
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()

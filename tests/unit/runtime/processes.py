@@ -5,9 +5,8 @@ While it is frozen time goes by, what it sent goes its way, and none of its
 code runs: its sleeps, answers and timers come when it thaws.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from refloat.base.rand import Rand
 from refloat.client.contract import Kind, PatchType
 from refloat.runtime.election import ElectionSettings, Elector
 from refloat.runtime.guard import Guard
+from tests import clocks
 from tests.unit.runtime.clusters import Cluster, ClusterClient
 
 T = TypeVar("T")
@@ -58,23 +58,7 @@ class ProcessClock:
         return _Timer(self, self._clock, when - self._offset, callback)
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        return self._limited(seconds)
-
-    @asynccontextmanager
-    async def _limited(self, seconds: float | None) -> AsyncIterator[None]:
-        task = asyncio.current_task()
-        assert task is not None
-        assert seconds is not None
-        fired: list[bool] = []
-        timer = self.call_at(self.monotonic() + seconds, lambda: fired.append(task.cancel()))
-        try:
-            yield
-        except asyncio.CancelledError:
-            if fired and not task.uncancel():
-                raise TimeoutError from None
-            raise
-        finally:
-            timer.cancel()
+        return clocks.limited(self, seconds)
 
 
 class _Timer:
