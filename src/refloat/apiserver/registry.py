@@ -301,9 +301,11 @@ class Registry:
         new = stored.unpack(resource, entry)
         if not _mark(strategy, new, options, call):
             return entry, False  # already on its way, and nothing shortens it
-        if new != old:
+        ends = deletion.is_over(new) and not strategy.awaits_more(new)
+        # That finalizers went is not worth a version of an object that goes with them.
+        if new != old and not (ends and _but_finalizers(new) == _but_finalizers(old)):
             entry = await self._mark_stored(call, resource, entry, new)
-        if not deletion.is_over(new) or strategy.awaits_more(new):
+        if not ends:
             return entry, False
         if not call.dry_run:
             entry = await self.store.delete(entry.key, expected=entry.revision)
@@ -360,6 +362,11 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
         else:
             metadata["deletionTimestamp"] = times.format_time(call.now)
     return True
+
+
+def _but_finalizers(obj: Object) -> Object:
+    metadata = {name: each for name, each in obj["metadata"].items() if name != "finalizers"}
+    return {**obj, "metadata": metadata}
 
 
 def place(resource: kinds.Resource, namespace: str, obj: Object) -> None:

@@ -240,6 +240,16 @@ async def test_delete_of_a_plain_object_is_one_change(world: World) -> None:
     assert world.store.revision == revision + 1
 
 
+async def test_finalizers_that_go_with_the_object_are_no_change_of_their_own(
+    world: World,
+) -> None:
+    await world.create(builders.config_map(finalizers=["orphan"]))
+    revision = world.store.revision
+    _, gone = await world.delete(CONFIG_MAPS, "c", Options(propagation="Background"))
+    assert gone
+    assert world.store.revision == revision + 1
+
+
 @pytest.mark.parametrize(
     ("options", "want"),
     [
