@@ -9,6 +9,7 @@ import pytest
 from refloat.api import kinds, times
 from refloat.api.meta import Object
 from tests.clocks import START
+from tests.refusals import refusal
 from tests.worlds import World
 
 VOLUMES = kinds.of("persistentvolumes")
@@ -163,6 +164,20 @@ async def test_headless_service_that_becomes_a_name_loses_its_families(world: Wo
     await world.create(made("Service", spec=HEADLESS))
     after, _ = await world.replace(made("Service", spec=NAME))
     assert after["spec"] == {**NAME, "sessionAffinity": "None"}
+
+
+async def test_address_that_is_changed_alone_is_the_whole_list(world: World) -> None:
+    await world.create(made("Service", spec=HEADLESS))
+
+    def change(service: Object) -> None:
+        service["spec"]["clusterIP"] = "x"
+
+    message = (
+        'Service "x" is invalid: spec.clusterIPs[0]: Invalid value: "x": '
+        "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    )
+    with refusal(422, message):
+        await world.change(kinds.of("services"), "x", change)
 
 
 async def test_name_that_becomes_a_headless_service_gets_families(world: World) -> None:

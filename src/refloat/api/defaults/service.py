@@ -89,9 +89,17 @@ def prepare_update(new: Object, old: Object) -> None:
             if before.get(name) and not spec.get(name):
                 spec[name] = before[name]
     elif spec["type"] == "ExternalName" and before.get("type") != "ExternalName":
-        for name in _ADDRESSING:
+        for name in (*_ADDRESSING, "internalTrafficPolicy"):
             if name in spec and spec[name] == before.get(name):
                 del spec[name]
+    if spec.get("clusterIP") and spec["clusterIP"] != before.get("clusterIP"):
+        _forget_list(spec, before)
     _list_address(spec)
-    if spec.get("clusterIP") == "None":
+    if spec.get("clusterIP") == "None" and spec["type"] != "ExternalName":
         _headless_families(spec)
+
+
+def _forget_list(spec: Object, before: Object) -> None:
+    """Whoever changes the address alone means the list as well."""
+    if spec.get("clusterIPs") == before.get("clusterIPs"):
+        spec.pop("clusterIPs", None)
