@@ -9,7 +9,7 @@ from refloat.apiserver import apply, stored
 from refloat.apiserver.apply import checks
 from refloat.apiserver.identity import Call
 from refloat.apiserver.patch import unstructured
-from refloat.apiserver.registry import Registry, check_name, place
+from refloat.apiserver.registry import Registry, check_name, place, revision
 from refloat.store.contract import Entry
 
 
@@ -32,6 +32,8 @@ async def patch(
         _check_nothing_asked(resource, name, config)
         new = _applied(registry, call, resource, None, config, subresource)
         check_name(name, new)
+        if revision(given) and not call.dry_run:
+            del new["metadata"]["resourceVersion"]  # of something that was there before
         return await registry.create(call, resource, namespace, new, settled=True), True
 
     def produce(old: Object) -> Object:
@@ -125,7 +127,11 @@ def _converted(merged: Object, struct: schema.Struct) -> Object:
     try:
         return codec.convert(merged, struct).obj
     except unmarshal.Mismatch:  # of numbers, those that Go would keep in part
+        pass
+    try:
         return codec.convert(unstructured.restored(merged, struct), struct).obj
+    except unmarshal.Mismatch as error:
+        raise unmarshal.Mismatch(unstructured.without_place(str(error))) from None
 
 
 def check_options(*, is_apply: bool, manager: str, forced: bool) -> None:

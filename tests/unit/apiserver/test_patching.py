@@ -10,7 +10,7 @@ import pytest
 from refloat.api import kinds
 from refloat.api.errors import StatusError
 from refloat.api.meta import Object
-from refloat.apiserver import patching, stored
+from refloat.apiserver import applying, patching, stored
 from tests import builders
 from tests.refusals import refusal
 from tests.worlds import CONFIG_MAPS, JOBS, PODS, World
@@ -193,6 +193,12 @@ async def test_patch_need_not_keep_the_kind(
         ),
         pytest.param(
             "strategic",
+            {"binaryData": {"a": "!"}},
+            "error decoding from json: illegal base64 data at input byte 0",
+            id="strategic, bytes that are no base64",
+        ),
+        pytest.param(
+            "strategic",
             {"metadata": {"creationTimestamp": True}},
             "json: cannot unmarshal bool into Go value of type string",
             id="strategic, a time does not know its field",
@@ -241,9 +247,9 @@ async def test_owners_that_a_patch_repeats_are_dropped_with_a_warning(world: Wor
     assert after["metadata"]["ownerReferences"] == [owner]
     assert told == [
         (
-            ".metadata.ownerReferences contains duplicate entries after mutating admission happens; "
-            "API server dedups owner references in 1.20+, and may reject such requests as early as "
-            "1.24; please fix your requests; duplicate UID(s) observed: u"
+            ".metadata.ownerReferences contains duplicate entries after mutating admission "
+            "happens; API server dedups owner references in 1.20+, and may reject such requests "
+            "as early as 1.24; please fix your requests; duplicate UID(s) observed: u"
         )
     ]
 
@@ -284,3 +290,34 @@ async def test_unknown_fields_are_warned_of_and_dropped(world: World) -> None:
     )
     assert call.warnings == ['unknown field "foo"']
     assert "foo" not in world.get(CONFIG_MAPS, "c")
+
+
+async def applied(world: World, body: Object, **call: Any) -> Object:
+    entry, _ = await applying.patch(
+        world.registry,
+        world.call(manager="m", **call),
+        CONFIG_MAPS,
+        "default",
+        "c",
+        subresource="",
+        body=msgspec.json.encode(body),
+    )
+    return stored.unpack(CONFIG_MAPS, entry)
+
+
+async def test_apply_that_creates_must_name_its_object(world: World) -> None:
+    message = "the name of the object (c based on URL) was undeterminable: name must be provided"
+    body = {"apiVersion": "v1", "kind": "ConfigMap"}
+    with refusal(400, message):
+        await applied(world, body)
+    await world.create(builders.config_map())
+    assert await applied(world, body)
+
+
+async def test_apply_that_creates_passes_over_a_version(world: World) -> None:
+    assert await applied(world, builders.config_map(resourceVersion="77"))
+
+
+async def test_apply_refuses_a_version_that_is_no_number(world: World) -> None:
+    with refusal(500, 'strconv.ParseUint: parsing "x": invalid syntax'):
+        await applied(world, builders.config_map(resourceVersion="x"))

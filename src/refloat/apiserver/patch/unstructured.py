@@ -56,6 +56,8 @@ def _wrapped(value: float, kind: schema.Type) -> float:
 
 def without_place(text: str) -> str:
     """The complaint of a value that parses itself, which here does not know its field."""
+    if text.startswith("illegal base64"):
+        return f"error decoding from json: {text}"
     said, _, where = text.partition(" into Go struct field ")
     return f"{said} into Go value of type {where.partition(' of type ')[2]}" if where else text
 
