@@ -42,6 +42,7 @@ class ContainerPort(Partial, frozen=True):
 
 class Container(Partial, frozen=True):
     name: str = ""
+    image: str = ""
     restart_policy: str | None = None  # Always: an init container that runs on, a sidecar
     resources: Resources = Resources()
     ports: tuple[ContainerPort, ...] | None = None

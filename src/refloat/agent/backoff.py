@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a container that ended waits for its next start (behaviour D3).
+
+The first restart is immediate; then 10 s from the last end, doubling to five
+minutes. It is kept in memory only: a node that restarts begins anew, as a
+kubelet does.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+FIRST_SECONDS = 10.0
+LONGEST_SECONDS = 300.0
+
+# Whoever was not restarted for so long begins anew.
+FORGOTTEN_SECONDS = 2 * LONGEST_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    seconds: float
+    restarted_at: datetime
+
+
+class RestartBackoff:
+    """The back-off of the containers of one pod, by name."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+
+    def seconds(self, name: str, now: datetime) -> float:
+        """How long it has to wait after an end; 0 when it never restarted lately."""
+        entry = self._fresh(name, now)
+        return 0.0 if entry is None else entry.seconds
+
+    def remaining(self, name: str, finished_at: datetime | None, now: datetime) -> float:
+        """How much of that is left."""
+        if finished_at is None:
+            return 0.0
+        return max(0.0, self.seconds(name, now) - (now - finished_at).total_seconds())
+
+    def restarted(self, name: str, now: datetime) -> None:
+        """It is started again: the next wait is longer."""
+        entry = self._fresh(name, now)
+        seconds = FIRST_SECONDS if entry is None else min(LONGEST_SECONDS, 2 * entry.seconds)
+        self._entries[name] = _Entry(seconds, now)
+
+    def _fresh(self, name: str, now: datetime) -> _Entry | None:
+        entry = self._entries.get(name)
+        if entry is None or (now - entry.restarted_at).total_seconds() > FORGOTTEN_SECONDS:
+            return None
+        return entry
+
+
+def duration(seconds: float) -> str:
+    """Whole seconds as Go writes them: `10s`, `1m20s`, `5m0s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

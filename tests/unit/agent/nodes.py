@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated nodes on a whole API server, in virtual time."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from refloat.agent.fleet import Fleet, Member
+from refloat.agent.node import NodeSettings
+from refloat.agent.simulated import ANNOTATION, SimulatedRuntime
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.apiserver.inprocess import InProcess
+from refloat.client import kinds
+from refloat.client.local import LocalClient
+from refloat.runtime.controller import Instruments
+from refloat.runtime.informer import Informer
+from refloat.runtime.queue_metrics import QueueMetrics
+from refloat.runtime.reconcile_metrics import ReconcileMetrics
+from refloat.sim.run import Sim
+from tests import builders
+from tests.simulation import api_program
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def instruments() -> Instruments:
+    registry = CollectorRegistry()
+    return Instruments(ReconcileMetrics(registry), QueueMetrics(registry))
+
+
+def pod(name: str = "p", *, policy: str = "Never", script: Any = None, **more: Any) -> Object:
+    """A pod on node n0 whose containers do what the script says."""
+    spec = {"restartPolicy": policy, **more.pop("spec", {})}
+    annotations = {ANNOTATION: json.dumps(script)} if script is not None else {}
+    node = more.pop("node", "n0")
+    return builders.pod(name, node=node, spec=spec, annotations=annotations, **more)
+
+
+def container(name: str, **more: Any) -> Object:
+    return {"name": name, "image": "busybox", **more}
+
+
+@dataclass
+class Nodes:
+    """What a test has in hands."""
+
+    sim: Sim
+    api: InProcess
+    client: LocalClient
+    runtimes: dict[str, SimulatedRuntime]
+    settings: list[NodeSettings]
+    fleet: Fleet = field(init=False)
+    informer: Informer[Pod] = field(init=False)
+    history: list[Object] = field(default_factory=list)
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+
+    async def create(self, obj: Object) -> Object:
+        return await self.call("POST", PODS, obj)
+
+    async def call(self, method: str, path: str, obj: Object | None = None) -> Object:
+        body = msgspec.json.encode(obj) if obj is not None else b""
+        found: Object = msgspec.json.decode(await self.api.call(method, path, body))
+        return found
+
+    async def status(self, name: str = "p") -> Object:
+        found: Object = (await self.call("GET", f"{PODS}/{name}"))["status"]
+        return found
+
+    async def patch_status(self, status: Object, name: str = "p") -> None:
+        await self.client.patch(
+            kinds.PODS,
+            name,
+            {"status": status},
+            patch_type="strategic",
+            namespace="default",
+            subresource="status",
+        )
+
+    async def delete(self, name: str = "p", **options: Any) -> None:
+        await self.call("DELETE", f"{PODS}/{name}", options)
+
+    async def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in (await self.call("GET", PODS))["items"]]
+
+    async def after(self, seconds: float) -> None:
+        await self.sim.clock.sleep(seconds)
+
+    def phases(self, name: str = "p") -> list[str]:
+        """The phases that the pod went through."""
+        found: list[str] = []
+        for each in self.history:
+            phase = each["status"].get("phase")
+            if each["metadata"]["name"] == name and found[-1:] != [phase]:
+                found.append(phase)
+        return found
+
+    async def restart(self) -> None:
+        """The agent ends and begins anew; its containers run on."""
+        await self.crash_agent()
+        await self.boot()
+
+    async def crash_agent(self) -> None:
+        await self.fleet.stop()
+        await self.informer.close()
+
+    async def boot(self) -> None:
+        self.fleet, self.informer = _fleet(self)
+        self.informer.start()
+        await self.informer.wait_synced()
+        self.fleet.start()
+
+
+def _fleet(nodes: Nodes) -> tuple[Fleet, Informer[Pod]]:
+    sim = nodes.sim
+    informer = Informer(nodes.client, kinds.PODS, clock=sim.clock, rand=sim.rand)
+    fleet = Fleet(
+        nodes.client,
+        [Member(each, nodes.runtimes[each.name]) for each in nodes.settings],
+        informer,
+        clock=sim.clock,
+        rand=sim.rand,
+        instruments=instruments(),
+        tell=lambda pod, kind, reason, note: nodes.told.append((kind, reason, note)),
+    )
+    return fleet, informer
+
+
+@asynccontextmanager
+async def running(sim: Sim, count: int = 1, *, pods: str = "110") -> AsyncIterator[Nodes]:
+    """Nodes n0, n1... that run; what happens to pods is in `history`."""
+    async with api_program.serving(sim) as api:
+        client = LocalClient(api, field_manager="agent")
+        settings = [
+            NodeSettings(f"n{n}", capacity={"cpu": "8", "memory": "8Gi", "pods": pods})
+            for n in range(count)
+        ]
+        runtimes = {each.name: SimulatedRuntime(sim.clock) for each in settings}
+        nodes = Nodes(sim, api, client, runtimes, settings)
+        watching = asyncio.ensure_future(_watch(nodes))
+        await nodes.boot()
+        await sim.clock.sleep(0.1)
+        try:
+            yield nodes
+        finally:
+            await nodes.crash_agent()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _watch(nodes: Nodes) -> None:
+    lines = nodes.api.watch(f"{PODS}?watch=true")
+    try:
+        async for chunk in lines:
+            for line in filter(None, chunk.split(b"\n")):
+                event = msgspec.json.decode(line)
+                nodes.history.append({**event["object"], "event": event["type"]})
+    finally:
+        await lines.aclose()

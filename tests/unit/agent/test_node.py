@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registration and heartbeats of nodes (behaviour D1)."""
+
+import itertools
+from datetime import timedelta
+from typing import Any
+
+from refloat.api import times
+from refloat.client import kinds
+from refloat.sim.run import Sim
+from tests.unit.agent import nodes
+from tests.virtual import virtual
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+async def lease(here: nodes.Nodes, name: str = "n0") -> dict[str, Any]:
+    return await here.call("GET", f"{LEASES}/{name}")
+
+
+@virtual()
+async def test_a_node_registers_with_its_capacity_and_is_ready(sim: Sim) -> None:
+    async with nodes.running(sim, 3) as here:
+        for name in ("n0", "n1", "n2"):
+            node = await here.call("GET", f"/api/v1/nodes/{name}")
+            assert node["metadata"]["labels"]["kubernetes.io/hostname"] == name
+            assert node["status"]["allocatable"]["pods"] == "110"
+            told = {each["type"]: each for each in node["status"]["conditions"]}
+            assert {kind: each["status"] for kind, each in told.items()} == {
+                "MemoryPressure": "False",
+                "DiskPressure": "False",
+                "PIDPressure": "False",
+                "Ready": "True",
+            }
+            ready = told["Ready"]
+            assert (ready["reason"], ready["message"]) == (
+                "KubeletReady",
+                "kubelet is posting ready status",
+            )
+
+
+@virtual(seeds=5)
+async def test_a_lease_is_renewed_every_ten_seconds(sim: Sim) -> None:
+    """behaviour D1.1."""
+    async with nodes.running(sim) as here:
+        node = await here.call("GET", "/api/v1/nodes/n0")
+        first = await lease(here)
+        assert first["spec"]["holderIdentity"] == "n0"
+        assert first["spec"]["leaseDurationSeconds"] == 40
+        owner = first["metadata"]["ownerReferences"][0]
+        assert (owner["kind"], owner["uid"]) == ("Node", node["metadata"]["uid"])
+        renewed = {first["spec"]["renewTime"]}
+        for _ in range(1000):
+            await here.after(0.1)
+            renewed.add((await lease(here))["spec"]["renewTime"])
+        moments = sorted(map(times.parse, renewed))
+        gaps = [after - before for before, after in itertools.pairwise(moments)]
+        assert len(gaps) == 9
+        assert all(timedelta(seconds=10) <= gap <= timedelta(seconds=10.4) for gap in gaps)
+
+
+@virtual()
+async def test_an_unchanged_status_is_sent_again_only_after_minutes(sim: Sim) -> None:
+    """behaviour D1.2."""
+    async with nodes.running(sim) as here:
+        before = await here.call("GET", "/api/v1/nodes/n0")
+        await here.after(140)
+        assert await here.call("GET", "/api/v1/nodes/n0") == before
+        await here.after(330)
+        later = await here.call("GET", "/api/v1/nodes/n0")
+        ready, was = (each["status"]["conditions"][-1] for each in (later, before))
+        assert ready["lastHeartbeatTime"] > was["lastHeartbeatTime"]
+        assert ready["lastTransitionTime"] == was["lastTransitionTime"]
+
+
+@virtual()
+async def test_a_silent_node_renews_nothing_and_its_pods_run_on(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        here.fleet.silence("n0")
+        await here.after(15)
+        before = await lease(here)
+        await here.after(60)
+        assert await lease(here) == before
+        here.fleet.resume("n0")
+        await here.after(0.1)
+        assert (await lease(here))["spec"]["renewTime"] > before["spec"]["renewTime"]
+
+
+@virtual()
+async def test_a_node_and_a_lease_that_were_deleted_come_back(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        await here.client.delete(kinds.NODES, "n0")
+        await here.client.delete(kinds.LEASES, "n0", namespace="kube-node-lease")
+        await here.after(11)
+        assert (await lease(here))["spec"]["holderIdentity"] == "n0"
+        await here.after(470)
+        assert (await here.call("GET", "/api/v1/nodes/n0"))["status"]["allocatable"]
+
+
+@virtual()
+async def test_a_restarted_agent_takes_over_its_node_and_lease(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        before = await lease(here)
+        await here.after(3)
+        await here.restart()
+        await here.after(1)
+        after = await lease(here)
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["spec"]["renewTime"] > before["spec"]["renewTime"]
