@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Job is looked at, and when (behaviour A1.2, A4.1-A4.6, A10.2, A25).
+
+Joins caches, queues and syncs. What happens to a Job is in `sync`.
+"""
+
+from refloat.api.batch import Job
+from refloat.api.core import Pod
+from refloat.api.structs import OwnerReference
+from refloat.base.clock import Clock
+from refloat.client.contract import Client
+from refloat.controllers.job import claims
+from refloat.controllers.job.events import Sink, Teller
+from refloat.controllers.job.memory import Memory
+from refloat.controllers.job.metrics import JobMetrics
+from refloat.controllers.job.orphans import Orphans
+from refloat.controllers.job.settings import Settings
+from refloat.controllers.job.sync import Sync, Tools
+from refloat.policy import job_conditions, pod_state
+from refloat.policy.terms import INDEXED, NON_INDEXED
+from refloat.runtime import cache, index
+from refloat.runtime.controller import Controller, ControllerSettings, Instruments
+from refloat.runtime.errors import Retry
+from refloat.runtime.informer import Informer
+from refloat.runtime.reconcile import DONE, Result
+
+POD_INDEXES = (claims.UNSETTLED, claims.UNCONTROLLED)
+"""What the cache of pods must be found by."""
+
+JOB_INDEXES = (index.NAMESPACE,)
+"""What the cache of Jobs must be found by."""
+
+
+class JobReconciler:
+    """The ladder before a sync: whatever needs none ends here."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    async def reconcile(self, key: str) -> Result:
+        job = self._tools.jobs.get(key)
+        if job is None or not self._tools.settings.manages(job):
+            return DONE
+        memory = self._tools.memory
+        if memory.is_stale(job):
+            self._tools.metrics.stale.labels("batch", "jobs").inc()
+            raise Retry(f"the cache of Jobs has not seen the last write of {key} yet")
+        if job_conditions.is_finished(job.status.conditions):
+            memory.forget(job.metadata.uid)
+            return DONE
+        if job.spec.completion_mode not in (None, INDEXED, NON_INDEXED):
+            Teller(self._tools.sink, job).unknown_mode()
+            return DONE
+        return await self._sync(job)
+
+    async def _sync(self, job: Job) -> Result:
+        clock, sync, ok = self._tools.clock, Sync(self._tools, job), False
+        started = clock.monotonic()
+        try:
+            result = await sync.run()
+            ok = True
+        finally:
+            seconds = clock.monotonic() - started
+            mode = job.spec.completion_mode
+            self._tools.metrics.sync_ended(mode, ok=ok, action=sync.action, seconds=seconds)
+            self._forget_if_gone(job)
+        return result
+
+    def _forget_if_gone(self, job: Job) -> None:
+        """One that went during its sync was forgotten before the sync noted its last."""
+        known = self._tools.jobs.get(cache.key_of(job))
+        if known is None or known.metadata.uid != job.metadata.uid:
+            self._tools.memory.forget(job.metadata.uid)
+
+
+class JobController:
+    """Two controllers on the caches of Jobs and of pods; `controllers` are to be run."""
+
+    def __init__(
+        self,
+        client: Client,
+        jobs: Informer[Job],
+        pods: Informer[Pod],
+        *,
+        clock: Clock,
+        sink: Sink,
+        instruments: Instruments,
+        metrics: JobMetrics,
+        settings: Settings | None = None,
+        workers: ControllerSettings | None = None,
+    ) -> None:
+        """The informers must have `JOB_INDEXES` and `POD_INDEXES`."""
+        self._tools = Tools(
+            client=client,
+            clock=clock,
+            jobs=jobs.cache,
+            pods=pods.cache,
+            sink=sink,
+            memory=Memory(clock),
+            metrics=metrics,
+            settings=settings or Settings(),
+        )
+        self._jobs: Controller[str] = Controller(
+            "job",
+            JobReconciler(self._tools),
+            clock=clock,
+            instruments=instruments,
+            settings=workers,
+        )
+        self._orphans: Controller[str] = Controller(
+            "job-orphan-pods",
+            Orphans(self._tools),
+            clock=clock,
+            instruments=instruments,
+            settings=workers,
+        )
+        self.controllers = [self._jobs, self._orphans]
+        jobs.add_handler(self._job_changed)
+        pods.add_handler(self._pod_changed)
+
+    # -- Jobs -------------------------------------------------------------------
+
+    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+        if new is None:
+            assert old is not None
+            self._tools.memory.forget(old.metadata.uid)
+            self._examine_pods(old)
+        elif not self._tools.settings.manages(new):
+            if old is None and new.spec.managed_by is not None:
+                self._tools.metrics.external.labels(new.spec.managed_by).inc()
+        elif job_conditions.is_finished(new.status.conditions):
+            self._tools.memory.forget(new.metadata.uid)
+            self._examine_pods(new)
+        elif old is None or _is_urgent(old, new):
+            self._jobs.queue.add(cache.key_of(new))
+        else:
+            self._wake(cache.key_of(new))
+
+    def _examine_pods(self, job: Job) -> None:
+        """See to it that no pod of a Job that is over keeps its finalizer (A20.4)."""
+        selector = claims.selector_of(job)
+        pods = self._tools.pods
+        candidates = pods.by(claims.UNSETTLED, job.metadata.uid)
+        candidates += pods.by(claims.UNCONTROLLED, job.metadata.namespace)
+        for pod in candidates:
+            if pod_state.is_tracked(pod) and claims.matches(selector, pod):
+                self._orphans.queue.add(cache.key_of(pod))
+
+    # -- pods -------------------------------------------------------------------
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        now = new if new is not None else old
+        assert now is not None
+        owner = now.metadata.controller
+        before = old.metadata.controller if old is not None else None
+        if before is not None and (owner is None or owner.uid != before.uid):
+            self._wake_owner(now, before)
+        if owner is None:
+            self._uncontrolled(old, new)
+            return
+        self._observe(owner.uid, old, new)
+        if not self._wake_owner(now, owner) and new is not None and pod_state.is_tracked(new):
+            self._orphans.queue.add(cache.key_of(new))
+
+    def _observe(self, uid: str, old: Pod | None, new: Pod | None) -> None:
+        """Note what was expected (A10.2, A10.4).
+
+        A deletion is noted once, when it is seen to begin. Kubernetes notes
+        each further event of such a pod, and may take one for another's.
+        """
+        memory = self._tools.memory
+        now = new if new is not None else old
+        assert now is not None
+        if old is None:
+            memory.expectations.creation_observed(uid)
+        began = new is None or new.is_terminating
+        if began and (old is None or not old.is_terminating):
+            memory.expectations.deletion_observed(uid)
+        if new is None or not pod_state.is_tracked(new):
+            memory.finalizers.removal_observed(uid, now.metadata.uid)
+        self._count(old, new)
+
+    def _count(self, old: Pod | None, new: Pod | None) -> None:
+        """Ends that are to be tracked, and those that were (A23)."""
+        was, is_now = _awaits_count(old), _awaits_count(new)
+        if was != is_now:
+            self._tools.metrics.tracked.labels("delete" if was else "add").inc()
+
+    def _wake_owner(self, pod: Pod, owner: OwnerReference) -> bool:
+        """Have the Job looked at; False if it is none, or is gone."""
+        if owner.kind != "Job":
+            return True
+        job = self._tools.jobs.get(f"{pod.metadata.namespace}/{owner.name}")
+        if job is None or job.metadata.uid != owner.uid:
+            return False
+        self._wake(cache.key_of(job))
+        return not job_conditions.is_finished(job.status.conditions)
+
+    def _uncontrolled(self, old: Pod | None, new: Pod | None) -> None:
+        """Nobody's: perhaps a Job wants it (A25.1)."""
+        if new is None:
+            return
+        if pod_state.is_tracked(new):
+            self._orphans.queue.add(cache.key_of(new))
+        if old is not None and _same_claim(old, new):
+            return
+        for job in self._tools.jobs.by(index.NAMESPACE, new.metadata.namespace):
+            if claims.matches(claims.selector_of(job), new):
+                self._wake(cache.key_of(job))
+
+    def _wake(self, key: str) -> None:
+        """Soon, together with what else happens until then (A1.2)."""
+        self._jobs.queue.add_after(key, self._tools.settings.batch_seconds)
+
+
+def _is_urgent(old: Job, new: Job) -> bool:
+    """Somebody wants something else of the Job, or wants it gone."""
+    return old.metadata.generation != new.metadata.generation or (
+        old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+    )
+
+
+def _awaits_count(pod: Pod | None) -> bool:
+    return pod is not None and pod.is_terminal and pod_state.is_tracked(pod)
+
+
+def _same_claim(old: Pod, new: Pod) -> bool:
+    return (
+        old.metadata.labels == new.metadata.labels
+        and old.metadata.controller == new.metadata.controller
+    )

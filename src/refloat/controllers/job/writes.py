@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sync asks of the API, each guarded against having been overtaken.
+
+The status goes as a patch of what changed, on the version that was read; pods
+are patched and deleted by uid. Whether and in which order is up to `sync`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from refloat.api.batch import Job, JobStatus
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.client import errors, kinds
+from refloat.client.contract import Client, DeleteOptions
+from refloat.policy import pod_state
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_LISTS = "uncountedTerminatedPods"
+
+_NOTHING: Object = {each.encode_name: None for each in msgspec.structs.fields(JobStatus)}
+
+
+async def each(items: Sequence[T], act: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
+    """Do it for all of them, side by side, so many at once; the results in their order."""
+    results: list[R] = []
+    for start in range(0, len(items), at_once):
+        group = items[start : start + at_once]
+        if len(group) == 1:
+            results.append(await act(group[0]))
+        else:
+            results += await _together(group, act)
+    return results
+
+
+async def _together(items: Sequence[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
+    """All of them end before this does, also when one fails or all are cancelled."""
+    tasks = [asyncio.ensure_future(act(item)) for item in items]
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    return [task.result() for task in tasks]
+
+
+def status_patch(before: JobStatus, after: JobStatus) -> Object:
+    """What of a status changed, as a merge patch; empty if nothing did."""
+    old, new = _wire(before), _wire(after)
+    return {name: value for name, value in new.items() if old[name] != value}
+
+
+def _wire(status: JobStatus) -> Object:
+    """With a null for whatever is not there: in a merge patch that removes it."""
+    encoded = {**_NOTHING, **msgspec.to_builtins(status)}
+    if encoded[_LISTS] is not None:
+        encoded[_LISTS] = {"succeeded": None, "failed": None, **encoded[_LISTS]}
+    return encoded
+
+
+async def write_status(client: Client, job: Job, after: JobStatus) -> Job:
+    """The Job as it is then; raises `Conflict` if it changed since it was read."""
+    patch = status_patch(job.status, after)
+    if not patch:
+        return job
+    meta = job.metadata
+    guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return await client.patch(
+        kinds.JOBS,
+        meta.name,
+        {"metadata": guard, "status": patch},
+        namespace=meta.namespace,
+        subresource="status",
+    )
+
+
+async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False) -> None:
+    """A pod that is gone, even if another one has its name, has lost it too.
+
+    `unchanged` removes it only from the version that was seen.
+    """
+    meta = pod.metadata
+    changes: Object = {
+        "uid": meta.uid,
+        "$deleteFromPrimitiveList/finalizers": [pod_state.TRACKING_FINALIZER],
+    }
+    if unchanged:
+        changes["resourceVersion"] = meta.resource_version
+    try:
+        await client.patch(
+            kinds.PODS,
+            meta.name,
+            {"metadata": changes},
+            patch_type="strategic",
+            namespace=meta.namespace,
+        )
+    except errors.NotFound:
+        pass
+    except errors.Conflict:
+        if await _is_there(client, pod):
+            raise
+
+
+async def _is_there(client: Client, pod: Pod) -> bool:
+    meta = pod.metadata
+    try:
+        found = await client.get(kinds.PODS, meta.name, namespace=meta.namespace)
+    except errors.NotFound:
+        return False
+    return found.metadata.uid == meta.uid
+
+
+async def delete(client: Client, pod: Pod) -> None:
+    """With the pod's own grace; raises `NotFound` if this very pod is gone."""
+    meta = pod.metadata
+    options = DeleteOptions(uid=meta.uid)
+    try:
+        await client.delete(kinds.PODS, meta.name, namespace=meta.namespace, options=options)
+    except errors.Conflict as error:
+        if await _is_there(client, pod):
+            raise
+        raise errors.NotFound(str(error), code=404, reason="NotFound") from error
+
+
+async def create(client: Client, job: Job, pod: Object) -> None:
+    """One that is there already was created by a call whose answer was lost."""
+    namespace = job.metadata.namespace
+    try:
+        await client.create(kinds.PODS, pod, namespace=namespace)
+    except errors.AlreadyExists:
+        found = await client.get(kinds.PODS, pod["metadata"]["name"], namespace=namespace)
+        owner = found.metadata.controller
+        if owner is None or owner.uid != job.metadata.uid:
+            raise

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What policies make of the ends of pods, on a real API server in virtual time."""
+
+from typing import Any
+
+import pytest
+
+from refloat.api.core import Pod
+from refloat.client import kinds
+from refloat.policy import pod_state
+from refloat.sim.run import Sim
+from tests.simulation import job_world
+from tests.simulation.job_world import FAILS, FOREVER, NAMESPACE, OK, Run, World
+from tests.simulation.test_job_lifecycle import OVER_LIMIT, completed, conditions, failed
+from tests.virtual import virtual
+
+
+def on_exit(action: str, *codes: int) -> dict[str, Any]:
+    return {"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}
+
+
+def on_disruption(action: str) -> dict[str, Any]:
+    return {"action": action, "onPodConditions": [{"type": "DisruptionTarget"}]}
+
+
+async def disrupt(world: World, pod: Pod) -> None:
+    """Delete a pod as an eviction does: the condition first."""
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    await world.client.patch(
+        kinds.PODS,
+        pod.metadata.name,
+        {"status": {"conditions": [target]}},
+        patch_type="strategic",
+        namespace=NAMESPACE,
+        subresource="status",
+    )
+    await world.delete_pod(pod.metadata.name)
+
+
+@virtual(seeds=20)
+async def test_fail_job_ends_the_job_and_names_the_pod(sim: Sim) -> None:
+    """Behaviour A15.7."""
+    script = job_world.in_turn(FOREVER, Run(seconds=5, exit_code=42))
+    async with job_world.world(sim, script) as world:
+        policy = {"rules": [on_exit("Ignore", 7), on_exit("FailJob", 42)]}
+        await world.submit(parallelism=2, completions=2, podFailurePolicy=policy)
+        job = await world.finished()
+        name = world.kubelet.created[1].metadata.name
+        message = (
+            f"Container main for pod default/{name} failed with exit code 42 "
+            "matching FailJob rule at index 1"
+        )
+        assert conditions(job) == failed(("PodFailurePolicy", message))
+        assert (job.status.failed, len(world.kubelet.created)) == (2, 2)
+        assert world.told.events[-1] == ("Warning", "PodFailurePolicy", message)
+
+
+@virtual(seeds=20)
+async def test_ignored_failures_count_for_no_limit_but_delay(sim: Sim) -> None:
+    """Behaviour A11.3, A15.6."""
+    script = job_world.in_turn(Run(exit_code=7), Run(exit_code=7), OK)
+    async with job_world.world(sim, script) as world:
+        policy = {"rules": [on_exit("Ignore", 7)]}
+        await world.submit(backoffLimit=0, podFailurePolicy=policy)
+        job = await world.finished()
+        assert conditions(job) == completed()
+        assert (job.status.succeeded, job.status.failed) == (1, 0)
+        assert world.kubelet.created_at == [0, 15, 40]
+
+
+@virtual(seeds=5)
+async def test_counted_failures_reach_the_limit(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(Run(exit_code=7))) as world:
+        policy = {"rules": [on_exit("Count", 7), on_exit("Ignore", 7)]}
+        await world.submit(backoffLimit=1, podFailurePolicy=policy)
+        job = await world.finished()
+        assert conditions(job) == failed(OVER_LIMIT)
+        assert job.status.failed == 2
+        handled = world.process.registry.get_sample_value(
+            "job_controller_pod_failures_handled_by_failure_policy_total", {"action": "Count"}
+        )
+        assert handled == 2
+
+
+@virtual(seeds=20)
+async def test_fail_index_gives_up_one_index_and_not_the_others(sim: Sim) -> None:
+    script = job_world.by_index(i1=Run(exit_code=3))
+    async with job_world.world(sim, script) as world:
+        policy = {"rules": [on_exit("FailIndex", 3)]}
+        await world.submit(
+            completions=3,
+            parallelism=3,
+            completionMode="Indexed",
+            backoffLimitPerIndex=5,
+            podFailurePolicy=policy,
+        )
+        job = await world.finished()
+        assert conditions(job) == failed(("FailedIndexes", "Job has failed indexes"))
+        assert (job.status.completed_indexes, job.status.failed_indexes) == ("0,2", "1")
+        assert len(world.kubelet.created) == 3
+
+
+@virtual(seeds=20)
+async def test_an_index_is_retried_by_its_own_limit_and_delay(sim: Sim) -> None:
+    """Behaviour A12.7-A12.9."""
+    script = job_world.by_index(i0=FAILS)
+    async with job_world.world(sim, script) as world:
+        await world.submit(
+            completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=2
+        )
+        job = await world.finished()
+        assert conditions(job) == failed(("FailedIndexes", "Job has failed indexes"))
+        assert (job.status.completed_indexes, job.status.failed_indexes) == ("1", "0")
+        assert (job.status.failed, job.status.succeeded) == (3, 1)
+        first = [
+            (pod, at)
+            for pod, at in zip(world.kubelet.created, world.kubelet.created_at, strict=True)
+            if pod_state.completion_index(pod) == 0
+        ]
+        assert [at for _, at in first] == [0, 15, 40]
+        assert [pod_state.index_failures(pod) for pod, _ in first] == [0, 1, 2]
+
+
+@virtual(seeds=5)
+async def test_too_many_failed_indexes_fail_the_job(sim: Sim) -> None:
+    script = job_world.by_index(i0=FAILS, i1=FAILS, i2=FOREVER)
+    async with job_world.world(sim, script) as world:
+        await world.submit(
+            completions=3,
+            parallelism=3,
+            completionMode="Indexed",
+            backoffLimitPerIndex=0,
+            maxFailedIndexes=1,
+        )
+        job = await world.finished()
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        assert conditions(job) == failed(("MaxFailedIndexesExceeded", message))
+        assert job.status.failed_indexes == "0,1"
+
+
+@virtual(seeds=20)
+async def test_under_failed_a_deleted_pod_is_waited_for(sim: Sim) -> None:
+    """Behaviour G3: drained with an Ignore rule, replaced once it has ended."""
+    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=25), OK)
+    async with job_world.world(sim, script) as world:
+        policy = {"rules": [on_disruption("Ignore")]}
+        await world.submit(backoffLimit=0, podFailurePolicy=policy)
+        await world.sleep(5)
+        await disrupt(world, world.kubelet.created[0])
+        await world.sleep(20)
+        status = (await world.job()).status
+        assert (status.active, status.terminating, status.failed) == (0, 1, 0)
+        assert len(world.kubelet.created) == 1
+        job = await world.finished()
+        assert conditions(job) == completed()
+        assert (job.status.failed, world.kubelet.created_at) == (0, [0, 40])
+
+
+@virtual(seeds=20)
+async def test_under_terminating_or_failed_a_deleted_pod_is_replaced_at_once(sim: Sim) -> None:
+    """Behaviour G4: after the back-off, while the old one is terminating."""
+    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=60), OK)
+    async with job_world.world(sim, script) as world:
+        await world.submit()
+        await world.sleep(5)
+        await disrupt(world, world.kubelet.created[0])
+        await world.sleep(2)
+        status = (await world.job()).status
+        assert (status.active, status.terminating, status.failed) == (0, 1, 1)
+        await world.sleep(10)
+        status = (await world.job()).status
+        assert (status.active, status.terminating, status.failed) == (1, 1, 1)
+        assert world.kubelet.created_at == [0, 15]
+        job = await world.finished()
+        assert conditions(job) == completed()
+        assert (job.status.succeeded, job.status.failed, job.status.terminating) == (1, 1, 0)
+
+
+@virtual(seeds=5)
+async def test_a_terminating_pod_that_ends_well_is_a_success_under_failed(sim: Sim) -> None:
+    script = job_world.in_turn(Run(seconds=1e9, stop_code=0))
+    async with job_world.world(sim, script) as world:
+        await world.submit(podReplacementPolicy="Failed")
+        await world.sleep(5)
+        await world.delete_pod(world.kubelet.created[0].metadata.name)
+        job = await world.finished()
+        assert conditions(job) == completed()
+        assert (job.status.succeeded, job.status.failed) == (1, 0)
+
+
+@virtual(seeds=20)
+async def test_a_success_policy_ends_the_stragglers_uncounted(sim: Sim) -> None:
+    """Behaviour G11, A17."""
+    script = job_world.by_index(i1=FOREVER, i2=FOREVER)
+    async with job_world.world(sim, script) as world:
+        await world.submit(
+            completions=3,
+            parallelism=3,
+            completionMode="Indexed",
+            successPolicy={"rules": [{"succeededIndexes": "0"}]},
+        )
+        await world.sleep(6.5)
+        status = (await world.job()).status
+        assert [each.type for each in status.conditions or ()] == ["SuccessCriteriaMet"]
+        assert (status.terminating, status.completion_time) == (2, None)
+        job = await world.finished()
+        assert conditions(job) == completed(("SuccessPolicy", "Matched rules at index 0"))
+        assert (job.status.succeeded, job.status.failed) == (1, 0)
+        assert job.status.completed_indexes == "0"
+        assert world.told.events[-1] == ("Normal", "Completed", "Job completed")
+
+
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+def test_under_failed_there_are_never_more_pods_than_parallelism(mode: str) -> None:
+    @virtual(seeds=15)
+    async def run(sim: Sim) -> None:
+        script = job_world.in_turn(Run(seconds=30, stop_seconds=7), Run(seconds=20))
+        async with job_world.world(sim, script) as world:
+            await world.submit(
+                completions=4,
+                parallelism=2,
+                completionMode=mode,
+                podReplacementPolicy="Failed",
+                backoffLimit=100,
+            )
+            for _ in range(60):
+                await world.sleep(1)
+                living = [pod for pod in await world.pods() if not pod.is_terminal]
+                assert len(living) <= 2
+                if living and sim.rand.below(8) == 0:
+                    await world.delete_pod(sim.rand.choice(living).metadata.name)
+            job = await world.finished()
+            assert job.status.succeeded == 4
+
+    run()
