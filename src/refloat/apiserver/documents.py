@@ -19,6 +19,10 @@ from refloat.base import metrics
 _TEXT = "text/plain; charset=utf-8"
 _AGGREGATED = "g=apidiscovery.k8s.io"
 
+_HEALTH = frozenset(
+    f"/{name}{check}" for name in ("healthz", "livez", "readyz") for check in ("", "/ping")
+)
+
 # What no client can ask to be laid out otherwise.
 _OWN_LAYOUT = ("/version", "/openapi/v3")
 
@@ -56,8 +60,8 @@ class Documents:
         self._encoded: dict[str, bytes] = {}
 
     async def serve(self, exchange: Exchange) -> web.StreamResponse:
-        path = exchange.path.rstrip("/") or "/"
-        if path.startswith(("/healthz", "/livez", "/readyz")):
+        path = _page(exchange.path)
+        if path in _HEALTH:
             return self._health(exchange, path)
         if exchange.request.method != hdrs.METH_GET and path in self._only_read:
             raise errors.method_not_supported()
@@ -80,10 +84,8 @@ class Documents:
         return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
 
     def _health(self, exchange: Exchange, path: str) -> web.Response:
-        name, _, check = path.removeprefix("/").partition("/")
-        if check not in ("", "ping"):
-            return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
-        if "verbose" in exchange.query:
+        name = path.removeprefix("/")
+        if "verbose" in exchange.query and not name.endswith("/ping"):
             text = f"[+]ping ok\n{name} check passed\n"
             return exchange.answer(text.encode(), media=_TEXT)
         return exchange.answer(b"ok", media=_TEXT)
@@ -130,6 +132,11 @@ class Documents:
             headers=headers,
             as_is=True,
         )
+
+
+def _page(path: str) -> str:
+    """Only pages of discovery are found with a slash behind them."""
+    return path.rstrip("/") if path.startswith(("/api/", "/apis/", "/version/")) else path
 
 
 def _accept(exchange: Exchange) -> list[str]:

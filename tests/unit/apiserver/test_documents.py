@@ -30,7 +30,11 @@ async def test_what_is_not_there_is_not_found_by_any_method(
     assert (answer.status, answer.body["message"]) == (404, NOT_THERE)
 
 
-@pytest.mark.parametrize("path", ["/foo", "/apis/foo/v1/bars", "/apis/foo"])
+PLAIN = ["/foo", "/apis/foo/v1/bars", "/apis/foo", "/healthz/foo", "/healthzz"]
+SLASHED = ["/healthz/", "/livez/ping/", "/metrics/", "/openapi/v2/"]
+
+
+@pytest.mark.parametrize("path", [*PLAIN, *SLASHED])
 @pytest.mark.parametrize("method", ["GET", *METHODS])
 async def test_an_unknown_group_or_page_is_told_in_plain_text(
     api: Api, method: str, path: str
@@ -52,3 +56,14 @@ async def test_a_page_that_is_only_read_refuses_other_methods(
 @pytest.mark.parametrize("method", METHODS)
 async def test_other_pages_do_not_look_at_the_method(api: Api, method: str, path: str) -> None:
     assert (await api.ask("admin", method, path)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/openapi/v3/", "/openapi/v3/api/v1/", "/openapi/v3/foo"])
+async def test_an_unknown_document_is_not_found_without_a_word(api: Api, path: str) -> None:
+    answer = await api.ask("admin", "GET", path)
+    assert (answer.status, answer.body) == (404, "")
+
+
+@pytest.mark.parametrize("path", ["/api/", "/api/v1/", "/apis/", "/apis/batch/", "/version/"])
+async def test_discovery_takes_a_slash_at_its_end(api: Api, path: str) -> None:
+    assert (await api.ask("admin", "GET", path)).status == 200
