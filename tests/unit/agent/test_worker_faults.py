@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node whose calls fail, or whose answers are lost: every pod still ends, once."""
+
+from typing import Any
+
+import pytest
+
+from refloat.base.rand import Rand
+from refloat.client import errors
+from refloat.client.contract import DeleteOptions, Kind
+from refloat.client.local import LocalClient
+from refloat.sim.run import Sim
+from tests.unit.agent import nodes
+from tests.virtual import virtual
+
+
+class _Faulty(LocalClient):
+    """Every other write fails, as chance will have it: before it happened, or after."""
+
+    after = False
+    rand = Rand(0)
+
+    async def _faulty(self, call: Any) -> Any:
+        fails = self.rand.below(2) == 0
+        if fails and not self.after:
+            call.close()
+            raise errors.Unavailable("away")
+        answer = await call
+        if fails:
+            raise errors.Timeout("no answer")
+        return answer
+
+    async def patch(self, kind: Kind[Any], name: str, patch: Any, **more: Any) -> Any:
+        return await self._faulty(super().patch(kind, name, patch, **more))
+
+    async def delete(
+        self,
+        kind: Kind[Any],
+        name: str,
+        *,
+        namespace: str = "",
+        options: DeleteOptions | None = None,
+    ) -> None:
+        await self._faulty(super().delete(kind, name, namespace=namespace, options=options))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["it did not happen", "the answer was lost"])
+def test_failed_writes_are_made_again(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "LocalClient", _Faulty)
+    monkeypatch.setattr(_Faulty, "after", after)
+
+    @virtual(seeds=10)
+    async def check(sim: Sim) -> None:
+        monkeypatch.setattr(_Faulty, "rand", sim.rand)
+        async with nodes.running(sim) as here:
+            for number in range(4):
+                script = {"main": {"seconds": 3, "exitCode": number % 2}}
+                await here.create(nodes.pod(f"p{number}", script=script))
+            await here.create(nodes.pod("d", script={"main": {"seconds": None}}))
+            await here.after(1)
+            await here.delete("d")
+            await here.after(60)
+            assert await here.names() == ["p0", "p1", "p2", "p3"]
+            for number in range(4):
+                want = "Failed" if number % 2 else "Succeeded"
+                assert here.phases(f"p{number}")[-1] == want
+            assert here.phases("d")[-1] == "Failed"
+            assert len(here.runtimes["n0"].pods()) == 4
+
+    check()
+
+
+@virtual(seeds=30)
+async def test_an_agent_that_is_restarted_all_the_time_starts_nothing_twice(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        for number in range(6):
+            script = {"main": {"seconds": 2 + number}}
+            await here.create(nodes.pod(f"p{number}", script=script))
+        for _ in range(20):
+            await here.after(sim.rand.random())
+            await here.restart()
+        await here.after(5)
+        for number in range(6):
+            status = await here.status(f"p{number}")
+            assert status["phase"] == "Succeeded"
+            assert status["containerStatuses"][0]["restartCount"] == 0
+
+
+@virtual(seeds=20)
+async def test_a_quiet_pod_costs_no_writes(sim: Sim) -> None:
+    """One write when it runs and one when it ended, and none in between."""
+    async with nodes.running(sim) as here:
+        await here.create(nodes.pod(script={"main": {"seconds": 1000}}))
+        await here.after(2000)
+        assert [each["event"] for each in here.history] == ["ADDED", "MODIFIED", "MODIFIED"]
