@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refloat.base.rand import Rand
-from refloat.client import errors
+from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions, Kind
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim
@@ -93,3 +93,33 @@ async def test_a_quiet_pod_costs_no_writes(sim: Sim) -> None:
         await here.create(nodes.pod(script={"main": {"seconds": 1000}}))
         await here.after(2000)
         assert [each["event"] for each in here.history] == ["ADDED", "MODIFIED", "MODIFIED"]
+
+
+@virtual(seeds=5)
+async def test_a_finalizer_keeps_the_ended_pod_and_the_node_asks_once(sim: Sim) -> None:
+    """As on every pod of a Job; behaviour D4.7."""
+    async with nodes.running(sim) as here:
+        await here.create(nodes.pod(script={"main": {"seconds": None}}, finalizers=["a.b/c"]))
+        await here.after(1)
+        await here.delete()
+        await here.after(1)
+        found = await here.call("GET", f"{nodes.PODS}/p")
+        assert found["status"]["phase"] == "Failed"
+        assert found["metadata"]["deletionGracePeriodSeconds"] == 0
+        seen = len(here.history)
+        await here.after(600)
+        assert len(here.history) == seen
+        patch = {"metadata": {"finalizers": None}}
+        await here.client.patch(kinds.PODS, "p", patch, namespace="default")
+        await here.after(1)
+        assert await here.names() == []
+        assert here.runtimes["n0"].pods() == []
+
+
+@virtual(seeds=5)
+async def test_pods_of_other_nodes_and_of_none_are_left_alone(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        for name, node in (("p", "elsewhere"), ("q", "")):
+            await here.create(nodes.pod(name, node=node))
+        await here.after(30)
+        assert [each["event"] for each in here.history] == ["ADDED", "ADDED"]
