@@ -45,6 +45,14 @@ class Admission:
                 if name in old["spec"]:
                     new["spec"].setdefault(name, old["spec"][name])
 
+    def validate(self, resource: kinds.Resource, obj: Object, own: str) -> None:
+        """What is looked at once the object is valid.
+
+        `own` is the name of the object that is there already and would change.
+        """
+        if resource is _PRIORITY_CLASSES and obj.get("globalDefault"):
+            self._check_only_default(obj, own)
+
     def on_delete(self, resource: kinds.Resource, name: str) -> None:
         if resource is _NAMESPACES and name in IMMORTAL:
             raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
@@ -82,6 +90,17 @@ class Admission:
         if found is not None:
             spec["priorityClassName"] = found["metadata"]["name"]
         spec.update(computed)
+
+    def _check_only_default(self, wanted: Object, own: str) -> None:
+        present = self._default_priority_class()
+        if present is not None and present["metadata"]["name"] != own:
+            raise errors.forbidden(
+                _PRIORITY_CLASSES.group,
+                _PRIORITY_CLASSES.plural,
+                _shown_name(wanted),
+                f"PriorityClass {present['metadata']['name']} is already marked as default. "
+                "Only one default can exist",
+            )
 
     def _priority_class(self, name: str) -> Object | None:
         entry = self._store.get(stored.key(_PRIORITY_CLASSES, "", name))
