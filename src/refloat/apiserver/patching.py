@@ -132,7 +132,7 @@ def _converted(patched: Any, struct: schema.Struct) -> codec.Decoded:
     # Without a version Kubernetes takes it for a type of its own, without such fields.
     unknown = sorted(set(patched) - {"apiVersion", "kind"})
     problems = [f"unknown field {gojson.quoted(key)}" for key in unknown]
-    return codec.Decoded({"metadata": {}}, problems, ", ".join(problems))
+    return codec.Decoded(codec.convert({}, struct).obj, problems, ", ".join(problems))
 
 
 def _restored(patched: Object, struct: schema.Struct) -> codec.Decoded:

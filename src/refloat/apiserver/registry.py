@@ -85,6 +85,7 @@ class Registry:
         for text in strategy.warnings(obj, None):
             call.warn(text)
         strategy.complete_create(obj)
+        self._admission.validate(resource, obj, "")
         if _number(metadata.get("resourceVersion")) and not call.dry_run:
             message = "resourceVersion should not be set on objects to be created"
             raise errors.StatusError(500, "", message)
@@ -237,6 +238,7 @@ class Registry:
         warn = strategy.status_warnings if subresource else strategy.warnings
         for text in warn(new, old):
             call.warn(text)
+        self._admission.validate(resource, new, old["metadata"]["name"])
 
     async def _write(
         self, call: Call, resource: kinds.Resource, entry: Entry, new: Object, old: Object
@@ -341,6 +343,8 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
     """Note on an object that it is being deleted; False when that changes nothing."""
     metadata = obj["metadata"]
     terminating = meta.is_terminating(obj)
+    if terminating and strategy.awaits_more(obj):
+        return False
     shortened = terminating and deletion.shorten(obj, options.grace_seconds, call.now)
     if terminating and not shortened and metadata.get("deletionGracePeriodSeconds"):
         return False

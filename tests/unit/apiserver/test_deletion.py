@@ -379,6 +379,14 @@ async def test_namespace_waits_for_its_contents_without_a_period_or_a_generation
     assert obj["metadata"]["generation"] == 7
 
 
+async def test_second_delete_of_a_namespace_changes_nothing(world: World) -> None:
+    await world.create(builders.namespace())
+    await world.delete(NAMESPACES, "ns", Options(propagation="Orphan"))
+    before = world.get(NAMESPACES, "ns")
+    await world.delete(NAMESPACES, "ns", Options(propagation="Foreground"))
+    assert world.get(NAMESPACES, "ns") == before
+
+
 async def test_namespace_goes_with_its_last_finalizer(world: World) -> None:
     await world.create(builders.namespace())
     await world.delete(NAMESPACES, "ns")

@@ -224,6 +224,26 @@ async def test_patch_that_takes_the_version_away_leaves_no_field_known(world: Wo
     assert told == ['unknown field "data"', 'unknown field "metadata"']
 
 
+@pytest.mark.parametrize("made", [builders.pod("c"), builders.lease("c"), builders.node("c")])
+async def test_patch_that_takes_the_version_away_is_refused_for_every_kind(
+    world: World, made: Object
+) -> None:
+    await world.create(made)
+    resource = kinds.BY_KIND[made["apiVersion"], made["kind"]]
+    with pytest.raises(StatusError) as caught:
+        await patching.patch(
+            world.registry,
+            world.call(),
+            resource,
+            "default" if resource.namespaced else "",
+            "c",
+            subresource="",
+            patch_format="merge",
+            body=b'{"apiVersion":null}',
+        )
+    assert caught.value.code == 400
+
+
 @pytest.mark.parametrize(
     ("given", "want"),
     [(4294967298, 2), (-4294967295, 1), (5.0, 5)],

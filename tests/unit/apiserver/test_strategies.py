@@ -8,6 +8,7 @@ import pytest
 
 from refloat.api import kinds, times
 from refloat.api.meta import Object
+from tests import builders
 from tests.clocks import START
 from tests.refusals import refusal
 from tests.worlds import World
@@ -185,3 +186,86 @@ async def test_name_that_becomes_a_headless_service_gets_families(world: World) 
     after, _ = await world.replace(made("Service", spec=HEADLESS))
     assert after["spec"]["ipFamilies"] == ["IPv4"]
     assert after["spec"]["ipFamilyPolicy"] == "SingleStack"
+
+
+async def test_status_of_an_attachment_leaves_its_metadata_alone(world: World) -> None:
+    attachments = kinds.of("volumeattachments", "storage.k8s.io")
+    attachment = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": "x", "labels": {"a": "b"}, "finalizers": ["a.b/c"]},
+        "spec": {
+            "attacher": "a.b",
+            "nodeName": "n",
+            "source": {"persistentVolumeName": "pv"},
+        },
+    }
+    before = (await world.create(attachment))["metadata"]
+
+    def change(new: Object) -> None:
+        del new["metadata"]["labels"], new["metadata"]["finalizers"]
+        new["metadata"]["annotations"] = {"a b": "c"}
+        new["status"]["attached"] = True
+
+    after = await world.change(attachments, "x", change, subresource="status")
+    assert after["status"]["attached"]
+    assert {**after["metadata"], "resourceVersion": ""} == {**before, "resourceVersion": ""}
+
+
+@pytest.mark.parametrize(
+    ("obj", "path"),
+    [
+        pytest.param(
+            made("Node", status={"capacity": {"cpu": "0.1m"}}),
+            ("status", "capacity", "cpu"),
+            id="a node's",
+        ),
+        pytest.param(
+            {**VOLUME, "spec": {**VOLUME["spec"], "capacity": {"storage": "0.1m"}}},
+            ("spec", "capacity", "storage"),
+            id="a volume's",
+        ),
+        pytest.param(
+            made(
+                "PersistentVolumeClaim",
+                spec={
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "0.1m"}},
+                },
+            ),
+            ("spec", "resources", "requests", "storage"),
+            id="a claim's",
+        ),
+    ],
+)
+async def test_no_amount_is_finer_than_a_thousandth(
+    world: World, obj: Object, path: tuple[str, ...]
+) -> None:
+    found: Any = await world.create(obj)
+    for part in path:
+        found = found[part]
+    assert found == "1m"
+
+
+async def test_there_is_one_default_priority_class(world: World) -> None:
+    def marked(name: str, **more: Any) -> Object:
+        return builders.priority_class(name, globalDefault=True, **more)
+
+    message = (
+        'priorityclasses.scheduling.k8s.io "b" is forbidden: PriorityClass a is already marked '
+        "as default. Only one default can exist"
+    )
+    await world.create(marked("a"))
+    with refusal(403, message):
+        await world.create(marked("b"))
+    await world.create(builders.priority_class("b"))
+    with refusal(403, message):
+        await world.replace(marked("b"))
+    with refusal(
+        422,
+        'PriorityClass.scheduling.k8s.io "b" is invalid: '
+        "value: Forbidden: may not be changed in an update.",
+    ):
+        await world.replace(marked("b", value=7))
+    after, _ = await world.replace(marked("a", description="still"))
+    assert after["description"] == "still"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a PersistentVolume's fields are when nobody says."""
 
+from refloat.api.defaults import pod
 from refloat.api.meta import Object
 
 # Filled in for the sources that the field is given for.
@@ -13,6 +14,7 @@ _AZURE_DISK = {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "
 def apply(volume: Object) -> None:
     apply_spec_sources(volume.setdefault("spec", {}))
     spec = volume["spec"]
+    pod.round_amounts(spec.get("capacity"))
     if not spec.get("persistentVolumeReclaimPolicy"):
         spec["persistentVolumeReclaimPolicy"] = "Retain"
     spec.setdefault("volumeMode", "Filesystem")

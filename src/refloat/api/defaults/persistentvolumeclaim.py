@@ -5,6 +5,7 @@ A claim names its data source twice, in an old field and in a new one; the
 server copies each into the other.
 """
 
+from refloat.api.defaults import pod
 from refloat.api.meta import Object
 
 _SNAPSHOTS = "snapshot.storage.k8s.io"
@@ -14,6 +15,11 @@ def apply(claim: Object) -> None:
     spec = claim.setdefault("spec", {})
     spec.setdefault("volumeMode", "Filesystem")
     status = claim.setdefault("status", {})
+    asked = spec.get("resources") or {}
+    for amounts in (asked.get("limits"), asked.get("requests")):
+        pod.round_amounts(amounts)
+    for name in ("capacity", "allocatedResources"):
+        pod.round_amounts(status.get(name))
     if not status.get("phase"):
         status["phase"] = "Pending"
 

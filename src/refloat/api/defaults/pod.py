@@ -97,7 +97,7 @@ def _apply_spec(spec: Object) -> None:
     for container in _each(spec, _ALL_CONTAINERS):
         _apply_container(container)
     for amounts in (spec.get("overhead"), *_lists(spec.get("resources"))):
-        _round(amounts)
+        round_amounts(amounts)
 
 
 def _mirror_account(spec: Object) -> None:
@@ -120,7 +120,7 @@ def _lists(resources: Object | None) -> tuple[Amounts | None, ...]:
     return (resources.get("limits"), resources.get("requests")) if resources else ()
 
 
-def _round(amounts: Amounts | None) -> None:
+def round_amounts(amounts: Amounts | None) -> None:
     """No amount is finer than a thousandth."""
     for name, amount in (amounts or {}).items():
         if not amount.isdigit():
@@ -142,7 +142,7 @@ def _apply_container(container: Object) -> None:
             _apply_selectors(source)
     if resources := container.get("resources"):
         for amounts in _lists(resources):
-            _round(amounts)
+            round_amounts(amounts)
     else:
         container["resources"] = {}
     _apply_probes(container)
@@ -254,7 +254,7 @@ def _apply_claim(template: Object) -> None:
     if (spec := template.get("spec")) is not None:
         spec.setdefault("volumeMode", "Filesystem")
         for amounts in _lists(spec.get("resources")):
-            _round(amounts)
+            round_amounts(amounts)
 
 
 def _default_requests(container: Object) -> None:

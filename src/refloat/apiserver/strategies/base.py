@@ -79,6 +79,15 @@ class Strategy(abc.ABC):
         return False
 
 
+def keep_metadata(new: Object, old: Object) -> None:
+    """For kinds whose status endpoint changes the status and nothing else."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if name in old:
+            new[name] = old[name]
+        else:
+            new.pop(name, None)
+
+
 def bump_generation(new: Object, old: Object) -> None:
     """Count a change of the spec."""
     if new.get("spec") != old.get("spec"):

@@ -105,6 +105,10 @@ class AttachmentStrategy(base.Strategy):
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["status"] = {"attached": False}
 
+    def prepare_status(self, new: Object, old: Object, call: Call) -> None:
+        super().prepare_status(new, old, call)
+        base.keep_metadata(new["metadata"], old["metadata"])
+
     def validate_create(self, obj: Object) -> list[FieldError]:
         return volumeattachment.validate_create(obj)
 
