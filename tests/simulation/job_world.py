@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -23,7 +23,7 @@ from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
 from refloat.base.tasks import Tasks
 from refloat.client import errors, kinds
-from refloat.client.contract import DeleteOptions
+from refloat.client.contract import DeleteOptions, Kind, Watch, WatchEvent
 from refloat.client.local import LocalClient
 from refloat.client.requests import Request
 from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobController
@@ -37,6 +37,8 @@ from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
 from refloat.sim.run import Sim
 from tests.simulation import api_program
+
+T = TypeVar("T")
 
 NAMESPACE = "default"
 
@@ -84,6 +86,8 @@ class MortalClient(LocalClient):
         self.dies_after = False
         self.loses: int | None = None
         """The number of the write whose answer is lost, though it happens."""
+        self.refuses: Callable[[Request, int], errors.ClientError | None] = lambda *_: None
+        """What a write comes back with instead of happening."""
         self.died = asyncio.Event()
 
     async def _call(self, request: Request) -> bytes:
@@ -95,6 +99,8 @@ class MortalClient(LocalClient):
         number = self.writes
         if number == self.dies_at and not self.dies_after:
             await self._die()
+        if (refusal := self.refuses(request, number)) is not None:
+            raise refusal
         answer = await super()._call(request)
         if number == self.dies_at:
             await self._die()
@@ -108,6 +114,35 @@ class MortalClient(LocalClient):
 
     async def _never(self) -> None:
         await asyncio.get_running_loop().create_future()
+
+
+class LaggingClient(LocalClient):
+    """Whoever reads through it is behind, by up to so many seconds an event."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world.api, field_manager="reader")
+        self._world = world
+
+    def _open(self, request: Request, kind: Kind[T]) -> Watch[T]:
+        return LaggingWatch(super()._open(request, kind), self._world)
+
+
+class LaggingWatch(Generic[T]):
+    def __init__(self, watch: Watch[T], world: "World") -> None:
+        self._watch = watch
+        self._world = world
+
+    def __aiter__(self) -> "LaggingWatch[T]":
+        return self
+
+    async def __anext__(self) -> WatchEvent[T]:
+        event = await self._watch.__anext__()
+        if self._world.lag:
+            await self._world.sleep(self._world.lag * self._world.sim.rand.random())
+        return event
+
+    async def aclose(self) -> None:
+        await self._watch.aclose()
 
 
 @dataclass(slots=True)
@@ -134,7 +169,7 @@ class Process:
         clock, rand = world.sim.clock, world.sim.rand
         self.client = MortalClient(world.api)
         self.registry = CollectorRegistry()
-        reader = LocalClient(world.api, field_manager="reader")
+        reader = LaggingClient(world)
         self._jobs = Informer(reader, kinds.JOBS, clock=clock, rand=rand, indexes=JOB_INDEXES)
         self._pods = Informer(reader, kinds.PODS, clock=clock, rand=rand, indexes=POD_INDEXES)
         self._controllers = JobController(
@@ -171,6 +206,8 @@ class World:
         self.told = Told()
         self.kubelet = Kubelet(self, script)
         self.settings: Settings | None = None
+        self.lag = 0.0
+        """How many seconds the controller's caches are behind, at most, with each event."""
         self.process = Process(self, None)
         self.began: datetime = sim.clock.now()
 

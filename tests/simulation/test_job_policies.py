@@ -7,6 +7,7 @@ import pytest
 
 from refloat.api.core import Pod
 from refloat.client import kinds
+from refloat.controllers.job import attempts
 from refloat.policy import pod_state
 from refloat.sim.run import Sim
 from tests.simulation import job_world
@@ -66,6 +67,17 @@ async def test_ignored_failures_count_for_no_limit_but_delay(sim: Sim) -> None:
         assert conditions(job) == completed()
         assert (job.status.succeeded, job.status.failed) == (1, 0)
         assert world.kubelet.created_at == [0, 15, 40]
+        first, second, _ = world.kubelet.created
+        said = "container main failed with exit code 7 matching Ignore rule at index 0"
+        judged = [event for event in world.told.events if event[1] == "PodFailureJudged"]
+        assert judged == [
+            ("Normal", "PodFailureJudged", f"{pod.metadata.name}: {said}")
+            for pod in (first, second)
+        ]
+        kept = attempts.recorded(job.metadata.annotations)
+        assert [(each["pod"], each["action"], each["rule"]) for each in kept] == [
+            (pod.metadata.name, "Ignore", 0) for pod in (first, second)
+        ]
 
 
 @virtual(seeds=5)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is told about a Job, word for word as Kubernetes tells it (behaviour A22)."""
 
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from refloat.api.batch import Job, JobStatus
+from refloat.api.core import Pod
 from refloat.api.structs import Conditions, find
 from refloat.client import kinds
-from refloat.policy import job_conditions, outcome
+from refloat.controllers.job import attempts
+from refloat.policy import job_conditions, outcome, pod_failure
 from refloat.policy.outcome import Outcome
+from refloat.policy.pod_failure import Verdict
 from refloat.runtime.event_series import EventType, Reference
 
 
@@ -47,6 +51,15 @@ class Teller:
     def unknown_mode(self) -> None:
         note = "Skipped Job sync because completion mode is unknown"
         self._tell("Warning", "UnknownCompletionMode", "Sync", note)
+
+    def judged(self, judged: Sequence[tuple[Pod, Verdict]]) -> None:
+        """What the policy said of failed pods, which Kubernetes does not tell.
+
+        Whoever fails the whole Job is told of by `ended`, in Kubernetes' words.
+        """
+        others = [(pod, said) for pod, said in judged if said.action != pod_failure.FAIL_JOB]
+        for note in attempts.notes(others):
+            self._tell("Normal", "PodFailureJudged", "Sync", note)
 
     def suspension(self, before: Conditions, after: Conditions) -> None:
         """That the Job was suspended or resumed, if it was."""

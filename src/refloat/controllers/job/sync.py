@@ -16,13 +16,14 @@ from refloat.api.core import Pod
 from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.contract import Client
-from refloat.controllers.job import claims, creation, events, writes
+from refloat.controllers.job import attempts, claims, creation, events, writes
 from refloat.controllers.job.memory import Memory
 from refloat.controllers.job.metrics import RECONCILING, JobMetrics
 from refloat.controllers.job.settings import Settings
 from refloat.policy import accounting, outcome, pod_state, scaling
 from refloat.policy import census as policy_census
 from refloat.policy.accounting import Counts
+from refloat.policy.backoff import ZERO
 from refloat.policy.census import Census
 from refloat.policy.outcome import Outcome
 from refloat.runtime.cache import Cache
@@ -88,9 +89,8 @@ class Sync:
 
     def _again(self, managed: Managed) -> Result:
         """When the time alone will change something (A8.3, A13.2)."""
-        left = outcome.deadline_remaining(self._job, self._now)
-        waits = [managed.wait, left if managed.outcome is None else None]
-        seconds = [wait.total_seconds() for wait in waits if wait is not None]
+        waits = [managed.wait, outcome.deadline_remaining(self._job, self._now)]
+        seconds = [wait.total_seconds() for wait in waits if wait is not None and wait > ZERO]
         return Result(min(seconds, default=None))
 
     # -- pods -------------------------------------------------------------------
@@ -110,8 +110,10 @@ class Sync:
         deleted, error = await self._delete(census.active)
         counts = _less(_counts(census), deleted)
         # What cannot be complete yet is decided anew by the next sync.
-        kept = decided if error is None and satisfied else None
-        return Managed(counts, kept, error=error)
+        if not satisfied:
+            again = timedelta(seconds=self._tools.settings.batch_seconds)
+            return Managed(counts, wait=again, error=error)
+        return Managed(counts, decided if error is None else None, error=error)
 
     async def _manage(self, census: Census) -> Managed:
         plan = scaling.plan(census, self._now, self._tools.settings.pods)
@@ -188,13 +190,7 @@ class Sync:
             managed=managed.ran,
             settings=self._tools.settings.counting,
         )
-        job = self._job
-        if plan.write:
-            job = await self._write(job, plan)
-            self._tools.memory.records[self._uid] = census.record
-            self._tools.metrics.counted(census.terms, self._job.status, plan.status)
-            self._tools.metrics.verdicts(verdict for _, verdict in plan.judged)
-            self._teller.suspension(self._job.status.conditions, plan.status.conditions)
+        job = await self._list(census, plan)
         removed, error = await self._remove_finalizers(plan.removals)
         settled = accounting.settle(plan, removed, self._now)
         if settled.write:
@@ -207,10 +203,23 @@ class Sync:
         if error is not None:
             raise error
 
-    async def _write(self, job: Job, plan: accounting.Plan) -> Job:
-        written = await writes.write_status(self._tools.client, job, plan.status)
-        self._tools.memory.wrote(written)
-        return written
+    async def _list(self, census: Census, plan: accounting.Plan) -> Job:
+        """Write 1: who ended, and what was decided about those who failed (A5.8)."""
+        judged = [(pod, verdict) for pod, verdict in plan.judged if census.terms.fails(pod)]
+        told = attempts.added(self._job, judged)
+        if not plan.write and told is None:
+            return self._job
+        annotations = None if told is None else {attempts.ANNOTATION: told}
+        client, memory = self._tools.client, self._tools.memory
+        job = await writes.write_status(client, self._job, plan.status, annotations)
+        memory.wrote(job)
+        memory.records[self._uid] = census.record
+        self._tools.metrics.counted(census.terms, self._job.status, plan.status)
+        self._tools.metrics.verdicts(verdict for _, verdict in plan.judged)
+        self._teller.suspension(self._job.status.conditions, plan.status.conditions)
+        if census.job.spec.pod_failure_policy is not None:
+            self._teller.judged(judged)
+        return job
 
     async def _remove_finalizers(self, pods: tuple[Pod, ...]) -> tuple[list[str], Exception | None]:
         """The uids of those that have lost it, and the first error (A5.9)."""

@@ -6,7 +6,7 @@ are patched and deleted by uid. Whether and in which order is up to `sync`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -42,13 +42,16 @@ async def _together(items: Sequence[T], act: Callable[[T], Awaitable[R]]) -> lis
     """All of them end before this does, also when one fails or all are cancelled."""
     tasks = [asyncio.ensure_future(act(item)) for item in items]
     try:
-        await asyncio.wait(tasks)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait(tasks)  # cancelled by `gather`, but not waited for
         raise
-    return [task.result() for task in tasks]
+    results: list[R] = []
+    for each_ended in ended:
+        if isinstance(each_ended, BaseException):
+            raise each_ended
+        results.append(each_ended)
+    return results
 
 
 def status_patch(before: JobStatus, after: JobStatus) -> Object:
@@ -65,17 +68,24 @@ def _wire(status: JobStatus) -> Object:
     return encoded
 
 
-async def write_status(client: Client, job: Job, after: JobStatus) -> Job:
-    """The Job as it is then; raises `Conflict` if it changed since it was read."""
+async def write_status(
+    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str] | None = None
+) -> Job:
+    """The Job as it is then; raises `Conflict` if it changed since it was read.
+
+    Annotations may go with it: then both are there, or none.
+    """
     patch = status_patch(job.status, after)
-    if not patch:
+    if not patch and not annotations:
         return job
     meta = job.metadata
-    guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    metadata: Object = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    if annotations:
+        metadata["annotations"] = dict(annotations)
     return await client.patch(
         kinds.JOBS,
         meta.name,
-        {"metadata": guard, "status": patch},
+        {"metadata": metadata, "status": patch},
         namespace=meta.namespace,
         subresource="status",
     )
@@ -103,7 +113,7 @@ async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False)
         )
     except errors.NotFound:
         pass
-    except errors.Conflict:
+    except (errors.Conflict, errors.Invalid):  # another uid is an invalid change of it
         if await _is_there(client, pod):
             raise
 

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods of a Job failed, and what was decided about each, kept on the Job.
+
+Kubernetes tells of the rule that failed a Job and of no other, and forgets
+with the pods. Here each failure leaves an entry in an annotation, in the very
+write that lists the pod as failed, so that both happen or none. Bounded in
+number and in bytes: the oldest go first. Reading it is up to whoever explains.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from refloat.api import times
+from refloat.api.batch import Job
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.policy import backoff, pod_state
+from refloat.policy.pod_failure import Verdict
+
+ANNOTATION = "refloat.dev/attempts"
+
+# An entry has about 200 bytes: a hundred are some 20 KB of the 256 that all
+# annotations of an object may have.
+MAX_ENTRIES = 100
+MAX_BYTES = 32 * 1024
+
+# Names in an event, which may have 1 KB.
+MAX_NAMED = 3
+
+
+def recorded(annotations: Mapping[str, str] | None) -> list[Object]:
+    """The entries, the oldest first; none if somebody wrote something else there."""
+    try:
+        found = msgspec.json.decode((annotations or {}).get(ANNOTATION, "[]"))
+    except msgspec.DecodeError:
+        return []
+    entries = found if isinstance(found, list) else []
+    return [each for each in entries if isinstance(each, dict)]
+
+
+def added(job: Job, judged: Sequence[tuple[Pod, Verdict]]) -> str | None:
+    """The annotation with these failures; None if it has them all.
+
+    One that was judged before, by a sync that did not come to remove its
+    finalizer, is not entered again.
+    """
+    if not judged:
+        return None
+    entries = recorded(job.metadata.annotations)
+    known = {each.get("uid") for each in entries}
+    new = [_entry(pod, verdict) for pod, verdict in judged if pod.metadata.uid not in known]
+    return _bounded([*entries, *new]) if new else None
+
+
+def _bounded(entries: list[Object]) -> str:
+    kept = entries[-MAX_ENTRIES:]
+    while len(encoded := msgspec.json.encode(kept)) > MAX_BYTES:
+        kept = kept[len(kept) // 10 + 1 :]
+    return encoded.decode()
+
+
+def _entry(pod: Pod, verdict: Verdict) -> Object:
+    """What is known of a failure; what does not apply is left out."""
+    told = {
+        "pod": pod.metadata.name,
+        "uid": pod.metadata.uid,
+        "index": pod_state.completion_index(pod),
+        "finished": times.format_time(backoff.finish_time(pod)),
+        "action": verdict.action or None,
+        "rule": verdict.rule,
+        "container": verdict.container or None,
+        "exitCode": verdict.exit_code or None,
+        "condition": verdict.condition or None,
+    }
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def notes(judged: Iterable[tuple[Pod, Verdict]]) -> list[str]:
+    """What to tell of these decisions: one sentence for all pods with the same."""
+    groups: dict[str, list[str]] = {}
+    for pod, verdict in judged:
+        groups.setdefault(_decision(verdict), []).append(pod.metadata.name)
+    return [f"{_named(names)}: {decision}" for decision, names in groups.items()]
+
+
+def _named(names: list[str]) -> str:
+    listed = ", ".join(names[:MAX_NAMED])
+    more = len(names) - MAX_NAMED
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+def _decision(verdict: Verdict) -> str:
+    if not verdict.action:
+        return "failed, no rule matched"
+    matching = f"matching {verdict.action} rule at index {verdict.rule}"
+    if verdict.condition:
+        return f"condition {verdict.condition} {matching}"
+    return f"container {verdict.container} failed with exit code {verdict.exit_code} {matching}"

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failures and what was decided about them, kept on the Job within bounds."""
+
+import msgspec
+import pytest
+
+from refloat.api.batch import Job
+from refloat.api.core import Pod
+from refloat.controllers.job import attempts
+from refloat.policy.pod_failure import NO_MATCH, Verdict
+from tests.unit.policy import made
+
+IGNORED = Verdict("Ignore", 2, "ns/pod-u", "main", 7)
+DISRUPTED = Verdict("Count", 0, "ns/pod-u", condition="DisruptionTarget")
+
+
+def job(text: str | None = None) -> Job:
+    annotations = {} if text is None else {attempts.ANNOTATION: text}
+    metadata = {"name": "j", "namespace": "ns", "uid": "job", "annotations": annotations}
+    return made.decoded({"metadata": metadata, "spec": {}})
+
+
+def added(judged: list[tuple[Pod, Verdict]], before: str | None = None) -> str:
+    text = attempts.added(job(before), judged)
+    assert text is not None
+    return text
+
+
+def test_an_entry_says_which_rule_matched_what() -> None:
+    pods = [made.failed("a", 7, ended=5, index=3), made.failed("b"), made.failed("c")]
+    text = added(list(zip(pods, [IGNORED, DISRUPTED, NO_MATCH], strict=True)))
+    assert msgspec.json.decode(text) == [
+        {
+            "pod": "pod-a",
+            "uid": "a",
+            "index": 3,
+            "finished": made.text(5),
+            "action": "Ignore",
+            "rule": 2,
+            "container": "main",
+            "exitCode": 7,
+        },
+        {
+            "pod": "pod-b",
+            "uid": "b",
+            "finished": made.text(0),
+            "action": "Count",
+            "rule": 0,
+            "condition": "DisruptionTarget",
+        },
+        {"pod": "pod-c", "uid": "c", "finished": made.text(0)},
+    ]
+
+
+def test_a_pod_is_entered_once() -> None:
+    first = added([(made.failed("a"), NO_MATCH)])
+    assert attempts.added(job(first), [(made.failed("a"), NO_MATCH)]) is None
+    both = added([(made.failed("a"), NO_MATCH), (made.failed("b"), NO_MATCH)], first)
+    assert [each["uid"] for each in msgspec.json.decode(both)] == ["a", "b"]
+
+
+def test_without_failures_nothing_is_written() -> None:
+    assert attempts.added(job(), []) is None
+
+
+def test_the_last_hundred_stay() -> None:
+    text = added([(made.failed(str(number)), NO_MATCH) for number in range(250)])
+    kept = [each["uid"] for each in msgspec.json.decode(text)]
+    assert kept == [str(number) for number in range(150, 250)]
+
+
+def test_no_names_make_it_longer_than_its_bound() -> None:
+    long = Verdict("Ignore", 0, container="c" * 2000, exit_code=1)
+    text = added([(made.failed(str(number)), long) for number in range(100)])
+    assert len(text) <= attempts.MAX_BYTES
+    assert msgspec.json.decode(text)[-1]["uid"] == "99"
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "{}", "[1]", "null"])
+def test_what_somebody_else_wrote_is_replaced(text: str) -> None:
+    assert len(msgspec.json.decode(added([(made.failed("a"), NO_MATCH)], text))) == 1
+
+
+def test_pods_of_the_same_fate_are_told_of_together() -> None:
+    judged = [(made.failed(str(number)), IGNORED) for number in range(5)]
+    judged += [(made.failed("x"), DISRUPTED), (made.failed("y"), NO_MATCH)]
+    ignored = "container main failed with exit code 7 matching Ignore rule at index 2"
+    assert attempts.notes(judged) == [
+        f"pod-0, pod-1, pod-2 and 2 more: {ignored}",
+        "pod-x: condition DisruptionTarget matching Count rule at index 0",
+        "pod-y: failed, no rule matched",
+    ]
