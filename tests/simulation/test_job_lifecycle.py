@@ -3,7 +3,9 @@
 
 from refloat.api import structs
 from refloat.api.batch import Job, UncountedTerminatedPods
+from refloat.controllers.job.settings import Settings
 from refloat.policy import pod_state
+from refloat.policy.switches import Switches
 from refloat.sim.run import Sim
 from tests.simulation import job_world
 from tests.simulation.job_world import FAILS, FOREVER, OK, Run
@@ -210,3 +212,42 @@ async def test_restarts_of_containers_count_with_on_failure(sim: Sim) -> None:
             status = (await world.job()).status
             assert bool(status.conditions) == (restarts == 2)
         assert conditions(await world.finished()) == failed(OVER_LIMIT)
+
+
+@virtual(seeds=10)
+async def test_an_indexed_job_may_become_smaller_while_it_runs(sim: Sim) -> None:
+    """Behaviour A7.5, A7.8."""
+    script = job_world.by_index(i3=FOREVER, i4=FOREVER)
+    async with job_world.world(sim, script) as world:
+        await world.submit(completions=5, parallelism=5, completionMode="Indexed")
+        await world.sleep(3)
+        await world.change(completions=3, parallelism=3)
+        job = await world.finished()
+        assert conditions(job) == completed()
+        assert (job.status.completed_indexes, job.status.succeeded) == ("0-2", 3)
+        assert job.status.failed == 0
+
+
+@virtual(seeds=5)
+async def test_a_restarted_controller_has_forgotten_the_delay_and_no_failure(sim: Sim) -> None:
+    """Behaviour A11.1."""
+    async with job_world.world(sim, job_world.in_turn(FAILS, FAILS, OK)) as world:
+        await world.submit()
+        await world.sleep(22)
+        await world.restart()
+        job = await world.finished()
+        assert world.kubelet.created_at == [0, 15, 22]
+        assert (job.status.succeeded, job.status.failed) == (1, 2)
+
+
+@virtual(seeds=5)
+async def test_with_its_gate_off_terminating_pods_are_replaced_and_not_reported(sim: Sim) -> None:
+    settings = Settings(switches=Switches(job_pod_replacement_policy=False))
+    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=60), OK)
+    async with job_world.world(sim, script, settings) as world:
+        await world.submit(podReplacementPolicy="Failed")
+        await world.sleep(5)
+        await world.delete_pod(world.kubelet.created[0].metadata.name)
+        await world.sleep(12)
+        status = (await world.job()).status
+        assert (status.active, status.terminating, status.failed) == (1, None, 1)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that need no sync get none: nothing is asked of the API for them."""
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from refloat.api.batch import Job
+from refloat.client.contract import Client
+from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobReconciler
+from refloat.controllers.job.memory import Memory
+from refloat.controllers.job.metrics import JobMetrics
+from refloat.controllers.job.settings import Settings
+from refloat.controllers.job.sync import Tools
+from refloat.policy import backoff
+from refloat.runtime.cache import Cache, key_of
+from refloat.runtime.errors import Retry
+from refloat.runtime.reconcile import DONE
+from tests.clocks import ManualClock
+from tests.unit.policy import made
+
+FINISHED = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+class Told:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    def event(self, _: object, kind: str, reason: str, __: str, note: str) -> None:
+        self.events.append((kind, reason, note))
+
+
+class Stage:
+    """A reconciler without a client: whatever asks the API fails."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.told = Told()
+        self.memory = Memory(clock)
+        self.registry = CollectorRegistry()
+        self.jobs: Cache[Job] = Cache(JOB_INDEXES)
+        self.reconciler = JobReconciler(
+            Tools(
+                client=cast("Client", None),
+                clock=clock,
+                jobs=self.jobs,
+                pods=Cache(POD_INDEXES),
+                sink=self.told,
+                memory=self.memory,
+                metrics=JobMetrics(self.registry),
+                settings=Settings(),
+            )
+        )
+
+    def put(self, job: Job) -> str:
+        self.jobs.put(key_of(job), job)
+        return key_of(job)
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"job_controller_{name}", labels)
+
+
+def versioned(version: str, **more: Any) -> Job:
+    job = made.job(**more)
+    metadata = msgspec.structs.replace(job.metadata, resource_version=version)
+    return msgspec.structs.replace(job, metadata=metadata)
+
+
+async def test_a_job_that_is_gone_needs_nothing() -> None:
+    assert await Stage().reconciler.reconcile("ns/none") == DONE
+
+
+async def test_another_controllers_job_is_not_looked_at() -> None:
+    stage = Stage()
+    key = stage.put(made.job(managedBy="example.com/other"))
+    assert await stage.reconciler.reconcile(key) == DONE
+    assert stage.told.events == []
+
+
+async def test_a_finished_job_is_forgotten() -> None:
+    stage = Stage()
+    stage.memory.records["job"] = backoff.Record(3, made.at(0))
+    key = stage.put(made.job(status=FINISHED))
+    assert await stage.reconciler.reconcile(key) == DONE
+    assert stage.memory.record("job") == backoff.NO_FAILURES
+
+
+async def test_an_unknown_completion_mode_is_told_and_left_alone() -> None:
+    """Behaviour A4.6."""
+    stage = Stage()
+    key = stage.put(made.job(completionMode="Later"))
+    assert await stage.reconciler.reconcile(key) == DONE
+    assert stage.told.events == [
+        (
+            "Warning",
+            "UnknownCompletionMode",
+            "Skipped Job sync because completion mode is unknown",
+        )
+    ]
+
+
+async def test_a_cache_that_has_not_seen_our_write_is_waited_for() -> None:
+    """Behaviour A4.1."""
+    stage = Stage()
+    stage.memory.wrote(versioned("10"))
+    key = stage.put(versioned("9"))
+    with pytest.raises(Retry, match="not seen the last write"):
+        await stage.reconciler.reconcile(key)
+    assert stage.sample("stale_sync_skips_total", group="batch", resource="jobs") == 1
+
+
+async def test_a_cache_that_has_seen_our_write_is_not() -> None:
+    stage = Stage()
+    stage.memory.wrote(versioned("10"))
+    key = stage.put(versioned("10", status=FINISHED))
+    assert await stage.reconciler.reconcile(key) == DONE
