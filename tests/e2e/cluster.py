@@ -78,6 +78,9 @@ class Server:
     """A running `refloat up`."""
 
     def __init__(self, data_dir: Path, *flags: str) -> None:
+        """The API server alone, unless the flags say what else is to run."""
+        if not {"--controllers", "--simulated-nodes"} & set(flags):
+            flags = (*flags, "--controllers", "none")
         self.data_dir = data_dir
         self._errors = data_dir.with_name(f"{data_dir.name}.stderr")
         started = time.monotonic()

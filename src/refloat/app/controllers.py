@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which controllers there are, and which of them a command runs."""
 
+from dataclasses import dataclass
+
 from refloat.base.errors import UsageError
 
+JOB = "job-controller"
+SCHEDULER = "scheduler"
+
 # Grows with the controllers.
-KNOWN: tuple[str, ...] = ()
+KNOWN: tuple[str, ...] = (JOB, SCHEDULER)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What runs inside an embedded cluster besides its API server."""
+
+    controllers: tuple[str, ...] = ()
+    simulated_nodes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.controllers or self.simulated_nodes)
 
 
 def chosen(text: str) -> tuple[str, ...]:

@@ -5,24 +5,32 @@ import logging
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from refloat.apiserver import bootstrap, documents, watching
 from refloat.apiserver.authorization import Authorizer
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.http import Server
+from refloat.apiserver.identity import Identity
+from refloat.apiserver.inprocess import InProcess
 from refloat.apiserver.metrics import Metrics
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.resources import Resources
 from refloat.app import certificates, files, kubeconfig, tokens
+from refloat.app.controllers import Chosen
 from refloat.base import metrics
 from refloat.base.clock import Clock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
 from refloat.base.stalls import StallMeter
 from refloat.base.tasks import Tasks
+from refloat.client.local import LocalClient
 from refloat.store.contract import Store
 from refloat.store.engine import LogStore
 from refloat.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from refloat.app.inside import Inside
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +50,8 @@ class Settings:
     bind_address: str = "127.0.0.1"
     """The address to listen at; loopback, because pods run this machine's processes."""
     gates: Gates = field(default_factory=Gates)
+    inside: Chosen = field(default_factory=Chosen)
+    """Which controllers and how many simulated nodes run beside the API server."""
 
 
 class Cluster:
@@ -57,6 +67,7 @@ class Cluster:
         self._store: LogStore | None = None
         self._dispatcher: watching.Dispatcher | None = None
         self._server: Server | None = None
+        self._inside: Inside | None = None
         self.url = ""
 
     @property
@@ -73,6 +84,8 @@ class Cluster:
         tls = certificates.server_context(paths)
         await self._serve(self._store, tls)
         self.kubeconfig_written(paths.authority.read_bytes(), token)
+        if self._inside is not None:
+            self._inside.start()
         self._tasks.spawn(self._maintain(self._store), name="store-maintenance")
 
     async def _serve(self, store: Store, tls: ssl.SSLContext) -> None:
@@ -88,6 +101,8 @@ class Cluster:
         resources = Resources(
             registry, self._dispatcher, evictions, clock=self._clock, rand=self._rand
         )
+        authorizer = Authorizer(store)
+        self._join(resources, authorizer)
         host = (
             f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
         )
@@ -97,13 +112,32 @@ class Cluster:
             resources,
             pages,
             tokens.accepted(settings.data_dir),
-            Authorizer(store),
+            authorizer,
             clock=self._clock,
             rand=self._rand,
             counts=self._metrics,
         )
         port = await self._listen(self._server, port, tls)
         self.url = f"https://{host}:{port}"
+
+    def _join(self, resources: Resources, authorizer: Authorizer) -> None:
+        """Make what runs inside, and its way to the server."""
+        if not self._settings.inside:
+            return
+        from refloat.app.inside import Inside  # noqa: PLC0415 - the API server alone starts sooner
+
+        def connect(user: Identity) -> LocalClient:
+            way = InProcess(resources, authorizer, user)
+            return LocalClient(way, field_manager=user.name.rpartition(":")[2])
+
+        self._inside = Inside(
+            connect,
+            self._settings.inside,
+            gates=self._settings.gates,
+            clock=self._clock,
+            rand=self._rand,
+            registry=self._metrics.registry,
+        )
 
     def _measure(self, store: Store, dispatcher: watching.Dispatcher) -> None:
         self._metrics.read_store(store)
@@ -132,8 +166,10 @@ class Cluster:
             await store.maintain(self._clock.monotonic())
 
     async def close(self) -> None:
-        """Stop in order: no new requests, no watches, then the store."""
+        """Stop in order: who writes inside, new requests, watches, then the store."""
         self._stalls.stop()
+        if self._inside is not None:
+            await self._inside.close()
         await self._tasks.close()
         if self._dispatcher is not None:
             await self._dispatcher.close()

@@ -44,6 +44,13 @@ DEFAULT_DATA_DIR = "~/.local/share/refloat"
     show_default=True,
     help="How many nodes to run.",
 )
+@click.option(
+    "--simulated-nodes",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How many nodes to simulate: their pods run for as long, and end as, an annotation says.",
+)
 @options.controllers
 @options.config("A configuration file.")
 @options.feature_gates
@@ -55,6 +62,7 @@ def command(  # one parameter for each option
     port: int,
     bind_address: str,
     nodes: int,
+    simulated_nodes: int,
     controllers: str,
     config_file: Path | None,
     feature_gates: str,
@@ -67,7 +75,7 @@ def command(  # one parameter for each option
     it. With --nodes 0 --controllers none it is the API server alone.
     """
     log.setup(log_format, level=log_level)
-    controller_table.chosen(controllers)
+    chosen = controller_table.chosen(controllers)
     if nodes:
         raise UsageError(f"--nodes {nodes}: nodes that run pods do not exist yet; use --nodes 0")
     settings = embedded.Settings(
@@ -75,6 +83,7 @@ def command(  # one parameter for each option
         port=port,
         bind_address=check_address(bind_address),
         gates=options.chosen_gates(config_file, feature_gates),
+        inside=controller_table.Chosen(chosen, simulated_nodes),
     )
     process.allow_many_files()
     options.run(_run(settings))
