@@ -42,16 +42,13 @@ async def _together(items: Sequence[T], act: Callable[[T], Awaitable[R]]) -> lis
     """All of them end before this does, also when one fails or all are cancelled."""
     tasks = [asyncio.ensure_future(act(item)) for item in items]
     try:
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        # Its result is not used: an error that was returned looks there like
+        # one that was raised.
+        await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # cancelled by `gather`, but not waited for
         raise
-    results: list[R] = []
-    for each_ended in ended:
-        if isinstance(each_ended, BaseException):
-            raise each_ended
-        results.append(each_ended)
-    return results
+    return [task.result() for task in tasks]
 
 
 def status_patch(before: JobStatus, after: JobStatus) -> Object:

@@ -92,6 +92,15 @@ async def test_an_error_comes_after_all_have_ended() -> None:
     assert ended == [1, 2]
 
 
+async def test_an_error_that_is_returned_is_a_result() -> None:
+    failure = ValueError("returned")
+
+    async def act(item: int) -> ValueError | None:
+        return failure if item == 1 else None
+
+    assert await writes.each(range(3), act, at_once=3) == [None, failure, None]
+
+
 async def test_nobody_is_left_when_all_are_cancelled() -> None:
     running = 0
 
