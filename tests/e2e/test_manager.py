@@ -23,7 +23,7 @@ from refloat.base.clock import RealClock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
 from refloat.store.sqlite import SqliteStore
-from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Api, Lines, Server, run
+from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Api, Lines, Server, run, serving
 
 PODS = 10_000
 ROUNDS = int(os.environ.get("REFLOAT_MANAGER_ROUNDS", "20"))
@@ -155,6 +155,31 @@ def test_caches_are_equal_to_a_fresh_list_after_each_of_twenty_kills(tmp_path: P
     finally:
         server.kill()
     assert "Traceback" not in (tmp_path / "manager.stderr").read_text()
+
+
+def test_only_jobs_that_name_refloat_are_taken_care_of(tmp_path: Path) -> None:
+    template = {
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox:1"}]}
+    }
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    with serving(tmp_path / "data") as server:
+        api = Api(server.kubeconfig)
+        ours = {"template": template, "managedBy": "refloat.dev/job-controller"}
+        api.create(jobs, {"metadata": {"name": "ours"}, "spec": ours})
+        api.create(jobs, {"metadata": {"name": "theirs"}, "spec": {"template": template}})
+        with managing(server.kubeconfig, tmp_path / "manager.stderr"):
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not (made := api.get(PATH)["items"]):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            name = made[0]["metadata"]["name"]
+            api.patch(f"{PATH}/{name}/status", {"status": {"phase": "Succeeded"}})
+            while "completionTime" not in (status := api.get(f"{jobs}/ours")["status"]):
+                assert time.monotonic() < deadline, status
+                time.sleep(0.02)
+        assert status["succeeded"] == 1
+        assert [each["metadata"]["name"] for each in api.get(PATH)["items"]] == [name]
+        assert api.get(f"{jobs}/theirs")["status"] == {}
 
 
 def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) -> None:

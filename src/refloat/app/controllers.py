@@ -8,8 +8,11 @@ from refloat.base.errors import UsageError
 JOB = "job-controller"
 SCHEDULER = "scheduler"
 
-# Grows with the controllers.
+# All of them run in the embedded cluster.
 KNOWN: tuple[str, ...] = (JOB, SCHEDULER)
+
+# On Kubernetes only what Kubernetes lacks.
+ON_KUBERNETES: tuple[str, ...] = (JOB,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +26,13 @@ class Chosen:
         return bool(self.controllers or self.simulated_nodes)
 
 
-def chosen(text: str) -> tuple[str, ...]:
+def chosen(text: str, among: tuple[str, ...] = KNOWN) -> tuple[str, ...]:
     """Read `*`, `none`, or names; `-name` leaves one out, also of all."""
     parts = [part for part in (piece.strip() for piece in text.split(",")) if part]
     for part in parts:
-        if part not in ("*", "none") and part.removeprefix("-") not in KNOWN:
-            known = ", ".join(("*", "none", *KNOWN))
+        if part not in ("*", "none") and part.removeprefix("-") not in among:
+            known = ", ".join(("*", "none", *among))
             raise UsageError(f"--controllers: unknown controller {part!r}; known are: {known}")
     without = {part.removeprefix("-") for part in parts if part.startswith("-")}
     everything = "*" in parts or (bool(parts) and all(part.startswith("-") for part in parts))
-    return tuple(name for name in KNOWN if name not in without and (everything or name in parts))
+    return tuple(name for name in among if name not in without and (everything or name in parts))

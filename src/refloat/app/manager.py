@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from refloat.api.meta import Object
+from refloat.app import controllers
 from refloat.base import metrics
 from refloat.base.clock import Clock
 from refloat.base.gates import Gates
@@ -19,17 +20,23 @@ from refloat.client import kinds, kubeconfig
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings as ClientSettings
 from refloat.config.reload import Reloading
+from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobController
+from refloat.controllers.job.metrics import JobMetrics
+from refloat.controllers.job.settings import Settings as JobSettings
+from refloat.policy.switches import Switches
+from refloat.runtime.controller import Instruments
 from refloat.runtime.election import ElectionSettings, Elector
+from refloat.runtime.guard import Guard
 from refloat.runtime.informer import Informer
-from refloat.runtime.manager import Manager, Parts
+from refloat.runtime.manager import Manager, Parts, Worker
+from refloat.runtime.queue_metrics import QueueMetrics
+from refloat.runtime.reconcile_metrics import ReconcileMetrics
+from refloat.runtime.recorder import EventMetrics, Recorder
 from refloat.runtime.serving import Address, Endpoints
 
 log = logging.getLogger(__name__)
 
 LEASE = "refloat-manager"
-
-# What the controllers read; each is cached once for all of them.
-_CACHED = (kinds.JOBS, kinds.NODES, kinds.PODS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,8 @@ class Settings:
     config: Path | None = None
     """The configuration file, taken up again when it changes."""
     gates: Gates = field(default_factory=Gates)
+    controllers: tuple[str, ...] = ()
+    """Which controllers act; without any, only the caches are kept."""
     leader_elect: bool = True
     """Whether only one of several managers acts."""
     qps: float = 20.0
@@ -66,11 +75,23 @@ class ClusterManager:
         self._access = kubeconfig.find(settings.kubeconfig, context=settings.context)
         self._reloading = Reloading(settings.config, clock) if settings.config else None
         self._registry = metrics.process_registry()
+        self._event_metrics = EventMetrics(self._registry)
+        self._job_metrics = JobMetrics(self._registry)
+        self._instruments = Instruments(
+            ReconcileMetrics(self._registry), QueueMetrics(self._registry)
+        )
         self._client = self._connect("manager", qps=settings.qps, burst=settings.burst)
         # Renewing the Lease must not wait behind anything, so it has its own way,
         # and the elector itself says when to try again.
         self._election_client = self._connect("leader-election", attempts=1)
-        self._informers = self._make_informers()
+        self._elector = self._make_elector() if settings.leader_elect else None
+        self._informers: list[Informer[Any]] = [
+            Informer(self._client, kinds.NODES, clock=clock, rand=chance)
+        ]
+        self._recorders: list[Recorder] = []
+        self._workers: list[Worker] = []
+        for namespace in settings.namespaces or ("",):
+            self._add_jobs(namespace)
         self.endpoints = Endpoints(
             health=settings.health_at,
             metrics_at=settings.metrics_at,
@@ -87,30 +108,53 @@ class ClusterManager:
         settings = ClientSettings(component=component, field_manager="refloat-manager", **more)
         return HttpClient(self._access, clock=self._clock, rand=self._rand, settings=settings)
 
-    def _make_informers(self) -> list[Informer[Any]]:
-        made: list[Informer[Any]] = []
-        for kind in _CACHED:
-            within = self._settings.namespaces if kind.resource.namespaced else ()
-            made += [
-                Informer(
-                    self._client, kind, clock=self._clock, rand=self._rand, namespace=namespace
-                )
-                for namespace in within or ("",)
-            ]
-        return made
+    def _make_elector(self) -> Elector:
+        identity = f"{platform.node()}_{self._rand.uid()}"
+        return Elector(
+            self._election_client,
+            clock=self._clock,
+            rand=self._rand,
+            settings=ElectionSettings(self._access.namespace, LEASE, identity),
+            registry=self._registry,
+        )
+
+    def _add_jobs(self, namespace: str) -> None:
+        """The Jobs and pods of a namespace, or of all, and who takes care of them."""
+        how: dict[str, Any] = {"clock": self._clock, "rand": self._rand, "namespace": namespace}
+        jobs = Informer(self._client, kinds.JOBS, indexes=JOB_INDEXES, **how)
+        pods = Informer(self._client, kinds.PODS, indexes=POD_INDEXES, **how)
+        self._informers += [jobs, pods]
+        if controllers.JOB not in self._settings.controllers:
+            return
+        client = Guard(self._client, self._elector.check) if self._elector else self._client
+        recorder = Recorder(
+            client,
+            controller="refloat.dev/job-controller",
+            instance=platform.node(),
+            clock=self._clock,
+            rand=self._rand,
+            metrics=self._event_metrics,
+        )
+        self._recorders.append(recorder)
+        self._workers += JobController(
+            client,
+            jobs,
+            pods,
+            clock=self._clock,
+            sink=recorder,
+            instruments=self._instruments,
+            metrics=self._job_metrics,
+            settings=JobSettings(takes_default=False, switches=Switches.of(self._settings.gates)),
+        ).controllers
 
     def _parts(self) -> Parts:
-        elector = None
-        if self._settings.leader_elect:
-            identity = f"{platform.node()}_{self._rand.uid()}"
-            elector = Elector(
-                self._election_client,
-                clock=self._clock,
-                rand=self._rand,
-                settings=ElectionSettings(self._access.namespace, LEASE, identity),
-                registry=self._registry,
-            )
-        return Parts(informers=self._informers, leadership=elector, serving=self.endpoints)
+        return Parts(
+            informers=self._informers,
+            controllers=self._workers,
+            recorders=self._recorders,
+            leadership=self._elector,
+            serving=self.endpoints,
+        )
 
     async def run(self) -> None:
         """Run until `stop`; raises when leadership is lost."""

@@ -71,12 +71,13 @@ def command(  # one parameter for each option
 ) -> None:
     """Run the controllers on the cluster that the kubeconfig names.
 
-    Keeps caches of Jobs, pods and nodes; the controllers that use them come
-    next. Ends with 0 on Ctrl-C or SIGTERM, with 1 when it loses its Lease.
+    Takes care of Jobs that say `managedBy: refloat.dev/job-controller`, and of
+    no others. Ends with 0 on Ctrl-C or SIGTERM, with 1 when it loses its Lease.
     """
     log.setup(log_format, level=log_level)
-    controller_table.chosen(controllers)
+    chosen = controller_table.chosen(controllers, among=controller_table.ON_KUBERNETES)
     settings = manager.Settings(
+        controllers=chosen,
         kubeconfig=kubeconfig,
         context=context,
         namespaces=namespaces,
