@@ -272,6 +272,8 @@ class Kubelet:
         self.created: list[Pod] = []
         """All pods there ever were, in order."""
         self.created_at: list[float] = []
+        self.done: set[str] = set()
+        """The uids of those that ended well."""
 
     def start(self) -> None:
         self._tasks.spawn(self._follow(), name="kubelet")
@@ -328,6 +330,8 @@ class Kubelet:
         await world.client.delete(kinds.PODS, meta.name, namespace=NAMESPACE, options=options)
 
     async def _end(self, pod: Pod, code: int) -> None:
+        if code == 0:
+            self.done.add(pod.metadata.uid)
         now = self._now()
         state = {"terminated": {"exitCode": code, "startedAt": now, "finishedAt": now}}
         await self._status(pod, "Failed" if code else "Succeeded", state, ready=False)

@@ -119,3 +119,20 @@ async def test_a_decision_waits_until_all_pods_could_be_deleted(sim: Sim) -> Non
         job = await world.finished()
         assert (job.status.conditions or ())[-1].reason == "BackoffLimitExceeded"
         assert job.status.failed == 2
+
+
+@virtual(seeds=40)
+async def test_a_success_that_the_cache_has_not_seen_survives_a_suspension(sim: Sim) -> None:
+    """Kubernetes takes the finalizer from such a pod, and its work is done again."""
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=8))) as world:
+        await world.submit(completions=3, parallelism=3)
+        await world.sleep(6)
+        world.lag = 3.0
+        await world.sleep(2 + sim.rand.random())
+        await world.change(suspend=True)
+        await world.sleep(30)
+        world.lag = 0.0
+        await world.change(suspend=False)
+        job = await world.finished()
+        ended = [pod for pod in world.kubelet.created if pod.metadata.uid in world.kubelet.done]
+        assert job.status.succeeded == len(ended) == 3

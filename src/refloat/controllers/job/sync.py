@@ -160,9 +160,9 @@ class Sync:
         """Those that are deleted, and the first error."""
 
         async def delete(pod: Pod) -> errors.ClientError | None:
+            if uncounted and (error := await self._release(pod)) is not None:
+                return error
             try:
-                if uncounted and pod_state.is_tracked(pod):
-                    await writes.remove_finalizer(self._tools.client, pod)
                 await writes.delete(self._tools.client, pod)
             except errors.NotFound:
                 if uncounted:  # nobody will be told of this deletion any more
@@ -177,6 +177,21 @@ class Sync:
         failures = await writes.each(pods, delete, at_once=self._tools.settings.most_at_once)
         deleted = [pod for pod, failed in zip(pods, failures, strict=True) if failed is None]
         return deleted, next((error for error in failures if error is not None), None)
+
+    async def _release(self, pod: Pod) -> errors.ClientError | None:
+        """Take the finalizer from a pod that is not to be counted; only as it was seen.
+
+        1. The cache shows it running. 2. It has succeeded meanwhile. 3. Without
+        its finalizer it would never be counted, and its work be done again.
+        Kubernetes takes no notice.
+        """
+        if not pod_state.is_tracked(pod):
+            return None
+        try:
+            await writes.remove_finalizer(self._tools.client, pod, unchanged=True)
+        except errors.ClientError as error:
+            return error
+        return None
 
     # -- counting ---------------------------------------------------------------
 
