@@ -66,7 +66,8 @@ class Server:
         if self._pid == 0:
             os.close(reader)
             os.dup2(writer, sys.stdout.fileno())
-            up.command.main(["--data-dir", str(data_dir)], standalone_mode=False)
+            alone = ["--controllers", "none"]  # nobody else is to write
+            up.command.main(["--data-dir", str(data_dir), *alone], standalone_mode=False)
             os._exit(1)
         self._alive = True
         os.close(writer)

@@ -26,8 +26,10 @@ class Chosen:
         return bool(self.controllers or self.simulated_nodes)
 
 
-def chosen(text: str, among: tuple[str, ...] = KNOWN) -> tuple[str, ...]:
+def chosen(text: str, among: tuple[str, ...] | None = None) -> tuple[str, ...]:
     """Read `*`, `none`, or names; `-name` leaves one out, also of all."""
+    if among is None:
+        among = KNOWN
     parts = [part for part in (piece.strip() for piece in text.split(",")) if part]
     for part in parts:
         if part not in ("*", "none") and part.removeprefix("-") not in among:
