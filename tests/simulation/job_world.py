@@ -172,7 +172,7 @@ class Process:
         reader = LaggingClient(world)
         self._jobs = Informer(reader, kinds.JOBS, clock=clock, rand=rand, indexes=JOB_INDEXES)
         self._pods = Informer(reader, kinds.PODS, clock=clock, rand=rand, indexes=POD_INDEXES)
-        self._controllers = JobController(
+        self.job_controller = JobController(
             self.client,
             self._jobs,
             self._pods,
@@ -181,7 +181,8 @@ class Process:
             instruments=Instruments(ReconcileMetrics(self.registry), QueueMetrics(self.registry)),
             metrics=JobMetrics(self.registry),
             settings=settings,
-        ).controllers
+        )
+        self._controllers = self.job_controller.controllers
 
     async def start(self) -> None:
         self._jobs.start()

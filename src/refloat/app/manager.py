@@ -19,6 +19,7 @@ from refloat.base.tasks import Tasks
 from refloat.client import kinds, kubeconfig
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings as ClientSettings
+from refloat.config.load import Configuration
 from refloat.config.reload import Reloading
 from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobController
 from refloat.controllers.job.metrics import JobMetrics
@@ -51,7 +52,8 @@ class Settings:
     """Where to act; none is everywhere."""
     config: Path | None = None
     """The configuration file, taken up again when it changes."""
-    gates: Gates = field(default_factory=Gates)
+    gate_flags: dict[str, bool] = field(default_factory=dict)
+    """Gates that the command line switches, over those of the configuration."""
     controllers: tuple[str, ...] = ()
     """Which controllers act; without any, only the caches are kept."""
     leader_elect: bool = True
@@ -90,6 +92,7 @@ class ClusterManager:
         ]
         self._recorders: list[Recorder] = []
         self._workers: list[Worker] = []
+        self._job_controllers: list[JobController] = []
         for namespace in settings.namespaces or ("",):
             self._add_jobs(namespace)
         self.endpoints = Endpoints(
@@ -136,7 +139,7 @@ class ClusterManager:
             metrics=self._event_metrics,
         )
         self._recorders.append(recorder)
-        self._workers += JobController(
+        controller = JobController(
             client,
             jobs,
             pods,
@@ -144,8 +147,19 @@ class ClusterManager:
             sink=recorder,
             instruments=self._instruments,
             metrics=self._job_metrics,
-            settings=JobSettings(takes_default=False, switches=Switches.of(self._settings.gates)),
-        ).controllers
+            settings=self._job_settings(),
+        )
+        self._job_controllers.append(controller)
+        self._workers += controller.controllers
+
+    def _job_settings(self) -> JobSettings:
+        configured = self._reloading.current.feature_gates if self._reloading else {}
+        gates = Gates({**configured, **self._settings.gate_flags})
+        return JobSettings(takes_default=False, switches=Switches.of(gates))
+
+    def _take_up(self, _new: Configuration) -> None:
+        for controller in self._job_controllers:
+            controller.take_up(self._job_settings())
 
     def _parts(self) -> Parts:
         return Parts(
@@ -159,6 +173,7 @@ class ClusterManager:
     async def run(self) -> None:
         """Run until `stop`; raises when leadership is lost."""
         if self._reloading is not None:
+            self._reloading.on_change(self._take_up)
             self._tasks.spawn(self._reloading.follow(), name="configuration")
         try:
             await self._manager.run()

@@ -8,7 +8,7 @@ import click
 
 from refloat.app import controllers as controller_table
 from refloat.app import manager
-from refloat.base import log
+from refloat.base import gates, log
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
 from refloat.cli import options
@@ -76,13 +76,15 @@ def command(  # one parameter for each option
     """
     log.setup(log_format, level=log_level)
     chosen = controller_table.chosen(controllers, among=controller_table.ON_KUBERNETES)
+    flags = gates.parse(feature_gates)
+    gates.Gates(flags)  # unknown ones are told before anything starts
     settings = manager.Settings(
         controllers=chosen,
         kubeconfig=kubeconfig,
         context=context,
         namespaces=namespaces,
         config=config_file,
-        gates=options.chosen_gates(config_file, feature_gates),
+        gate_flags=flags,
         leader_elect=leader_elect,
         qps=kube_api_qps,
         burst=kube_api_burst,

@@ -4,6 +4,8 @@
 Joins caches, queues and syncs. What happens to a Job is in `sync`.
 """
 
+from dataclasses import replace
+
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.structs import OwnerReference
@@ -35,6 +37,10 @@ class JobReconciler:
     """The ladder before a sync: whatever needs none ends here."""
 
     def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def use(self, tools: Tools) -> None:
+        """Work with these from the next sync on; one that runs keeps its own."""
         self._tools = tools
 
     async def reconcile(self, key: str) -> Result:
@@ -100,9 +106,10 @@ class JobController:
             metrics=metrics,
             settings=settings or Settings(),
         )
+        self._reconciler = JobReconciler(self._tools)
         self._jobs: Controller[str] = Controller(
             "job",
-            JobReconciler(self._tools),
+            self._reconciler,
             clock=clock,
             instruments=instruments,
             settings=workers,
@@ -119,6 +126,13 @@ class JobController:
         pods.add_handler(self._pod_changed)
 
     # -- Jobs -------------------------------------------------------------------
+
+    def take_up(self, settings: Settings) -> None:
+        """Work by other settings from now on, and look at every Job anew."""
+        self._tools = replace(self._tools, settings=settings)
+        self._reconciler.use(self._tools)
+        for job in self._tools.jobs:
+            self._jobs.queue.add(cache.key_of(job))
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         if new is None:
