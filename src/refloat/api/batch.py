@@ -31,6 +31,19 @@ class PodFailurePolicy(Partial, frozen=True):
     rules: tuple[PodFailurePolicyRule, ...] | None = None
 
 
+class BackoffPolicyRule(Partial, frozen=True):
+    action: str = ""
+    container_name: str | None = None
+    container_exit_code_in: str | None = None
+    container_exit_code_not_in: str | None = None
+    pod_status_reason_in: tuple[str, ...] | None = None
+    pod_status_reason_not_in: tuple[str, ...] | None = None
+
+
+class BackoffPolicy(Partial, frozen=True):
+    rules: tuple[BackoffPolicyRule, ...] | None = None
+
+
 class SuccessPolicyRule(Partial, frozen=True):
     succeeded_indexes: str | None = None
     succeeded_count: int | None = None
@@ -54,6 +67,7 @@ class JobSpec(Partial, frozen=True):
     managed_by: str | None = None
     pod_replacement_policy: str | None = None
     pod_failure_policy: PodFailurePolicy | None = None
+    backoff_policy: BackoffPolicy | None = None
     success_policy: SuccessPolicy | None = None
     selector: LabelSelector | None = None
     template: msgspec.Raw = msgspec.Raw()

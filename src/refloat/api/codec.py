@@ -105,8 +105,12 @@ def identify(value: Any, struct: schema.Struct) -> str:
         value = {name: value.get(name) for name in ("apiVersion", "kind")}
     said, kind = _identified(value)
     api_version, kind = _with_defaults(said, kind, struct)
-    _check_taken(api_version, kind, struct)
-    return said
+    if said.rpartition("/")[2]:
+        _check_taken(api_version, kind, struct)
+        return said
+    if kind != struct.kind:
+        raise _other_internal_kind(api_version, kind, struct)
+    return ""
 
 
 def strict_error(decoded: Decoded, struct: schema.Struct) -> errors.StatusError:
@@ -129,12 +133,12 @@ def _decode(body: bytes, struct: schema.Struct, media: Media) -> Decoded:
         made = normal.convert(value, struct)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, normal.Odd):
         return _decode_slowly(body, struct)
-    if _may_repeat_keys(body, value):
+    if may_repeat_keys(body, value):
         return _decode_slowly(body, struct)
     return Decoded(_named(made, struct), [])
 
 
-def _may_repeat_keys(body: bytes, value: Any) -> bool:
+def may_repeat_keys(body: bytes, value: Any) -> bool:
     """Whether a key may stand twice in one object; true now and then without need.
 
     Each key has its colon, and a colon within a text comes back when the
@@ -340,6 +344,20 @@ def _other_kind(api_version: str, kind: str, struct: schema.Struct) -> Exception
         reason = f"no kind {said[0]} is registered for version {said[1]}"
         return Unreadable(f'{reason} in scheme "{_REGISTRY}"', api_version, kind)
     version = api_version.rpartition("/")[2]
-    package = "core" if struct.kind == "Event" else struct.name.partition(".")[0]
-    reason = f"converting ({version}.{kind}) to ({package}.{struct.kind}): unknown conversion"
-    return Unreadable(reason, api_version, kind)
+    reason = f"converting ({version}.{kind}) to ({_package(struct)}.{struct.kind})"
+    return Unreadable(f"{reason}: unknown conversion", api_version, kind)
+
+
+def _other_internal_kind(api_version: str, kind: str, struct: schema.Struct) -> Unreadable:
+    """Without a version it is one of the types that Kubernetes keeps for itself."""
+    if schema.is_registered(api_version, kind):
+        package = _package(struct)
+        reason = f"converting ({package}.{kind}) to ({package}.{struct.kind})"
+        return Unreadable(f"{reason}: unknown conversion", api_version, kind)
+    group = gojson.quoted(api_version.rpartition("/")[0])
+    reason = f"no kind {gojson.quoted(kind)} is registered for the internal version of group"
+    return Unreadable(f'{reason} {group} in scheme "{_REGISTRY}"', api_version, kind)
+
+
+def _package(struct: schema.Struct) -> str:
+    return "core" if struct.kind == "Event" else struct.name.partition(".")[0]

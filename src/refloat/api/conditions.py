@@ -4,8 +4,10 @@
 Which conditions there are and what they mean is not known here.
 """
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from refloat.api import structs
 from refloat.api.meta import Object
 
 Condition: TypeAlias = dict[str, Any]
@@ -46,3 +48,17 @@ def upsert(conditions: list[Condition], condition: Condition, *, now: str) -> bo
         return False
     conditions[conditions.index(old)] = new
     return True
+
+
+def merged(held: structs.Conditions, changed: Sequence[Condition]) -> Object:
+    """The part of a strategic merge patch that changes conditions.
+
+    New ones come last, as whoever writes the whole list would have it; without
+    the order they would come first. The server wants the changes in that order too.
+    """
+    types = [each.type for each in held or ()] + [each["type"] for each in changed]
+    places = {each: place for place, each in enumerate(dict.fromkeys(types))}
+    return {
+        "$setElementOrder/conditions": [{"type": each} for each in places],
+        "conditions": sorted(changed, key=lambda each: places[each["type"]]),
+    }

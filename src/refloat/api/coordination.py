@@ -6,6 +6,9 @@ See `structs` for what holds for all structs.
 
 from refloat.api.structs import ApiObject, Own, Partial, Time
 
+NODE_NAMESPACE = "kube-node-lease"
+"""Where the leases of nodes are, each under the name of its node."""
+
 
 class LeaseSpec(Partial, frozen=True):
     holder_identity: str | None = None

@@ -223,7 +223,14 @@ class ClaimReference(Partial, frozen=True):
     uid: str = ""
 
 
+class CsiSource(Partial, frozen=True):
+    driver: str = ""
+    volume_handle: Own = ""
+
+
 class VolumeSpec(Partial, frozen=True):
+    capacity: Map | None = None
+    csi: CsiSource | None = None
     access_modes: Texts | None = None
     claim_ref: ClaimReference | None = None
     storage_class_name: str = ""

@@ -59,6 +59,11 @@ def parse(body: bytes) -> tuple[Any, list[str]]:
     return builder.result, builder.repeated
 
 
+def is_text(word: str) -> bool:
+    """Whether a text that is written without quotes is read as that text."""
+    return isinstance(_resolved(word), str)
+
+
 def _first_document(body: bytes) -> Iterator[yaml.Event]:
     loader = yaml.CSafeLoader(body)
     try:

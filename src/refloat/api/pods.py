@@ -25,7 +25,9 @@ _GATED = {
 def prepare_create(pod: Object, now: str) -> list[str]:
     """Make a pod ready for validation, in place; return the warnings that come of it."""
     pod["metadata"]["generation"] = 1
-    status: Object = {"phase": "Pending", "qosClass": qos.qos_class(pod)}
+    # Of the status that a client sends, Kubernetes keeps this class, whatever it is.
+    kept = (pod.get("status") or {}).get("qosClass") or qos.qos_class(pod)
+    status: Object = {"phase": "Pending", "qosClass": kept}
     pod["status"] = status
     spec = pod.setdefault("spec", {})
     drop_disabled(spec)
@@ -44,14 +46,22 @@ def prepare_update(new: Object, old: Object) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
+def _drop_volume_statuses(status: Object) -> None:
+    for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        for each in status.get(kind) or ():
+            for mount in each.get("volumeMounts") or ():
+                mount.pop("volumeStatus", None)
+
+
 def prepare_status_update(new: Object, old: Object) -> None:
     """Take over what the status endpoint does not change, in place (behaviour C8.8, C8.9)."""
     new["spec"] = old["spec"]
     _keep(new["metadata"], old["metadata"], "ownerReferences")
     _keep(new["metadata"], old["metadata"], "deletionTimestamp")
     status, before = new.setdefault("status", {}), old.get("status") or {}
-    # The gate of these is off.
+    # The gates of these are off.
     status.pop("nodeAllocatableResourceClaimStatuses", None)
+    _drop_volume_statuses(status)
     for key in ("qosClass", "observedGeneration"):
         if not status.get(key) and before.get(key):
             status[key] = before[key]

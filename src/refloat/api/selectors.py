@@ -121,6 +121,12 @@ class LabelSelector:
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.requirements == self.requirements
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.requirements))
+
 
 EVERYTHING = LabelSelector(())
 

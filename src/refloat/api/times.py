@@ -10,7 +10,7 @@ into `datetime` and back. Nothing here asks what time it is.
 import re
 from calendar import monthrange
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
@@ -60,6 +60,16 @@ def format_time(when: datetime) -> str:
 def format_micro(when: datetime) -> str:
     """As a MicroTime."""
     return f"{when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def span(seconds: int) -> timedelta:
+    """So many seconds, as Kubernetes counts with them.
+
+    It multiplies to nanoseconds in 64 bits, which overflow after 292 years:
+    the greatest number of all is a second before now.
+    """
+    nanoseconds = (seconds * 10**9 + 2**63) % 2**64 - 2**63
+    return timedelta(microseconds=nanoseconds // 1000)
 
 
 def quoted(text: str) -> str:

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from refloat.api import conditions
+from refloat.api import conditions, structs
 
 THEN = "2026-01-01T00:00:00Z"
 NOW = "2026-01-01T00:01:00Z"
@@ -53,3 +53,12 @@ def test_the_first_of_two_conditions_counts() -> None:
 def test_an_object_without_status_has_no_conditions() -> None:
     assert conditions.of({"metadata": {}}) == []
     assert conditions.of({"metadata": {}, "status": {"conditions": [condition()]}}) == [condition()]
+
+
+def test_changed_conditions_keep_their_places_and_new_ones_come_last() -> None:
+    held = tuple(structs.Condition(type=each) for each in ("Memory", "Ready"))
+    changed = [{"type": "Disk"}, {"type": "Ready"}, {"type": "Memory"}]
+    assert conditions.merged(held, changed) == {
+        "$setElementOrder/conditions": [{"type": "Memory"}, {"type": "Ready"}, {"type": "Disk"}],
+        "conditions": [{"type": "Memory"}, {"type": "Ready"}, {"type": "Disk"}],
+    }

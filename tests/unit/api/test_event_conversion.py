@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refloat.api import codec, events, schema
+from refloat.api import codec, event_conversion, events, schema
 from refloat.api.meta import Object
 
 EMPTY_CORE: Object = {
@@ -72,8 +72,8 @@ FULL_EVENTS = {
     ],
 )
 def test_each_form_turns_into_the_other(core: Object, event: Object) -> None:
-    assert events.to_events(core) == event
-    assert events.to_core(event) == core
+    assert event_conversion.to_events(core) == event
+    assert event_conversion.to_core(event) == core
 
 
 def test_every_field_of_one_form_has_its_place_in_the_other() -> None:
@@ -84,5 +84,5 @@ def test_every_field_of_one_form_has_its_place_in_the_other() -> None:
 
 def test_the_original_is_left_alone() -> None:
     before = codec.encode(FULL_CORE)
-    events.to_events(FULL_CORE)
+    event_conversion.to_events(FULL_CORE)
     assert codec.encode(FULL_CORE) == before

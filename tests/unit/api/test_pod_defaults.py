@@ -102,6 +102,21 @@ def test_a_new_pods_status_is_not_what_was_sent() -> None:
     assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
+def test_a_new_pods_class_may_be_sent() -> None:
+    pod, _ = pod_cases.new_pod({"pod": {"status": {"qosClass": "Guaranteed"}}})
+    assert pod["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
+
+
+def test_a_status_of_mounted_volumes_is_behind_a_gate_that_is_off() -> None:
+    old = pod_cases.stored_pod(pod_cases.cases("update")[0])
+    new = copy.deepcopy(old)
+    mount = {"name": "v", "mountPath": "/v", "volumeStatus": {"image": {"imageRef": "x"}}}
+    new["status"]["containerStatuses"] = [{"name": "c", "volumeMounts": [mount]}]
+    pods.prepare_status_update(new, old)
+    mounts = new["status"]["containerStatuses"][0]["volumeMounts"]
+    assert mounts == [{"name": "v", "mountPath": "/v"}]
+
+
 def test_a_change_of_the_specification_counts_a_generation() -> None:
     old = pod_cases.stored_pod(pod_cases.cases("update")[0])
     new = copy.deepcopy(old)
@@ -176,3 +191,24 @@ def test_the_resources_of_a_pod_go_before_those_of_its_containers() -> None:
     limits = {"cpu": "1", "memory": "1Gi"}
     pod = {"spec": {"resources": {"limits": limits, "requests": limits}, "containers": [{}]}}
     assert qos.qos_class(pod) == qos.GUARANTEED
+
+
+AMOUNT = {"a.b/c": "0.1m"}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"resources": {"requests": AMOUNT}},
+        {"resources": {"limits": AMOUNT}},
+        {"allocatedResources": AMOUNT},
+        {"containerStatuses": [{"resources": {"limits": AMOUNT}}]},
+        {"initContainerStatuses": [{"allocatedResources": AMOUNT}]},
+        {"ephemeralContainerStatuses": [{"resources": {"requests": AMOUNT}}]},
+    ],
+    ids=str,
+)
+def test_amounts_in_a_status_are_no_finer_than_a_thousandth(status: Object) -> None:
+    pod = {"status": copy.deepcopy(status)}
+    defaults.apply(pod)
+    assert str(pod["status"]) == str(status).replace("0.1m", "1m")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from refloat.api import batch, core, policy, schema, structs, times
+from refloat.api import additions, batch, core, policy, schema, structs, times
 from refloat.api.meta import Object
 from refloat.bench.pods import PodMaker
 from refloat.client import kinds
@@ -97,7 +97,7 @@ def scalars(known: schema.Scalar) -> set[Any]:
 
 
 def test_every_field_is_one_of_its_kind_and_fits_it(kind: Kind[Any]) -> None:
-    known = schema.struct(kind.resource.api_version, kind.resource.kind)
+    known = additions.struct(kind.resource.api_version, kind.resource.kind)
     assert list(problems(kind.type, known, kind.resource.kind)) == []
 
 

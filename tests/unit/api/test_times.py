@@ -110,3 +110,18 @@ def test_any_zone_is_brought_to_utc(moment: datetime) -> None:
     written = moment.isoformat(timespec="microseconds")
     assert times.normalize_micro(written) == times.format_micro(moment.astimezone(UTC))
     assert times.normalize(written) == times.format_time(moment)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        (0, timedelta(0)),
+        (-5, timedelta(seconds=-5)),
+        (9223372036, timedelta(seconds=9223372036)),
+        (9223372037, timedelta(seconds=-9223372037, microseconds=290448)),
+        (100000000000, timedelta(seconds=7766279631, microseconds=452241)),
+        (2**63 - 1, timedelta(seconds=-1)),
+    ],
+)
+def test_seconds_overflow_as_in_kubernetes(seconds: int, want: timedelta) -> None:
+    assert times.span(seconds) == want

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refloat.api import events
+from refloat.api import event_conversion
 from refloat.api.defaults import job as job_defaults
 from refloat.api.defaults import namespace as namespace_defaults
 from refloat.api.defaults import node as node_defaults
@@ -69,7 +69,7 @@ def _drop_strategy(obj: Object) -> None:
 
 
 def _core_event(obj: Object) -> None:
-    core = events.to_core(obj)
+    core = event_conversion.to_core(obj)
     obj.clear()
     obj |= core
 

@@ -13,7 +13,8 @@ BACKOFF_LIMIT = 6
 UNLIMITED = 2**31 - 1
 
 
-def apply(job: Object) -> None:
+def apply(job: Object, *, replacement: bool = True) -> None:
+    """Fill in; podReplacementPolicy has a gate of its own, and is left alone without it."""
     spec = job.setdefault("spec", {})
     template = spec.setdefault("template", {})
     apply_labels(job)
@@ -22,11 +23,15 @@ def apply(job: Object) -> None:
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
-    policy = spec.get("podFailurePolicy")
-    replacement = "TerminatingOrFailed" if policy is None else "Failed"
-    spec.setdefault("podReplacementPolicy", replacement)
-    if policy is not None:
+    if (policy := spec.get("podFailurePolicy")) is not None:
         _condition_statuses(policy)
+    if replacement:
+        apply_replacement(spec)
+
+
+def apply_replacement(spec: Object) -> None:
+    waits = any(spec.get(name) is not None for name in ("podFailurePolicy", "backoffPolicy"))
+    spec.setdefault("podReplacementPolicy", "Failed" if waits else "TerminatingOrFailed")
 
 
 def apply_labels(job: Object) -> None:

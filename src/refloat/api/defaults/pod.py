@@ -28,6 +28,7 @@ _PROBE_NUMBERS = (
     ("failureThreshold", 3),
 )
 _MODED = ("secret", "configMap", "downwardAPI", "projected")
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _MILLI = -3
 _POD_LEVEL = ("cpu", "memory")
 _HUGEPAGES = "hugepages-"
@@ -63,7 +64,7 @@ def apply(pod: Object) -> None:
         _default_pod_requests(spec, resources)
     spec.setdefault("enableServiceLinks", True)
     if status := pod.get("status"):
-        _mirror_address(status)
+        _apply_status(status)
     if spec.get("hostNetwork"):
         for container in _each(spec, _CONTAINERS):
             for port in container.get("ports") or ():
@@ -105,6 +106,15 @@ def _mirror_account(spec: Object) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def _apply_status(status: Object) -> None:
+    _mirror_address(status)
+    amounts = [status.get("allocatedResources"), *_lists(status.get("resources"))]
+    for container in _each(status, _STATUSES):
+        amounts += [container.get("allocatedResources"), *_lists(container.get("resources"))]
+    for each in amounts:
+        round_amounts(each)
 
 
 def _mirror_address(status: Object) -> None:

@@ -44,18 +44,20 @@ _FIXED = (
     ("backoffLimitPerIndex", ""),
     ("managedBy", ""),
     ("successPolicy", "*batch.SuccessPolicy"),
+    ("backoffPolicy", ""),
 )
 
 
-def validate_create(job: Object) -> list[FieldError]:
-    return _job(job, _spec(job.get("spec") or {}), prefixed=True)
+def validate_create(job: Object, *, force_eviction: bool = False) -> list[FieldError]:
+    own = _spec(job.get("spec") or {}, {}, force_eviction=force_eviction)
+    return _job(job, own, prefixed=True)
 
 
-def validate_update(new: Object, old: Object) -> list[FieldError]:
+def validate_update(new: Object, old: Object, *, force_eviction: bool = False) -> list[FieldError]:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     labels = _template_labels(before)
     # Kubernetes checks the spec twice and lists its mistakes twice.
-    own = _spec(spec)
+    own = _spec(spec, before, force_eviction=force_eviction)
     return [
         *meta.validate_common_update(new["metadata"], old["metadata"]),
         *_job(new, own, prefixed=NAME_LABELS[1] in labels and UID_LABELS[1] in labels),
@@ -129,14 +131,17 @@ def _hostname(metadata: Object, spec: Object) -> list[FieldError]:
     return [fields.invalid("metadata.name", name, detail)]
 
 
-def _spec(spec: Object) -> list[FieldError]:
-    template = spec.get("template") or {}
+def _spec(spec: Object, old: Object, *, force_eviction: bool) -> list[FieldError]:
+    template, stored = spec.get("template") or {}, old.get("template")
+    of_template = pod.validate_template(
+        template, "spec.template", stored=stored, force_eviction=force_eviction
+    )
     return [
         *_counts(spec),
         *_managed_by(spec.get("managedBy")),
         *_completion_mode(spec),
         *_policies(spec),
-        *pod.validate_template(template, "spec.template"),
+        *of_template,
         *_restart_policy(template.get("spec") or {}, spec),
         *_selector(spec),
     ]
@@ -225,6 +230,8 @@ def _policies(spec: Object) -> list[FieldError]:
     mistakes = []
     if spec.get("podFailurePolicy") is not None:
         mistakes += job_policies.pod_failure_policy(spec)
+    if spec.get("backoffPolicy") is not None:
+        mistakes += job_policies.backoff_policy(spec)
     policy = spec.get("successPolicy")
     if policy is not None and spec.get("completionMode") != "Indexed":
         shown = internal.shown("batch.SuccessPolicy", policy)
@@ -242,10 +249,11 @@ def _restart_policy(template: Object, spec: Object) -> list[FieldError]:
         return [fields.required(path, 'valid values: "OnFailure", "Never"')]
     if policy not in RESTART_POLICIES:
         return [rules.unsupported(path, policy, RESTART_POLICIES)]
-    if policy != "Never" and spec.get("podFailurePolicy") is not None:
-        detail = 'only "Never" is supported when podFailurePolicy is specified'
-        return [fields.invalid(path, policy, detail)]
-    return []
+    return [
+        fields.invalid(path, policy, f'only "Never" is supported when {name} is specified')
+        for name in job_policies.FAILURE_POLICIES
+        if policy != "Never" and spec.get(name) is not None
+    ]
 
 
 def _selector(spec: Object) -> list[FieldError]:

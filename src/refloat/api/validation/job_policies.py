@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Job's podFailurePolicy, successPolicy and podReplacementPolicy must be."""
+"""What a Job's policies must be; the older one for failures has a module beside this one."""
+
+from collections.abc import Set as AbstractSet
 
 from refloat.api import fields, intervals, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
+from refloat.api.validation import backoff_policy as backoff
 from refloat.api.validation import rules
 
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 OPERATORS = ("In", "NotIn")
 STATUSES = ("False", "True", "Unknown")
 REPLACEMENT_POLICIES = ("Failed", "TerminatingOrFailed")
+FAILURE_POLICIES = ("podFailurePolicy", "backoffPolicy")
 
 MAX_RULES = 20
 MAX_EXIT_CODES = 255
@@ -28,19 +32,15 @@ def pod_failure_policy(spec: Object) -> list[FieldError]:
     mistakes = []
     if len(items) > MAX_RULES:
         mistakes.append(fields.too_many(path, len(items), MAX_RULES))
-    containers = _container_names(spec)
+    containers = backoff.container_names(spec.get("template") or {})
     for i, rule in enumerate(items):
         mistakes += _failure_rule(rule, f"{path}[{i}]", spec, containers)
     return mistakes
 
 
-def _container_names(spec: Object) -> set[str]:
-    pod = (spec.get("template") or {}).get("spec") or {}
-    every = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
-    return {each.get("name", "") for each in every}
-
-
-def _failure_rule(rule: Object, path: str, spec: Object, containers: set[str]) -> list[FieldError]:
+def _failure_rule(
+    rule: Object, path: str, spec: Object, containers: AbstractSet[str]
+) -> list[FieldError]:
     mistakes = _action(rule.get("action", ""), f"{path}.action", spec)
     codes, patterns = rule.get("onExitCodes"), rule.get("onPodConditions")
     if codes is not None:
@@ -64,7 +64,7 @@ def _action(action: str, path: str, spec: Object) -> list[FieldError]:
     return [] if action in ACTIONS else [rules.unsupported(path, action, ACTIONS)]
 
 
-def _exit_codes(codes: Object, path: str, containers: set[str]) -> list[FieldError]:
+def _exit_codes(codes: Object, path: str, containers: AbstractSet[str]) -> list[FieldError]:
     mistakes = _enumerated(codes.get("operator", ""), f"{path}.operator", OPERATORS)
     name = codes.get("containerName")
     if name is not None and name not in containers:
@@ -108,6 +108,20 @@ def _pod_conditions(patterns: list[Object], path: str) -> list[FieldError]:
         mistakes += rules.named(names.qualified_name(kind), f"{path}[{j}].type", kind)
         mistakes += _enumerated(pattern.get("status", ""), f"{path}[{j}].status", STATUSES)
     return mistakes
+
+
+def backoff_policy(spec: Object) -> list[FieldError]:
+    path = "spec.backoffPolicy"
+    mistakes = []
+    if spec.get("podFailurePolicy") is not None:
+        mistakes.append(fields.forbidden(path, "may not be specified with podFailurePolicy"))
+    containers = backoff.container_names(spec.get("template") or {})
+    return mistakes + backoff.validate(spec["backoffPolicy"], path, containers)
+
+
+def judges_failures(spec: Object) -> bool:
+    """Whether a policy looks at failed pods, which it can only once they have ended."""
+    return any(spec.get(name) is not None for name in FAILURE_POLICIES)
 
 
 def success_policy(spec: Object) -> list[FieldError]:
@@ -159,7 +173,7 @@ def _indexes(text: str | None, path: str, completions: int) -> tuple[list[FieldE
 
 def pod_replacement_policy(spec: Object) -> list[FieldError]:
     policy = spec.get("podReplacementPolicy")
-    allowed = REPLACEMENT_POLICIES if spec.get("podFailurePolicy") is None else ("Failed",)
+    allowed = ("Failed",) if judges_failures(spec) else REPLACEMENT_POLICIES
     if policy is None or policy in allowed:
         return []
     return [rules.unsupported("spec.podReplacementPolicy", policy, allowed)]

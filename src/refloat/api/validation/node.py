@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Node must be.
-
-The taint effect `ForceEviction` is Refloat's (KEP-36): it is known when its
-gate is on, and a node that has such a taint stays changeable when it is off.
-"""
+"""What a Node must be."""
 
 import re
 
@@ -11,9 +7,8 @@ from refloat.api import fields, internal, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import addresses, meta, rules
+from refloat.api.validation.effects import Effects
 
-FORCE_EVICTION = "ForceEviction"
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _CIDR_CHANGED = 'node updates may not change podCIDR except from "" to valid'
 _PROVIDER_CHANGED = 'node updates may not change providerID except from "" to valid'
 _FEATURE_LENGTH = 253
@@ -21,12 +16,11 @@ _is_feature = re.compile("[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*").fullmatch
 
 
 def validate_create(node: Object, *, force_eviction: bool) -> list[FieldError]:
-    effects = (*EFFECTS, FORCE_EVICTION) if force_eviction else EFFECTS
-    return _node(node, effects)
+    return _node(node, Effects(force_eviction))
 
 
 def validate_update(new: Object, old: Object, *, force_eviction: bool) -> list[FieldError]:
-    effects = _effects(old, force_eviction)
+    effects = Effects(force_eviction, _taints(old))
     return [
         *meta.validate_common_update(new["metadata"], old["metadata"]),
         *_node(new, effects),
@@ -37,13 +31,8 @@ def validate_update(new: Object, old: Object, *, force_eviction: bool) -> list[F
 def validate_status_update(new: Object, old: Object, *, force_eviction: bool) -> list[FieldError]:
     return [
         *meta.validate_common_update(new["metadata"], old["metadata"]),
-        *_change(new, old, _effects(old, force_eviction)),
+        *_change(new, old, Effects(force_eviction, _taints(old))),
     ]
-
-
-def _effects(old: Object, force_eviction: bool) -> tuple[str, ...]:
-    stored = any(taint.get("effect") == FORCE_EVICTION for taint in _taints(old))
-    return (*EFFECTS, FORCE_EVICTION) if force_eviction or stored else EFFECTS
 
 
 def _spec(node: Object) -> Object:
@@ -58,7 +47,7 @@ def _taints(node: Object) -> list[Object]:
     return _spec(node).get("taints") or []
 
 
-def _node(node: Object, effects: tuple[str, ...]) -> list[FieldError]:
+def _node(node: Object, effects: Effects) -> list[FieldError]:
     return [
         *meta.validate(node["metadata"], namespaced=False, name_check=names.dns_subdomain),
         *_check_taints(_taints(node), effects),
@@ -69,7 +58,7 @@ def _node(node: Object, effects: tuple[str, ...]) -> list[FieldError]:
     ]
 
 
-def _change(new: Object, old: Object, effects: tuple[str, ...]) -> list[FieldError]:
+def _change(new: Object, old: Object, effects: Effects) -> list[FieldError]:
     return [
         *meta.validate_change(new["metadata"], old["metadata"]),
         *_resources(new),
@@ -82,12 +71,12 @@ def _change(new: Object, old: Object, effects: tuple[str, ...]) -> list[FieldErr
 
 
 # The path says metadata: so does Kubernetes.
-def _check_taints(taints: list[Object], effects: tuple[str, ...]) -> list[FieldError]:
+def _check_taints(taints: list[Object], effects: Effects) -> list[FieldError]:
     mistakes = []
     seen = set()
     for i, taint in enumerate(taints):
         path = f"metadata.taints[{i}]"
-        mistakes += _taint(taint, path, effects)
+        mistakes += _taint(taint, path, effects.of(taint))
         pair = taint.get("key", ""), taint.get("effect", "")
         if pair in seen:
             detail = "taints must be unique by key and effect pair"

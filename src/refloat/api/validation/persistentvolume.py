@@ -9,7 +9,7 @@ from refloat.api import fields, internal, names, quantity
 from refloat.api import meta as objects
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
-from refloat.api.validation import meta, pod_affinity, pod_rules, rules
+from refloat.api.validation import meta, pod_affinity, pod_rules, pod_volumes, rules
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
@@ -28,6 +28,7 @@ MAX_DRIVER = 63
 MAX_PARTITION = 255
 AZURE_CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
 AZURE_KINDS = ("Dedicated", "Managed", "Shared")
+_FORMAT = "must be valid format"
 _AZURE_MANAGED = (
     "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/"
     "disks/{disk-id}"
@@ -295,9 +296,44 @@ def _fibre_channel(source: Object, path: str) -> list[FieldError]:
 
 
 def _quobyte(source: Object, path: str) -> list[FieldError]:
-    detail = "must be a host:port pair or multiple pairs separated by commas"
-    mistakes = [] if source.get("registry") else [fields.required(f"{path}.registry", detail)]
-    return mistakes + _needs("volume")(source, path)
+    mistakes: list[FieldError] = []
+    pod_volumes.check_quobyte(source, path, mistakes)
+    return mistakes
+
+
+def _iscsi(source: Object, path: str) -> list[FieldError]:
+    mistakes = _needs("targetPortal", "iqn")(source, path)
+    if (target := source.get("iqn")) and not pod_volumes.is_initiator(target):
+        mistakes.append(fields.invalid(f"{path}.iqn", target, _FORMAT))
+    lun = source.get("lun", 0)
+    mistakes += rules.named(names.in_range(lun, 0, 255), f"{path}.lun", lun)
+    secret = source.get("secretRef")
+    if secret is not None:
+        mistakes += _needs("name")(secret, f"{path}.secretRef")
+    elif source.get("chapAuthDiscovery") or source.get("chapAuthSession"):
+        mistakes.append(fields.required(f"{path}.secretRef"))
+    initiator = source.get("initiatorName")
+    if initiator is not None and not pod_volumes.is_initiator(initiator):
+        mistakes.append(fields.invalid(f"{path}.initiatorname", initiator, _FORMAT))
+    return mistakes
+
+
+def _glusterfs(source: Object, path: str) -> list[FieldError]:
+    mistakes = _needs("endpoints", "path")(source, path)
+    if (space := source.get("endpointsNamespace")) is None:
+        return mistakes
+    path = f"{path}.endpointsNamespace"
+    if not space:
+        detail = "if the endpointnamespace is set, it must be a valid namespace name"
+        return [*mistakes, fields.invalid(path, space, detail)]
+    return mistakes + rules.named(names.dns_label(space), path, space)
+
+
+def _azure_file(source: Object, path: str) -> list[FieldError]:
+    mistakes = _needs("secretName", "shareName")(source, path)
+    if source.get("secretNamespace") == "":
+        mistakes.append(fields.required(f"{path}.secretNamespace"))
+    return mistakes
 
 
 def _azure_disk(source: Object, path: str) -> list[FieldError]:
@@ -318,29 +354,39 @@ def _azure_disk(source: Object, path: str) -> list[FieldError]:
     return mistakes
 
 
+def _storage_os(source: Object, path: str) -> list[FieldError]:
+    mistakes = _needs("volumeName")(source, path)
+    for name in ("volumeName", "volumeNamespace"):
+        if value := source.get(name):
+            mistakes += rules.named(names.dns_label(value), f"{path}.{name}", value)
+    if (secret := source.get("secretRef")) is not None:
+        mistakes += _needs("name", "namespace")(secret, f"{path}.secretRef")
+    return mistakes
+
+
 # In the order of the checks: the field, how the complaints call it, its check.
 _SOURCES: tuple[tuple[str, str, Check], ...] = (
     ("hostPath", "hostPath", _host_path),
     ("gcePersistentDisk", "persistentDisk", _cloud_disk("pdName")),
     ("awsElasticBlockStore", "awsElasticBlockStore", _cloud_disk("volumeID")),
-    ("glusterfs", "glusterfs", _needs("endpoints", "path")),
+    ("glusterfs", "glusterfs", _glusterfs),
     ("flocker", "flocker", _flocker),
     ("nfs", "nfs", _nfs),
     ("rbd", "rbd", _needs("monitors", "image")),
     ("quobyte", "quobyte", _quobyte),
     ("cephfs", "cephfs", _needs("monitors")),
-    ("iscsi", "iscsi", _needs("targetPortal", "iqn")),
+    ("iscsi", "iscsi", _iscsi),
     ("cinder", "cinder", _cinder),
     ("fc", "fc", _fibre_channel),
     ("flexVolume", "flexVolume", _needs("driver")),
-    ("azureFile", "azureFile", _needs("secretName", "shareName")),
+    ("azureFile", "azureFile", _azure_file),
     ("vsphereVolume", "vsphereVolume", _needs("volumePath")),
     ("photonPersistentDisk", "photonPersistentDisk", _needs("pdID")),
     ("portworxVolume", "portworxVolume", _needs("volumeID")),
     ("azureDisk", "azureDisk", _azure_disk),
     ("scaleIO", "scaleIO", _needs("gateway", "system", "volumeName")),
     ("local", "local", _local),
-    ("storageos", "storageos", _needs("volumeName")),
+    ("storageos", "storageos", _storage_os),
     ("csi", "csi", _csi),
 )
 _SOURCE_NAMES = tuple(name for name, _, _ in _SOURCES)

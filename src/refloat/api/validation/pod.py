@@ -17,13 +17,14 @@ from refloat.api.validation import (
     pod_update,
     pod_warnings,
 )
+from refloat.api.validation.effects import Effects
 from refloat.api.validation.pod_rules import Errors
 
 
-def validate_create(pod: Object) -> list[FieldError]:
+def validate_create(pod: Object, *, force_eviction: bool = False) -> list[FieldError]:
     """What is wrong with a new pod."""
     errors: Errors = []
-    _check_metadata_and_spec(pod, errors)
+    _check_metadata_and_spec(pod, errors, Effects(force_eviction))
     spec = pod.get("spec") or {}
     if spec.get("ephemeralContainers"):
         errors.append(fields.forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -34,8 +35,10 @@ def validate_create(pod: Object) -> list[FieldError]:
     return errors
 
 
-def validate_template(template: Object, path: str) -> list[FieldError]:
-    """What is wrong with a template that pods are made from."""
+def validate_template(
+    template: Object, path: str, *, stored: Object | None = None, force_eviction: bool = False
+) -> list[FieldError]:
+    """What is wrong with a template that pods are made from, and that may be stored already."""
     errors: Errors = []
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     annotations = metadata.get("annotations") or {}
@@ -43,7 +46,8 @@ def validate_template(template: Object, path: str) -> list[FieldError]:
     errors += meta.validate_annotations(annotations, f"{path}.annotations")
     if annotations:
         pod_annotations.check(annotations, spec, f"{path}.annotations", errors)
-    pod_spec.check_spec(spec, None, f"{path}.spec", errors)
+    effects = _effects((stored or {}).get("spec") or {}, force_eviction)
+    pod_spec.check_spec(spec, None, f"{path}.spec", errors, effects)
     pod_security.check_annotations_agree(metadata, spec, f"{path}.spec", errors)
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
@@ -51,12 +55,13 @@ def validate_template(template: Object, path: str) -> list[FieldError]:
     return errors
 
 
-def validate_update(new: Object, old: Object) -> list[FieldError]:
+def validate_update(new: Object, old: Object, *, force_eviction: bool = False) -> list[FieldError]:
     """What is wrong with a change of a pod."""
     errors = meta.validate_update(new["metadata"], old["metadata"])
-    _check_metadata_and_spec(new, errors)
+    effects = _effects(old.get("spec") or {}, force_eviction)
+    _check_metadata_and_spec(new, errors, effects)
     pod_annotations.check_changes(new, old, errors)
-    pod_update.check_spec_change(new.get("spec") or {}, old.get("spec") or {}, errors)
+    pod_update.check_spec_change(new.get("spec") or {}, old.get("spec") or {}, errors, effects)
     return errors
 
 
@@ -89,12 +94,16 @@ def template_warnings(template: Object, path: str) -> list[str]:
     return pod_warnings.warnings(template, path)
 
 
-def _check_metadata_and_spec(pod: Object, errors: Errors) -> None:
+def _effects(stored: Object, force_eviction: bool) -> Effects:
+    return Effects(force_eviction, stored.get("tolerations") or ())
+
+
+def _check_metadata_and_spec(pod: Object, errors: Errors, effects: Effects) -> None:
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     errors += meta.validate(metadata, namespaced=True, name_check=names.dns_subdomain)
     if annotations := metadata.get("annotations"):
         pod_annotations.check(annotations, spec, "metadata.annotations", errors)
-    pod_spec.check_spec(spec, metadata, "spec", errors)
+    pod_spec.check_spec(spec, metadata, "spec", errors, effects)
     if not spec.get("serviceAccountName"):
         _check_no_tokens(spec, errors)
     for kind in ("containers", "initContainers"):

@@ -5,13 +5,13 @@ from refloat.api import fields, names
 from refloat.api.meta import Object
 from refloat.api.validation import meta
 from refloat.api.validation import pod_rules as rules
+from refloat.api.validation.effects import NONE_NEW, Effects
 from refloat.api.validation.pod_rules import Errors
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 _OPERATOR = "not a valid selector operator"
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _COMPARISONS = ("Lt", "Gt")
 
@@ -151,12 +151,14 @@ def _check_keys_repeated(match: list[str], selector: Object, path: str, errors: 
         seen.add(key)
 
 
-def check_tolerations(tolerations: list[Object], path: str, errors: Errors) -> None:
+def check_tolerations(
+    tolerations: list[Object], path: str, errors: Errors, effects: Effects = NONE_NEW
+) -> None:
     for i, toleration in enumerate(tolerations):
-        _check_toleration(toleration, f"{path}[{i}]", errors)
+        _check_toleration(toleration, f"{path}[{i}]", errors, effects)
 
 
-def _check_toleration(toleration: Object, path: str, errors: Errors) -> None:
+def _check_toleration(toleration: Object, path: str, errors: Errors, effects: Effects) -> None:
     key, operator = toleration.get("key", ""), toleration.get("operator", "")
     effect = toleration.get("effect", "")
     if key:
@@ -172,7 +174,7 @@ def _check_toleration(toleration: Object, path: str, errors: Errors) -> None:
         errors.append(fields.invalid(f"{path}.effect", effect, detail))
     _check_toleration_value(operator, toleration.get("value", ""), path, errors)
     if effect:
-        rules.one_of(errors, f"{path}.effect", effect, _EFFECTS)
+        rules.one_of(errors, f"{path}.effect", effect, effects.of(toleration))
 
 
 def _check_toleration_value(operator: str, value: str, path: str, errors: Errors) -> None:

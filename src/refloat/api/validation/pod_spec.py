@@ -19,6 +19,7 @@ from refloat.api.validation import (
     pod_windows,
 )
 from refloat.api.validation import pod_rules as rules
+from refloat.api.validation.effects import NONE_NEW, Effects
 from refloat.api.validation.pod_rules import Errors
 
 MAX_NAMESERVERS = 3
@@ -37,7 +38,13 @@ _NAMED = (
 )
 
 
-def check_spec(spec: Object, metadata: Object | None, path: str, errors: Errors) -> None:
+def check_spec(
+    spec: Object,
+    metadata: Object | None,
+    path: str,
+    errors: Errors,
+    effects: Effects = NONE_NEW,
+) -> None:
     """All of a pod's specification; `metadata` is None in a template."""
     if spec.get("terminationGracePeriodSeconds") is None:
         errors.append(fields.required(f"{path}.terminationGracePeriodSeconds"))
@@ -53,7 +60,7 @@ def check_spec(spec: Object, metadata: Object | None, path: str, errors: Errors)
     pod_security.check_pod(spec, path, errors)
     _check_scheduling(spec, path, errors)
     _check_host(spec, path, errors)
-    _check_identity(spec, path, errors)
+    _check_identity(spec, path, errors, effects)
     _check_classes(spec, path, errors)
     _check_files_of_env(spec, path, errors)
 
@@ -189,7 +196,7 @@ def _check_hostname_override(name: str, spec: Object, path: str, errors: Errors)
     rules.named(errors, path, name, names.dns_subdomain)
 
 
-def _check_identity(spec: Object, path: str, errors: Errors) -> None:
+def _check_identity(spec: Object, path: str, errors: Errors, effects: Effects) -> None:
     for key, check in _NAMED:
         if name := spec.get(key):
             rules.named(errors, f"{path}.{key}", name, check)
@@ -200,7 +207,7 @@ def _check_identity(spec: Object, path: str, errors: Errors) -> None:
         if name := spec.get(key):
             rules.named(errors, f"{path}.{key}", name, names.dns_label)
     if tolerations := spec.get("tolerations"):
-        pod_affinity.check_tolerations(tolerations, f"{path}.tolerations", errors)
+        pod_affinity.check_tolerations(tolerations, f"{path}.tolerations", errors, effects)
     for i, alias in enumerate(spec.get("hostAliases") or ()):
         where = f"{path}.hostAliases[{i}]"
         errors += addresses.validate(alias.get("ip", ""), f"{where}.ip")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from refloat.api import fields, internal, names
 from refloat.api.meta import Object
 from refloat.api.validation import pod_affinity, pod_containers
+from refloat.api.validation.effects import Effects
 from refloat.api.validation.pod_rules import Errors
 
 _SPEC = "core.PodSpec"
@@ -25,13 +26,13 @@ _MAY_CHANGE = (
 _TERMS_PATH = f"spec.affinity.nodeAffinity.{pod_affinity.REQUIRED}.nodeSelectorTerms"
 
 
-def check_spec_change(new: Object, old: Object, errors: Errors) -> None:
+def check_spec_change(new: Object, old: Object, errors: Errors, effects: Effects) -> None:
     for kind in ("containers", "initContainers"):
         if not _check_containers(new, old, kind, errors):
             return
     if not _check_deadline(new, old, errors):
         return
-    _check_tolerations(new, old, errors)
+    _check_tolerations(new, old, errors, effects)
     _check_gates(new, old, errors)
     if new == old or internal.equal(_SPEC, new, old):
         return
@@ -77,14 +78,14 @@ def _check_deadline(new: Object, old: Object, errors: Errors) -> bool:
     return False
 
 
-def _check_tolerations(new: Object, old: Object, errors: Errors) -> None:
+def _check_tolerations(new: Object, old: Object, errors: Errors, effects: Effects) -> None:
     after = new.get("tolerations") or []
     kept = [_without_seconds(each) for each in after]
     if any(_without_seconds(each) not in kept for each in old.get("tolerations") or ()):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(fields.forbidden("spec.tolerations", detail))
         return
-    pod_affinity.check_tolerations(after, "spec.tolerations", errors)
+    pod_affinity.check_tolerations(after, "spec.tolerations", errors, effects)
 
 
 def _without_seconds(toleration: Object) -> Object:

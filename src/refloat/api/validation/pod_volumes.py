@@ -186,6 +186,12 @@ def _check_initiator(name: str, path: str, errors: Errors) -> None:
         errors.append(fields.invalid(path, name, "must be valid format"))
 
 
+def is_initiator(name: str) -> bool:
+    """Is this the name of an iSCSI initiator or target, in one of its three forms?"""
+    matches = _INITIATORS.get(name[:3])
+    return matches is not None and matches(name) is not None
+
+
 def _check_lun(lun: int, path: str, errors: Errors) -> None:
     errors += fields.invalid_each(f"{path}.lun", lun, names.in_range(lun, 0, 255))
 
@@ -218,7 +224,7 @@ def _check_flocker(source: Object, path: str, errors: Errors) -> None:
         errors.append(fields.invalid(f"{path}.datasetName", name, "must not contain '/'"))
 
 
-def _check_quobyte(source: Object, path: str, errors: Errors) -> None:
+def check_quobyte(source: Object, path: str, errors: Errors) -> None:
     registry = source.get("registry", "")
     if not registry:
         errors.append(fields.required(f"{path}.registry", _HOST_AND_PORT))
@@ -329,7 +335,7 @@ _SOURCES: dict[str, tuple[SourceCheck, str]] = {
     "rbd": (_requires("monitors", "image"), "rbd"),
     "cinder": (_check_cinder, "cinder"),
     "cephfs": (_requires("monitors"), "cephfs"),
-    "quobyte": (_check_quobyte, "quobyte"),
+    "quobyte": (check_quobyte, "quobyte"),
     "downwardAPI": (projected.check_downward_api, "downwardAPI"),
     "fc": (_check_fibre_channel, "fc"),
     "flexVolume": (_check_flex, "flexVolume"),
