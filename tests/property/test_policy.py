@@ -109,6 +109,95 @@ def test_completed_indexes_only_grow_while_the_job_does_not_shrink(
     assert seen.succeeded_indexes == intervals.of(want)
 
 
+@given(st.sets(st.integers(0, 12)), st.lists(st.integers(0, 13), min_size=1, max_size=4))
+def test_the_count_of_indexes_falls_only_with_the_number_of_indexes(
+    done: set[int], sizes: list[int]
+) -> None:
+    """Behaviour A7.5, B6.4: and what was dropped does not come back when the Job grows again."""
+    text, kept, before = intervals.render(intervals.of(done)), done, max(len(done), 0)
+    for completions in sizes:
+        kept = {index for index in kept if index < completions}
+        status = {"completedIndexes": text, "succeeded": before, "ready": 0, "terminating": 0}
+        plan = accounting.plan(
+            census.observe(indexed(completions, status=status), []),
+            outcome=None,
+            counts=Counts(0, 0, 0),
+            now=at(0),
+        )
+        text, before = plan.status.completed_indexes, plan.status.succeeded
+        assert before == len(kept)
+        assert text == intervals.render(intervals.of(kept))
+
+
+LONG_AGO = 10_000.0  # later than any delay after failures
+
+# -- how many pods ----------------------------------------------------------------
+
+PHASES = st.sampled_from(["Pending", "Running", "Succeeded", "Failed"])
+CROWDS = st.lists(st.tuples(PHASES, st.booleans(), st.booleans(), st.integers(0, 6)), max_size=8)
+
+
+def crowd(states: list[tuple[str, bool, bool, int]], *, with_index: bool) -> list[Pod]:
+    """Pods in any state, tracked or not, deleted or not."""
+    return [
+        pod(
+            f"p{number}",
+            phase,
+            tracked=tracked,
+            deleted=0 if deleted else None,
+            index=index if with_index else None,
+        )
+        for number, (phase, tracked, deleted, index) in enumerate(states)
+    ]
+
+
+@given(CROWDS, st.integers(0, 5), st.integers(0, 6), st.booleans())
+def test_under_failed_nothing_is_created_above_the_parallelism(
+    states: list[tuple[str, bool, bool, int]], parallelism: int, completions: int, suspend: bool
+) -> None:
+    """Whatever was deleted by whomever: active and terminating pods take their places."""
+    pods = crowd(states, with_index=False)
+    made = job(
+        parallelism=parallelism,
+        completions=completions,
+        suspend=suspend,
+        podReplacementPolicy="Failed",
+        backoffLimit=100,
+    )
+    alive = sum(not each.is_terminal for each in pods)
+    plan = scaling.plan(census.observe(made, pods), at(LONG_AGO))
+    assert not plan.create or alive + len(plan.create) <= parallelism
+    assert not (plan.create and plan.delete)
+    assert not (suspend and plan.create)
+
+
+@given(CROWDS, st.integers(0, 5), st.integers(0, 7), st.sampled_from(["Failed", "Other"]))
+def test_no_index_gets_a_pod_that_has_one_or_needs_none(
+    states: list[tuple[str, bool, bool, int]], parallelism: int, completions: int, when: str
+) -> None:
+    pods = crowd(states, with_index=True)
+    made = indexed(
+        completions,
+        parallelism=parallelism,
+        podReplacementPolicy="Failed" if when == "Failed" else "TerminatingOrFailed",
+        backoffLimit=100,
+    )
+    new = [each.index for each in scaling.plan(census.observe(made, pods), at(LONG_AGO)).create]
+    held = {
+        pod_state.completion_index(each)
+        for each in pods
+        if not each.is_terminal and (when == "Failed" or not each.is_terminating)
+    }
+    done = {
+        pod_state.completion_index(each)
+        for each in pods
+        if pod_state.has_succeeded(each) and pod_state.is_tracked(each)
+    }
+    assert len(set(new)) == len(new)
+    assert not set(new) & (held | done)
+    assert all(index is not None and index < completions for index in new)
+
+
 # -- the protocol of counting, with crashes ---------------------------------------
 
 
@@ -316,8 +405,6 @@ EVENTS = st.one_of(
     st.tuples(st.just("sync")),
     st.tuples(st.just("crash"), st.integers(0, 9), st.booleans()),
 )
-
-LONG_AGO = 10_000.0  # later than any delay after failures
 
 
 def happen(world: World, event: tuple[object, ...]) -> None:

@@ -16,6 +16,6 @@ One sync of a Job asks in this order (behaviour A4):
 5. `accounting.settle`   the second write, when they are gone.
 
 What a single field of the API means has its own module, named after it:
-`pod_failure`, `pod_replacement`, `success_policy`; `backoff` has the limits
-and delays. `phase` belongs to nodes, not to Jobs.
+`pod_failure`, `pod_replacement`, `success_policy`, `ttl`; `backoff` has the limits
+and delays, `decision` what outlives a crash. `phase` belongs to nodes, not to Jobs.
 """

@@ -81,6 +81,8 @@ class Plan:
     """Whether more pods are left for the next sync."""
 
     terminating: int
+    idle: bool
+    """Whether the Job never had anything to do: suspended, with no completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,39 @@ class Settlement:
     write: bool
     finished: bool
     """Whether this write makes the Job finished; events are sent after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Who was deleted and had ended when it was decided that the Job is over."""
+
+    status: JobStatus
+    """The status that has them."""
+
+    judged: tuple[tuple[Pod, Verdict], ...]
+
+
+def ended(census: Census, settings: Settings = DEFAULTS) -> Ended:
+    """What of the first write goes with the note of a decision (`policy.decision`).
+
+    After the note pods are deleted. Who had been deleted before, by somebody
+    else, and had ended, looks then like one of them to whoever comes when we
+    come no further; so it is made durable before. Nothing else: the others go
+    with the condition, as in Kubernetes.
+    """
+    terms = census.terms
+    pods = [
+        pod
+        for pod in _ordered(census)
+        if pod.metadata.deletion_timestamp is not None and (terms.succeeds(pod) or terms.fails(pod))
+    ]
+    if not pods:
+        return Ended(census.job.status, ())
+    before = _normal(census.job.status)
+    scan = _scan(census, before, pods, None, settings)
+    listed = _lists(scan.succeeded, scan.failed)
+    status = _with_indexes(census, _replace(before, uncounted_terminated_pods=listed))
+    return Ended(status, tuple(scan.judged))
 
 
 def plan(
@@ -110,7 +145,8 @@ def plan(
     tracked = frozenset(pod.metadata.uid for pod in census.tracked)
     before = _normal(census.job.status)
     flushed = _flushed(before, tracked)
-    scan = _scan(census, flushed, outcome, settings)
+    pods = (pod for pod in _ordered(census) if _is_removable(census, pod, outcome))
+    scan = _scan(census, flushed, pods, outcome, settings)
     listed = _lists(scan.succeeded, scan.failed)
     status = _with_indexes(census, _replace(flushed, uncounted_terminated_pods=listed))
     status = _with_counts(census, status, counts)
@@ -124,6 +160,7 @@ def plan(
         outcome=outcome,
         cut=scan.cut,
         terminating=counts.terminating,
+        idle=census.terms.suspended and census.terms.completions == 0,
     )
 
 
@@ -140,7 +177,7 @@ def settle(planned: Plan, removed: Iterable[str], now: datetime) -> Settlement:
         planned, status
     )
     if finished and planned.outcome is not None:
-        status = _finished(status, planned.outcome, now)
+        status = _finished(status, planned, planned.outcome, now)
     return Settlement(status, write=status is not planned.status, finished=finished)
 
 
@@ -166,20 +203,24 @@ class _Scan:
         return self.indexes + len(self.succeeded) + len(self.failed)
 
 
-def _scan(census: Census, status: JobStatus, outcome: Outcome | None, settings: Settings) -> _Scan:
-    """List the pods that ended, in the order in which their indexes are completed."""
+def _scan(
+    census: Census,
+    status: JobStatus,
+    pods: Iterable[Pod],
+    outcome: Outcome | None,
+    settings: Settings,
+) -> _Scan:
+    """List these pods, as many as there is room for; those that are listed need none."""
     listed = status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded, failed = list(listed.succeeded or ()), list(listed.failed or ())
     scan = _Scan(succeeded, failed, frozenset(succeeded + failed))
-    for pod in _ordered(census):
-        if not _is_removable(census, pod, outcome):
-            continue
-        scan.removals.append(pod)
+    for pod in pods:
         if pod.metadata.uid not in scan.known:
+            if scan.uncounted >= settings.most_uncounted:
+                break
             _list(scan, census, pod, outcome)
-        if scan.uncounted >= settings.most_uncounted:
-            scan.cut = True
-            break
+        scan.removals.append(pod)
+    scan.cut = scan.uncounted >= settings.most_uncounted
     return scan
 
 
@@ -189,19 +230,29 @@ def _list(scan: _Scan, census: Census, pod: Pod, outcome: Outcome | None) -> Non
     A pod that a policy ignores, or that has no index of the Job, is not taken
     down and loses its finalizer all the same (A5.4).
     """
-    if pod_state.has_succeeded(pod):
+    if _was_taken_down(census, pod):
+        return
+    if census.terms.succeeds(pod):
         if census.terms.indexed:
             scan.indexes += _is_new_index(census, pod)
         else:
             scan.succeeded.append(pod.metadata.uid)
     elif _is_failure(census, pod, outcome):
-        verdict = census.verdict(pod)
+        verdict = _verdict(census, pod)
         scan.judged.append((pod, verdict))
         if verdict.counts:
             scan.failed.append(pod.metadata.uid)
 
 
+def _was_taken_down(census: Census, pod: Pod) -> bool:
+    """Whether an earlier sync did that and the lists do not say so: by its index, or not at all."""
+    index = census.terms.index(pod)
+    recorded = index is not None and intervals.contains(census.recorded_indexes, index)
+    return pod.metadata.uid in census.ignored or (recorded and pod_state.has_succeeded(pod))
+
+
 def _ordered(census: Census) -> Iterable[Pod]:
+    """In the order in which their indexes are completed."""
     if not census.terms.indexed:
         return census.tracked
     return sorted(census.tracked, key=_index_order)
@@ -214,7 +265,7 @@ def _index_order(pod: Pod) -> int:
 
 def _is_removable(census: Census, pod: Pod, outcome: Outcome | None) -> bool:
     """Whether the finalizer has done its duty (A5.2)."""
-    if census.terms.deleted or outcome is not None or pod_state.has_succeeded(pod):
+    if census.terms.deleted or outcome is not None or census.terms.succeeds(pod):
         return True
     if not census.terms.fails(pod):
         return False
@@ -232,6 +283,14 @@ def _is_failure(census: Census, pod: Pod, outcome: Outcome | None) -> bool:
     """Failed, or ended because the Job failed; not when the Job succeeded (A5.3)."""
     ended = census.terms.fails(pod) or (outcome is not None and not outcome.succeeded)
     return ended and census.terms.belongs(pod)
+
+
+def _verdict(census: Census, pod: Pod) -> Verdict:
+    """Without the exit codes that it did not have when it was dismissed."""
+    if not census.terms.dismisses(pod):
+        return census.verdict(pod)
+    running = _replace(pod.status, container_statuses=None, init_container_statuses=None)
+    return census.terms.judge.judge(_replace(pod, status=running))
 
 
 # -- the status -------------------------------------------------------------------
@@ -328,10 +387,16 @@ def _may_finish(planned: Plan, status: JobStatus) -> bool:
     )
 
 
-def _finished(status: JobStatus, outcome: Outcome, now: datetime) -> JobStatus:
+def _finished(status: JobStatus, planned: Plan, outcome: Outcome, now: datetime) -> JobStatus:
     wanted = job_conditions.new(outcome.terminal, outcome.reason, outcome.message, now=now)
+    start = status.start_time
+    if start is None and not planned.idle:
+        # The last pod ended after the suspension, which took the time of the
+        # start away; but what has ended must have started (behaviour B6.5).
+        start = times.format_time(now)
     return _replace(
         status,
+        start_time=start,
         conditions=job_conditions.ensured(status.conditions, wanted),
         completion_time=wanted.last_transition_time
         if outcome.succeeded

@@ -168,7 +168,7 @@ def _deleted_at(pod: Pod) -> datetime | None:
     due = _time(pod.metadata.deletion_timestamp)
     if due is None:
         return None
-    return due - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    return due - times.span(pod.metadata.deletion_grace_period_seconds or 0)
 
 
 def _time(text: str | None) -> datetime | None:

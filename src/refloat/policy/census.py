@@ -14,7 +14,7 @@ from refloat.api import intervals
 from refloat.api.batch import Job, UncountedTerminatedPods
 from refloat.api.core import Pod
 from refloat.api.intervals import Interval
-from refloat.policy import backoff, pod_failure, pod_state
+from refloat.policy import backoff, backoff_policy, pod_failure, pod_state
 from refloat.policy import terms as job_terms
 from refloat.policy.pod_failure import Verdict
 from refloat.policy.switches import ALL_ON, Switches
@@ -28,7 +28,7 @@ class Verdicts:
 
     __slots__ = ("_judge", "_known")
 
-    def __init__(self, judge: pod_failure.Judge) -> None:
+    def __init__(self, judge: pod_failure.Judge | backoff_policy.Judge) -> None:
         self._judge = judge
         self._known: dict[str, Verdict] = {}
 
@@ -78,9 +78,12 @@ class Census:
     """The record of failures, these pods included; to be kept after the first write."""
 
     verdicts: Verdicts
+    ignored: AbstractSet[str]
+    """The uids of failures that were ignored before it was decided that the Job is over: they are
+    in no list, and after their deletion would look like pods that the decision ended."""
 
     def verdict(self, pod: Pod) -> Verdict:
-        """What the pod failure policy says of it."""
+        """What the Job's policy for failures says of it."""
         return self.verdicts.of(pod)
 
 
@@ -91,13 +94,14 @@ def observe(
     switches: Switches = ALL_ON,
     removing: AbstractSet[str] = NOBODY,
     record: backoff.Record = backoff.NO_FAILURES,
+    ignored: AbstractSet[str] = NOBODY,
 ) -> Census:
     """Take stock of a Job's pods.
 
     `pods` are all that the Job owns, save those that are settled
     (`pod_state.is_settled`). `removing` has the uids of those whose finalizer
     was removed although the cache may still show it: without it, a stale pod
-    would be counted twice.
+    would be counted twice. `ignored` is for a Job that is over (`Census.ignored`).
     """
     terms = job_terms.of(job, switches)
     verdicts = Verdicts(terms.judge)
@@ -126,6 +130,7 @@ def observe(
         last_failed=_last_failed(terms, tracked, active, succeeded_indexes, failed_indexes),
         record=backoff.updated(record, new_succeeded, new_failed),
         verdicts=verdicts,
+        ignored=ignored,
     )
 
 
@@ -145,7 +150,7 @@ def _new(job: Job, terms: Terms, tracked: Sequence[Pod]) -> tuple[tuple[Pod, ...
     either = failed.union(listed.succeeded or ())
     ended = [pod for pod in tracked if pod.metadata.uid not in either and terms.belongs(pod)]
     return (
-        tuple(pod for pod in ended if pod_state.has_succeeded(pod)),
+        tuple(pod for pod in ended if terms.succeeds(pod)),
         tuple(pod for pod in ended if terms.fails(pod)),
     )
 
@@ -180,7 +185,7 @@ def _succeeded_indexes(
     new = [
         index
         for pod in pods
-        if pod_state.has_succeeded(pod)
+        if terms.succeeds(pod)
         and pod_state.is_tracked(pod)
         and pod.metadata.uid not in failed_pods
         and (index := terms.index(pod)) is not None

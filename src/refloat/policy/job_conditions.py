@@ -13,9 +13,10 @@ COMPLETE, FAILED = "Complete", "Failed"
 SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 SUSPENDED = "Suspended"
 
-# Reasons, and the message that belongs to each; the messages of the two
-# policies say which rule matched.
+# Reasons, and the message that belongs to each; the messages of the policies
+# say which rule matched. All are Kubernetes' but that of a backoffPolicy.
 POD_FAILURE_POLICY = "PodFailurePolicy"
+BACKOFF_POLICY = "BackoffPolicy"
 SUCCESS_POLICY = "SuccessPolicy"
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 DEADLINE_EXCEEDED = "DeadlineExceeded"

@@ -10,10 +10,18 @@ from datetime import datetime, timedelta
 
 from refloat.api import intervals, structs, times
 from refloat.api.batch import Job, JobStatus
-from refloat.policy import backoff, job_conditions, pod_failure, success_policy
+from refloat.policy import backoff, decision, job_conditions, pod_failure, success_policy
+from refloat.policy import census as policy_census
 from refloat.policy.census import Census
+from refloat.policy.decision import Decision
 
 ZERO = timedelta(0)
+
+# Why a Job fails, by the action that fails it.
+_REASONS = {
+    pod_failure.FAIL_JOB: job_conditions.POD_FAILURE_POLICY,
+    pod_failure.TERMINATE: job_conditions.BACKOFF_POLICY,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +33,9 @@ class Outcome:
     message: str
     recorded: bool = False
     """Whether the interim condition is in the status already."""
+
+    stands: bool = False
+    """Whether an earlier sync decided it, and has begun to delete pods."""
 
     @property
     def interim(self) -> str:
@@ -47,6 +58,7 @@ def decide(census: Census, now: datetime) -> Outcome | None:
     """Why the Job is over although pods may be running; they are to be deleted then."""
     return (
         _recorded(census)
+        or _noted(census)
         or _pod_failure(census)
         or _limits(census, now)
         or _failed_indexes(census)
@@ -70,21 +82,41 @@ def _recorded(census: Census) -> Outcome | None:
         found = structs.find(conditions, kind)
         if found is not None and found.status == "True":
             succeeded = kind == job_conditions.SUCCESS_CRITERIA_MET
-            return Outcome(succeeded, found.reason, found.message, recorded=True)
+            return Outcome(succeeded, found.reason, found.message, recorded=True, stands=True)
     return None
 
 
+def _noted(census: Census) -> Outcome | None:
+    meta = census.job.metadata
+    found = decision.read(meta.annotations, meta.uid)
+    if found is None:
+        return None
+    return Outcome(found.succeeded, found.reason, found.message, stands=True)
+
+
+def note(job: Job, decided: Outcome) -> str:
+    """The text by which the decision stands."""
+    uid = job.metadata.uid
+    return decision.write(Decision(uid, decided.succeeded, decided.reason, decided.message))
+
+
 def _pod_failure(census: Census) -> Outcome | None:
-    """The first pod that the policy fails the whole Job for (A15.8)."""
+    """The first pod that the policy fails the whole Job for (A15.8).
+
+    One that is listed as a failure was judged before it was: FailureTarget
+    would be there. Or the gate was off, and what counted then stays.
+    """
     if not census.terms.judge.may_fail_job:
         return None
+    listed = frozenset(policy_census.uncounted(census.job).failed or ())
     for pod in census.pods:
-        if not census.terms.fails(pod):
+        if not census.terms.fails(pod) or pod.metadata.uid in listed:
             continue
         verdict = census.verdict(pod)
-        if verdict.action == pod_failure.FAIL_JOB:
-            reason = job_conditions.POD_FAILURE_POLICY
-            return Outcome(succeeded=False, reason=reason, message=verdict.message)
+        if verdict.fails_job:
+            return Outcome(
+                succeeded=False, reason=_REASONS[verdict.action], message=verdict.message
+            )
     return None
 
 
@@ -143,7 +175,7 @@ def deadline_remaining(job: Job, now: datetime) -> timedelta | None:
     started = start_time(job, now)
     if seconds is None or started is None or job.spec.suspend:
         return None
-    return timedelta(seconds=seconds) - (now - times.parse(started))
+    return times.span(seconds) - (now - times.parse(started))
 
 
 # -- what is told when it is over -------------------------------------------------

@@ -15,6 +15,8 @@ from refloat.api.core import Pod
 from refloat.policy.switches import Switches
 
 FAIL_JOB, FAIL_INDEX, IGNORE, COUNT = "FailJob", "FailIndex", "Ignore", "Count"
+TERMINATE = "Terminate"
+"""What a backoffPolicy calls FailJob."""
 
 # A rule with any other action is passed over, as the API demands of clients
 # that meet a value from the future.
@@ -26,7 +28,7 @@ class Verdict:
     """What the policy says of one pod."""
 
     action: str = ""
-    """One of `ACTIONS`; empty when no rule matched, which counts the failure."""
+    """One of `ACTIONS`, or `TERMINATE`; empty when no rule matched, which counts the failure."""
 
     rule: int | None = None
     """The index of the rule that matched."""
@@ -43,10 +45,17 @@ class Verdict:
     condition: str = ""
     """The type of the condition that matched."""
 
+    reason: str | None = None
+    """The reason that a rule of a backoffPolicy matched; empty if it matched that there is none."""
+
     @property
     def counts(self) -> bool:
         """Whether the failure counts towards the limits."""
         return self.action != IGNORE
+
+    @property
+    def fails_job(self) -> bool:
+        return self.action in (FAIL_JOB, TERMINATE)
 
     @property
     def message(self) -> str:
@@ -56,6 +65,9 @@ class Verdict:
         matching = f"matching {self.action} rule at index {self.rule}"
         if self.condition:
             return f"Pod {self.pod} has condition {self.condition} {matching}"
+        if self.reason is not None:
+            how = f"with reason {self.reason}" if self.reason else "without a reason"
+            return f"Pod {self.pod} failed {how} {matching}"
         return (
             f"Container {self.container} for pod {self.pod} "
             f"failed with exit code {self.exit_code} {matching}"
@@ -64,10 +76,10 @@ class Verdict:
 
 NO_MATCH = Verdict()
 
-_Exits: TypeAlias = list[tuple[str, int]]
+Exits: TypeAlias = list[tuple[str, int]]
 """Names and exit codes of the containers that failed."""
 
-_Test: TypeAlias = Callable[[_Exits, Pod], tuple[str, int, str] | None]
+_Test: TypeAlias = Callable[[Exits, Pod], tuple[str, int, str] | None]
 """What matched: container, exit code, condition."""
 
 
@@ -90,7 +102,7 @@ class Judge:
     def judge(self, pod: Pod) -> Verdict:
         if not self._rules:
             return NO_MATCH
-        exits = _failed_containers(pod)
+        exits = failed_containers(pod)
         for index, action, test in self._rules:
             found = test(exits, pod)
             if found is not None:
@@ -109,7 +121,7 @@ def effective(spec: JobSpec, switches: Switches) -> PodFailurePolicy | None:
     return spec.pod_failure_policy if switches.job_pod_failure_policy else None
 
 
-def _failed_containers(pod: Pod) -> _Exits:
+def failed_containers(pod: Pod) -> Exits:
     """Regular containers first, then init containers, each in the order of its list.
 
     A container that has not ended has no exit code yet, and one that ended
@@ -129,7 +141,7 @@ def _exit_code_test(wanted: OnExitCodes) -> _Test:
         return _never
     is_in = wanted.operator == "In"
 
-    def test(exits: _Exits, _: Pod) -> tuple[str, int, str] | None:
+    def test(exits: Exits, _: Pod) -> tuple[str, int, str] | None:
         for container, code in exits:
             if (code in values) is is_in and (name is None or name == container):
                 return container, code, ""
@@ -141,7 +153,7 @@ def _exit_code_test(wanted: OnExitCodes) -> _Test:
 def _condition_test(patterns: tuple[OnPodCondition, ...]) -> _Test:
     wanted = frozenset((pattern.type, pattern.status) for pattern in patterns)
 
-    def test(_: _Exits, pod: Pod) -> tuple[str, int, str] | None:
+    def test(_: Exits, pod: Pod) -> tuple[str, int, str] | None:
         for condition in pod.status.conditions or ():
             if (condition.type, condition.status) in wanted:
                 return "", 0, condition.type
@@ -150,5 +162,5 @@ def _condition_test(patterns: tuple[OnPodCondition, ...]) -> _Test:
     return test
 
 
-def _never(_: _Exits, __: Pod) -> None:
+def _never(_: Exits, __: Pod) -> None:
     """An operator from the future does not match."""

@@ -46,13 +46,14 @@ def sets_phase(switches: Switches) -> bool:
     """Whether whoever removes a pod that cannot end by itself sets its phase to Failed first.
 
     KEP-3939 names the gates of disruption conditions and of replacements. The
-    third is here because Jobs with a pod failure policy wait for a phase in
+    others are here because Jobs with a policy for failures wait for a phase in
     any case, and would wait for ever if nobody set it.
     """
     return (
         switches.pod_disruption_conditions
         or switches.job_pod_replacement_policy
         or switches.job_pod_failure_policy
+        or switches.retriable_and_non_retriable_failures
     )
 
 

@@ -16,6 +16,10 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 
+# On a pod that lost its finalizer in order to be deleted: its own uid, so that
+# a copy of the pod is not taken for it.
+RELEASED = "refloat.dev/released"
+
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 
@@ -50,6 +54,21 @@ def is_tracked(pod: Pod) -> bool:
     return TRACKING_FINALIZER in (pod.metadata.finalizers or ())
 
 
+def is_released(pod: Pod) -> bool:
+    """Whether it was to be deleted without being counted, and is not deleted.
+
+    Whoever took the finalizer off did not come to the deletion. Such a pod
+    runs on, and what becomes of it counts again (`claims.claim`).
+    """
+    meta = pod.metadata
+    return (
+        meta.annotations is not None
+        and meta.annotations.get(RELEASED) == meta.uid
+        and meta.deletion_timestamp is None
+        and not is_tracked(pod)
+    )
+
+
 def is_settled(pod: Pod) -> bool:
     """Over and counted: nothing that is still to be decided depends on it.
 
@@ -60,7 +79,7 @@ def is_settled(pod: Pod) -> bool:
     at them again (A15.8), which differs only after a gate was off meanwhile;
     and then a pod that was considered failed already must not be judged again.
     """
-    return pod.is_terminal and not is_tracked(pod)
+    return pod.is_terminal and not is_tracked(pod) and not is_released(pod)
 
 
 def completion_index(pod: Pod) -> int | None:

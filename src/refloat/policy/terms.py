@@ -10,10 +10,19 @@ from dataclasses import dataclass
 
 import msgspec
 
+from refloat.api import structs
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.structs import Partial
-from refloat.policy import pod_failure, pod_replacement, pod_state
+from refloat.policy import (
+    backoff_annotation,
+    backoff_policy,
+    decision,
+    job_conditions,
+    pod_failure,
+    pod_replacement,
+    pod_state,
+)
 from refloat.policy.switches import ALL_ON, Switches
 
 INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
@@ -45,21 +54,49 @@ class Terms:
 
     max_failed_indexes: int | None
     waits: bool
-    """Whether terminating pods are waited for (`pod_replacement.only_replace_failed`)."""
+    """Whether terminating pods are waited for: `pod_replacement.only_replace_failed`, or because
+    a backoffPolicy looks at them when they have ended, whatever a server filled in."""
 
     restarts_containers: bool
     """Whether the template says OnFailure, so that restarts count as failures."""
 
     suspended: bool
     deleted: bool
-    judge: pod_failure.Judge
+    over: bool
+    """Whether an earlier sync decided how the Job ends."""
+
+    stopped: bool
+    """Whether what it decided ended pods that were running."""
+
+    judge: pod_failure.Judge | backoff_policy.Judge
     switches: Switches
 
     def fails(self, pod: Pod) -> bool:
         """Whether the pod is a failure to the Job (behaviour A3.4)."""
+        if self.dismisses(pod):
+            return False
         if pod_state.has_failed(pod):
             return True
         return not self.waits and pod_state.is_terminating(pod)
+
+    def succeeds(self, pod: Pod) -> bool:
+        """Whether the pod is a success to the Job (behaviour A3.5).
+
+        One that ended well when it was told to has not done its work. Where
+        the work was done nobody was told, and whoever was deleted by somebody
+        else may have ended before.
+        """
+        return pod_state.has_succeeded(pod) and not (self.stopped and self.dismisses(pod))
+
+    def dismisses(self, pod: Pod) -> bool:
+        """Whether it was deleted because the Job is over, by a sync that came no further.
+
+        It is taken for what it was to that sync: a pod that ran. Kubernetes
+        takes it for what it has become, and counts failures after a success
+        and successes after a failure. Who had ended before is not asked about
+        here: that was written with the decision (`accounting.ended`).
+        """
+        return self.over and pod.metadata.deletion_timestamp is not None
 
     def index(self, pod: Pod) -> int | None:
         """The pod's completion index, if the Job has such an index."""
@@ -77,6 +114,8 @@ def of(job: Job, switches: Switches = ALL_ON) -> Terms:
     spec = job.spec
     indexed = spec.completion_mode == INDEXED
     per_index = spec.backoff_limit_per_index if indexed else None
+    reason = decided(job)
+    backs_off = backoff_annotation.effective(job, switches)
     return Terms(
         indexed=indexed,
         parallelism=1 if spec.parallelism is None else spec.parallelism,
@@ -84,13 +123,31 @@ def of(job: Job, switches: Switches = ALL_ON) -> Terms:
         backoff_limit=_backoff_limit(spec.backoff_limit, per_index),
         backoff_limit_per_index=per_index,
         max_failed_indexes=spec.max_failed_indexes,
-        waits=pod_replacement.only_replace_failed(spec, switches),
+        waits=pod_replacement.only_replace_failed(spec, switches) or backs_off is not None,
         restarts_containers=_restart_policy(spec.template) == "OnFailure",
         suspended=bool(spec.suspend),
         deleted=job.metadata.deletion_timestamp is not None,
-        judge=pod_failure.Judge(pod_failure.effective(spec, switches)),
+        over=reason is not None,
+        stopped=reason not in (None, job_conditions.COMPLETIONS_REACHED),
+        judge=(
+            pod_failure.Judge(pod_failure.effective(spec, switches))
+            if backs_off is None
+            else backoff_policy.Judge(backs_off)
+        ),
         switches=switches,
     )
+
+
+def decided(job: Job) -> str | None:
+    """Why the Job is over, as an earlier sync said; None if none did."""
+    noted = decision.read(job.metadata.annotations, job.metadata.uid)
+    if noted is not None:
+        return noted.reason
+    for kind in (job_conditions.SUCCESS_CRITERIA_MET, job_conditions.FAILURE_TARGET):
+        found = structs.find(job.status.conditions, kind)
+        if found is not None and found.status == "True":
+            return found.reason
+    return None
 
 
 def _backoff_limit(limit: int | None, per_index: int | None) -> int:

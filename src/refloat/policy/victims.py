@@ -46,7 +46,8 @@ def _misplaced(terms: Terms, active: Sequence[Pod]) -> tuple[list[Pod], list[Pod
             by_index.setdefault(index, []).append(pod)
     left: list[Pod] = []
     for _, same in sorted(by_index.items()):
-        *rest, best = in_order(same)
+        # Hardly ever more than one; and to rank each pod at each sync is most of the sync.
+        *rest, best = in_order(same) if len(same) > 1 else same
         chosen += rest
         left.append(best)
     return chosen, left

@@ -510,3 +510,74 @@ def test_a_suspended_job_can_complete() -> None:
     done = sync(job(suspend=True, completions=0), [], at(5))
     assert done.finished
     assert [each[0] for each in conditions(done.status)] == ["SuccessCriteriaMet", "Complete"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"completions": 1}, text(7), id="its last pod ended when it was suspended"),
+        pytest.param({"completions": 0}, None, id="there was nothing to do"),
+    ],
+)
+def test_a_suspended_job_that_ends_has_a_start(spec: Object, want: str | None) -> None:
+    """Behaviour A14.6, B6.5: Kubernetes is refused by its own API until the Job is resumed."""
+    suspended = {"type": "Suspended", "status": "True", "reason": "r", "message": "m"}
+    made = job(suspend=True, status={"conditions": [suspended]}, **spec)
+    done = sync(made, [succeeded("a")] if want else [], at(7))
+    assert done.finished
+    assert done.status.start_time == want
+
+
+# -- what goes with the note of a decision ------------------------------------------
+
+
+def ended(of: Job, *pods: Pod, **more: Any) -> accounting.Ended:
+    return accounting.ended(census.observe(of, pods), **more)
+
+
+def test_who_was_deleted_and_has_ended_is_listed_before_a_job_ends() -> None:
+    made = job(podReplacementPolicy="Failed")
+    pods = [succeeded("good", deleted=1), failed("bad", deleted=1), pod("ending", deleted=1)]
+    found = ended(made, *pods, succeeded("plain"), failed("fails"), pod("runs"))
+    assert listed(found.status) == (["good"], ["bad"])
+    assert [each.metadata.uid for each, _ in found.judged] == ["bad"]
+    assert found.status.conditions is None
+
+
+def test_who_is_not_waited_for_is_listed_before_it_has_ended() -> None:
+    """It counts from its deletion, and a success that it becomes does not change that (A5.5)."""
+    made = job(podReplacementPolicy="TerminatingOrFailed")
+    assert listed(ended(made, pod("ending", deleted=1)).status) == ([], ["ending"])
+
+
+def test_one_that_is_kept_for_its_index_is_listed_before_a_job_ends() -> None:
+    made = indexed(2, backoffLimitPerIndex=3)
+    found = ended(made, failed("kept", index=0, deleted=1), succeeded("good", index=1, deleted=1))
+    assert listed(found.status) == ([], ["kept"])
+    assert (found.status.completed_indexes, found.status.succeeded) == ("1", 1)
+
+
+def test_one_that_is_ignored_is_judged_and_not_listed_before_a_job_ends() -> None:
+    found = ended(job(podFailurePolicy=IGNORE_3), failed("a", 3, deleted=1))
+    assert listed(found.status) == ([], [])
+    assert [(each.metadata.uid, said.action) for each, said in found.judged] == [("a", "Ignore")]
+
+
+@pytest.mark.parametrize("of", [job(), indexed(3)])
+def test_where_nobody_was_deleted_the_status_stays_until_the_condition(of: Job) -> None:
+    pods = [succeeded("a", index=0), failed("b", index=1), pod("c", index=2)]
+    assert ended(of, *pods) == accounting.Ended(of.status, ())
+
+
+def test_not_more_are_listed_before_a_job_ends_than_there_is_room_for() -> None:
+    pods = [failed(f"p{number}", deleted=1) for number in range(5)]
+    found = ended(job(), *pods, settings=Settings(most_uncounted=3))
+    assert listed(found.status) == ([], ["p0", "p1", "p2"])
+
+
+def test_those_that_are_listed_need_no_room() -> None:
+    """Else only one of them would go with each sync."""
+    made = job(status=uncounted(bad=("p0", "p1", "p2")))
+    pods = [failed(f"p{number}") for number in range(5)]
+    found = plan(made, *pods, ends=BAD, settings=Settings(most_uncounted=3))
+    assert (released(found), found.cut) == (["p0", "p1", "p2"], True)

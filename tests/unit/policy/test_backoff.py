@@ -10,7 +10,8 @@ from refloat.api.core import Pod
 from refloat.policy import backoff
 from refloat.policy.backoff import NO_FAILURES, IndexFailures, Record
 from refloat.policy.pod_failure import NO_MATCH, Verdict
-from tests.unit.policy.made import at, condition, container, failed, pod, succeeded
+from tests.unit.policy.made import at, condition, container, failed, job, pod, succeeded
+from tests.unit.policy.syncs import sync
 
 # -- when a pod ended -------------------------------------------------------------
 
@@ -99,6 +100,69 @@ def test_when_a_pod_ended(of: Pod, want: float) -> None:
 
 def test_a_pod_without_any_time_ended_before_all_others() -> None:
     assert backoff.finish_time(pod(created=None)) < at(-(10**9))
+
+
+# KEP-3939 counts the delay from when a pod is Failed, or under TerminatingOrFailed from when it is
+# terminating. Kubernetes knows neither moment and takes what the pod says (A11.6). Where both
+# differ, Refloat does as Kubernetes; these are all the ways, with the second that each counts from.
+SIDE_BY_SIDE: list[Any] = [
+    pytest.param("Failed", failed(ended=5), 5, 5, id="a container fails: both"),
+    pytest.param(
+        "Failed",
+        failed(ended=25, deleted=40, grace=30),
+        25,
+        25,
+        id="Failed, a drained pod stops: both",
+    ),
+    pytest.param(
+        "Failed",
+        pod(phase="Failed", conditions=[READY_FALSE], deleted=340, grace=30),
+        400,
+        7,
+        id="Failed, on a dead node: from when the node was lost",
+    ),
+    pytest.param(
+        "Failed",
+        pod(phase="Failed", created=3),
+        20,
+        3,
+        id="Failed, refused by its node: from its creation",
+    ),
+    pytest.param(
+        "TerminatingOrFailed",
+        pod(conditions=[condition("Ready", since=1)], deleted=40, grace=30),
+        10,
+        10,
+        id="TerminatingOrFailed, a pod is deleted: both",
+    ),
+    pytest.param(
+        "TerminatingOrFailed",
+        pod(conditions=[READY_FALSE], deleted=340, grace=30),
+        310,
+        7,
+        id="TerminatingOrFailed, evicted from a dead node: from when the node was lost",
+    ),
+    pytest.param(
+        "TerminatingOrFailed",
+        pod(containers=[container("a", 1, ended=12)], deleted=40, grace=30),
+        10,
+        12,
+        id="TerminatingOrFailed, seen when its containers have ended: from their end",
+    ),
+]
+
+
+@pytest.mark.parametrize(("replacement", "of", "kep", "kubernetes"), SIDE_BY_SIDE)
+def test_a_delay_counts_from_where_kubernetes_counts_it(
+    replacement: str, of: Pod, kep: float, kubernetes: float
+) -> None:
+    """KEP-3939's words and behaviour A11.6 side by side, for one failure: ten seconds."""
+    made = job(podReplacementPolicy=replacement)
+    early = sync(made, [of], at(kubernetes + 9))
+    due = sync(made, [of], at(kubernetes + 10))
+    assert (len(early.created), len(due.created)) == (0, 1)
+    by_kep = sync(made, [of], at(kep + 9))
+    assert (len(by_kep.created) == 0) is (kep <= kubernetes)
 
 
 # -- the record -------------------------------------------------------------------

@@ -325,6 +325,7 @@ def test_when_a_job_starts(of: Job, want: str | None) -> None:
             None,
             id="suspended",
         ),
+        pytest.param(job(activeDeadlineSeconds=2**63 - 1), -1, id="more than Go can count"),
     ],
 )
 def test_how_long_a_job_may_run_still(of: Job, want: float | None) -> None:

@@ -3,6 +3,7 @@
 
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -252,3 +253,15 @@ def test_who_is_deleted_first(first: Pod, second: Pod) -> None:
 def test_restarts_of_plain_init_containers_do_not_matter() -> None:
     often = pod("a", init=[container("setup", restarts=9)])
     assert victims.in_order([pod("b"), often])[0].metadata.uid == "b"
+
+
+@pytest.mark.parametrize(("twice", "want"), [(False, 0), (True, 2)])
+def test_only_pods_that_share_an_index_are_ranked(
+    monkeypatch: pytest.MonkeyPatch, *, twice: bool, want: int
+) -> None:
+    """Nothing is to be deleted at most syncs, and a large Job is looked at often."""
+    rank = Mock(wraps=victims._rank)
+    monkeypatch.setattr(victims, "_rank", rank)
+    pods = [pod(f"u{index}", index=index) for index in range(5)]
+    found = plan(indexed(5), *pods, *([pod("again", index=3)] if twice else []))
+    assert (rank.call_count, len(found.delete)) == (want, int(twice))

@@ -4,7 +4,9 @@
 Each case in `data/syncs.json` is a Job with its pods, and what the Job
 controller of Kubernetes wrote, removed, deleted and created for it. The Jobs
 are random: most of them could not come about, so that rules meet which would
-hardly ever meet. Left out are those whose status the API would refuse.
+hardly ever meet. Left out are those whose status the API would refuse, and
+those in which pods were deleted because the Job had succeeded, by a sync that
+came no further: Kubernetes then counts them as failures (test_accounting).
 """
 
 import json
@@ -24,7 +26,26 @@ from refloat.policy.backoff import Record
 from refloat.policy.scaling import NewPod
 from tests.unit.policy.syncs import sync
 
-CASES = json.loads((Path(__file__).parent / "data" / "syncs.json").read_text())
+
+def are_conditions_true(case: Object, *kinds: str) -> bool:
+    conditions = case["job"].get("status", {}).get("conditions") or ()
+    return any(each["type"] in kinds and each["status"] == "True" for each in conditions)
+
+
+def dismisses(case: Object) -> bool:
+    """Whether failed pods were deleted after a success."""
+    return are_conditions_true(case, "SuccessCriteriaMet") and any(
+        "deletionTimestamp" in pod["metadata"] and pod["status"]["phase"] == "Failed"
+        for pod in case["pods"]
+    )
+
+
+ALL = json.loads((Path(__file__).parent / "data" / "syncs.json").read_text())
+CASES = [case for case in ALL if not dismisses(case)]
+
+
+def test_hardly_any_case_is_left_out() -> None:
+    assert len(ALL) - len(CASES) == 1
 
 
 def name_of(case: Object) -> str:
@@ -82,4 +103,6 @@ def test_a_sync_is_that_of_kubernetes(case: Object) -> None:
     assert sorted(done.released) == want["released"]
     assert sorted(done.deleted) == want["deleted"]
     assert by_text(map(annotations, done.created)) == by_text(want["created"])
-    assert done.record == record(want["failures"], want["lastFailure"])
+    if not are_conditions_true(case, "SuccessCriteriaMet", "FailureTarget"):
+        # Nothing is created any more: what keeps it from being is of no meaning.
+        assert done.record == record(want["failures"], want["lastFailure"])

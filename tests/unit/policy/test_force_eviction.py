@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The next step with a node that somebody says is down (KEP-36)."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.api.coordination import Lease
+from refloat.api.core import Node, Pod, Taint
+from refloat.api.meta import Object
+from refloat.policy import force_eviction
+from refloat.policy.force_eviction import (
+    EVICTING,
+    PROGRESS,
+    WISH,
+    Attachment,
+    Begin,
+    ClearVolumes,
+    Detach,
+    Evict,
+    Finish,
+    Nothing,
+    Progress,
+    Refuse,
+    Settings,
+    Sight,
+    Step,
+    Stillness,
+    Wait,
+    Withdraw,
+)
+from refloat.policy.switches import ALL_ON, Switches
+from tests.unit.policy.made import at, text
+
+WISHED: Object = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
+KEP: Object = {"key": "nodeShutdown", "value": "true", "effect": "ForceEviction"}
+OTHER: Object = {"key": "gpu", "value": "true", "effect": "NoSchedule"}
+OUT: Object = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+MINE: Object = {**OUT, "value": "refloat-force-eviction"}
+TOLERATES_OUT: Object = {"key": OUT["key"], "operator": "Exists"}
+
+STILL = Stillness(41, 40)
+FRESH = Stillness(3, 40)
+MOVED = Stillness(0, 40, moved=True)
+
+CLEARED = '{"step":"VolumesCleared"}'
+BEGUN = json.dumps({"step": "Evicting", "started": text(100)})
+HANDED = json.dumps({"step": "Evicting", "started": text(100), "handedOver": True})
+STARTED = Progress("Evicting", text(100))
+
+HERE, IN_KUBERNETES = Settings(), Settings(hands_over=True)
+
+
+def node(
+    *taints: Object, ready: str = "Unknown", progress: str | None = None, attached: int = 0
+) -> Node:
+    body = {
+        "metadata": {"name": "n", "annotations": {} if progress is None else {PROGRESS: progress}},
+        "spec": {"taints": list(taints)},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready}] if ready else [],
+            "volumesAttached": [{"name": f"v{i}", "devicePath": ""} for i in range(attached)],
+        },
+    }
+    return msgspec.convert(body, Node)
+
+
+def pod(name: str = "p", *, phase: str = "Running", **more: Any) -> Pod:
+    """`grace`: it is deleted with that; `started`: seconds; the rest is its spec."""
+    grace, started = more.pop("grace", None), more.pop("started", 0)
+    meta: Object = {"name": name, "uid": name, "annotations": more.pop("annotations", None)}
+    if grace is not None:
+        meta |= {"deletionTimestamp": text(1), "deletionGracePeriodSeconds": grace}
+    claims = more.pop("claims", ())
+    more["volumes"] = [{"persistentVolumeClaim": {"claimName": each}} for each in claims]
+    status = {"phase": phase, "startTime": None if started is None else text(started)}
+    return msgspec.convert({"metadata": meta, "spec": more, "status": status}, Pod)
+
+
+P = pod()
+GONE = pod("gone", phase="Failed", grace=0)
+HELD = Attachment("a", "uid")
+EXISTS = [{"operator": "Exists"}]
+WAIT_FOR_PODS = Wait(5, "pods are there")
+WAIT_FOR_VOLUMES = Wait(5, "volumes are attached")
+
+
+@pytest.mark.parametrize(
+    ("seen", "want"),
+    [
+        pytest.param(Sight(node(OTHER), STILL), Nothing(), id="nobody wishes it"),
+        pytest.param(
+            Sight(node({**WISHED, "value": "false"}), STILL), Nothing(), id="another value is none"
+        ),
+        pytest.param(
+            Sight(node({**WISHED, "effect": "NoExecute"}), STILL), Nothing(), id="another effect"
+        ),
+        pytest.param(Sight(node(WISHED), STILL), ClearVolumes(), id="down: volumes come first"),
+        pytest.param(Sight(node(KEP), STILL), ClearVolumes(), id="the KEP's effect, any key"),
+        pytest.param(Sight(node(WISHED, ready="False"), STILL), ClearVolumes(), id="not ready"),
+        pytest.param(Sight(node(WISHED, ready=""), STILL), ClearVolumes(), id="it never posted"),
+        pytest.param(
+            Sight(node(WISHED, ready="True"), STILL), Refuse("it is Ready"), id="Scenario 3"
+        ),
+        pytest.param(
+            Sight(node(WISHED, ready="False"), MOVED),
+            Refuse("it renews its lease"),
+            id="not ready, but it renews its lease",
+        ),
+        pytest.param(
+            Sight(node(WISHED), FRESH),
+            Wait(5, "its lease may still be renewed"),
+            id="its lease may yet move",
+        ),
+        pytest.param(
+            Sight(node(WISHED), Stillness(38, 40)),
+            Wait(2, "its lease may still be renewed"),
+            id="and is looked at when it may not",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=CLEARED), STILL), Begin(), id="no new heartbeat: it begins"
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=CLEARED, ready="True"), STILL),
+            Refuse("it is Ready"),
+            id="it came back when volumes were cleared",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=CLEARED), MOVED),
+            Refuse("it renews its lease"),
+            id="its lease moved when volumes were cleared",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress="{"), STILL),
+            ClearVolumes(),
+            id="what nobody can read is as nothing",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=BEGUN), STILL, [P, GONE]), Evict((P,)), id="pods are there"
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=BEGUN, ready="True"), MOVED, [P]),
+            Evict((P,)),
+            id="it came back after it began: it is finished",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=BEGUN), STILL, [GONE], [HELD]),
+            Detach((HELD,)),
+            id="no pod is left: volumes",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=BEGUN), STILL, [GONE]),
+            Finish(),
+            id="held only by finalizers counts as gone",
+        ),
+        pytest.param(Sight(node(OTHER, progress=BEGUN), STILL), Withdraw(), id="the wish is gone"),
+    ],
+)
+def test_the_next_step(seen: Sight, want: Step) -> None:
+    assert force_eviction.decide(seen, HERE) == want
+
+
+@pytest.mark.parametrize(
+    ("seen", "want"),
+    [
+        pytest.param(Sight(node(WISHED), STILL), Begin(), id="volumes are none of ours"),
+        pytest.param(
+            Sight(node(WISHED, ready="True"), STILL), Refuse("it is Ready"), id="the same checks"
+        ),
+        pytest.param(
+            Sight(node(WISHED, MINE, progress=HANDED), STILL, [P]),
+            WAIT_FOR_PODS,
+            id="pods are others' to delete",
+        ),
+        pytest.param(
+            Sight(node(WISHED, MINE, progress=HANDED, attached=1), STILL, [GONE]),
+            WAIT_FOR_VOLUMES,
+            id="volumes are others' to detach",
+        ),
+        pytest.param(
+            Sight(node(WISHED, MINE, progress=HANDED, attached=1), STILL, [], [], 361),
+            Finish(),
+            id="not waited for when others would detach them anyway",
+        ),
+        pytest.param(
+            Sight(
+                node(WISHED, MINE, progress=HANDED, attached=1),
+                STILL,
+                [pod(tolerations=EXISTS, claims=["c"])],
+            ),
+            Finish(),
+            id="a pod that stays keeps its volume",
+        ),
+        pytest.param(
+            Sight(node(WISHED, MINE, progress=HANDED), STILL),
+            Finish(),
+            id="all is gone",
+        ),
+        pytest.param(
+            Sight(node(WISHED, MINE, progress=HANDED), STILL, [pod(tolerations=[TOLERATES_OUT])]),
+            Finish(),
+            id="what tolerates the taint of Kubernetes stays, whatever it says of the wish",
+        ),
+        pytest.param(
+            Sight(
+                node(WISHED, MINE, progress=HANDED),
+                STILL,
+                [pod(tolerations=[TOLERATES_OUT], grace=30)],
+            ),
+            WAIT_FOR_PODS,
+            id="unless it is being deleted: then others remove it",
+        ),
+        pytest.param(
+            Sight(
+                node(WISHED, MINE, progress=HANDED),
+                STILL,
+                [pod(tolerations=[{**TOLERATES_OUT, "tolerationSeconds": 60}])],
+            ),
+            WAIT_FOR_PODS,
+            id="or tolerates it only for a while",
+        ),
+        pytest.param(
+            Sight(
+                node(WISHED, MINE, progress=HANDED),
+                STILL,
+                [pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}])],
+            ),
+            WAIT_FOR_PODS,
+            id="what tolerates only the wish is deleted by others all the same",
+        ),
+    ],
+)
+def test_the_next_step_where_kubernetes_does_the_work(seen: Sight, want: Step) -> None:
+    assert force_eviction.decide(seen, IN_KUBERNETES) == want
+
+
+@pytest.mark.parametrize(
+    ("one", "goes"),
+    [
+        pytest.param(pod(), True, id="it runs"),
+        pytest.param(pod(started=None), True, id="it was never started"),
+        pytest.param(pod(phase="Succeeded"), True, id="it has ended"),
+        pytest.param(pod(grace=30), True, id="it is deleted with grace"),
+        pytest.param(pod(grace=0), True, id="deleted without, and not Failed yet"),
+        pytest.param(pod(grace=0, phase="Failed"), False, id="only finalizers hold it"),
+        pytest.param(pod(tolerations=EXISTS), False, id="it tolerates everything"),
+        pytest.param(
+            pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}]),
+            False,
+            id="it tolerates the wish by its key",
+        ),
+        pytest.param(
+            pod(tolerations=[{"operator": "Exists", "effect": "NoExecute"}]),
+            True,
+            id="it tolerates another effect",
+        ),
+        pytest.param(
+            pod(annotations={"kubernetes.io/config.mirror": "x"}), False, id="a mirror pod"
+        ),
+    ],
+)
+def test_who_has_to_go(one: Pod, goes: bool) -> None:
+    assert (list(force_eviction.evicted(node(WISHED), [one], STARTED)) == [one]) is goes
+
+
+@pytest.mark.parametrize(
+    ("ready", "started", "goes"),
+    [
+        pytest.param("True", 101, False, id="a living agent started it later"),
+        pytest.param("True", 100, True, id="in the very second"),
+        pytest.param("Unknown", 101, True, id="the clock of a node that is down was ahead"),
+        pytest.param("False", 101, True, id="of one that is not ready, too"),
+    ],
+)
+def test_only_a_ready_node_started_a_pod_later(ready: str, started: int, goes: bool) -> None:
+    one = pod(started=started)
+    where = node(WISHED, ready=ready)
+    assert (list(force_eviction.evicted(where, [one], STARTED)) == [one]) is goes
+
+
+def test_all_wishes_have_to_be_tolerated() -> None:
+    one = pod(tolerations=[{"key": "nodeShutdown", "operator": "Exists"}])
+    assert not list(force_eviction.evicted(node(KEP), [one], STARTED))
+    assert list(force_eviction.evicted(node(KEP, WISHED), [one], STARTED)) == [one]
+
+
+TARGET: Object = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "DeletionByForceEviction",
+    "message": "Force eviction: deleting a pod of a node that is down",
+    "observedGeneration": 0,
+    "lastTransitionTime": text(7),
+}
+FAILED: Object = {"phase": "Failed", "observedGeneration": 0}
+
+
+@pytest.mark.parametrize(
+    ("one", "switches", "want"),
+    [
+        pytest.param(
+            pod(),
+            ALL_ON,
+            {
+                **FAILED,
+                "conditions": [TARGET],
+                "$setElementOrder/conditions": [{"type": "DisruptionTarget"}],
+            },
+            id="Failed, and why",
+        ),
+        pytest.param(
+            pod(), Switches(pod_disruption_conditions=False), FAILED, id="no conditions: Failed"
+        ),
+        pytest.param(
+            pod(),
+            Switches(pod_disruption_conditions=False, retriable_and_non_retriable_failures=True),
+            {**FAILED, "reason": "ForceEviction"},
+            id="with the gate of backoffPolicy: its reason",
+        ),
+        pytest.param(pod(phase="Succeeded"), ALL_ON, None, id="what ended is only deleted"),
+    ],
+)
+def test_how_a_pod_fails(one: Pod, switches: Switches, want: Object | None) -> None:
+    assert force_eviction.failing(one, switches, now=at(7)) == want
+
+
+def test_it_begins_with_the_taint_that_tells_others() -> None:
+    done, taints = force_eviction.begun(node(WISHED), IN_KUBERNETES, now=at(100))
+    assert done == Progress(EVICTING, text(100), handed_over=True)
+    added = Taint(MINE["key"], MINE["value"], MINE["effect"], text(100))
+    assert taints == (WISH, added)
+    assert force_eviction.ended(node(WISHED, OTHER, MINE)) == node(OTHER).spec.taints
+
+
+def test_a_taint_that_others_added_before_tells_them_and_is_not_taken_off() -> None:
+    _, taints = force_eviction.begun(node(WISHED, OUT), IN_KUBERNETES, now=at(100))
+    assert taints == node(WISHED, OUT).spec.taints
+    assert force_eviction.ended(node(WISHED, OUT)) == node(OUT).spec.taints
+
+
+def test_one_by_which_nobody_is_evicted_is_not_enough() -> None:
+    """behaviour C9.2"""
+    theirs = {**OUT, "effect": "NoSchedule"}
+    _, taints = force_eviction.begun(node(WISHED, theirs), IN_KUBERNETES, now=at(100))
+    assert [each.effect for each in taints] == ["NoSchedule", "NoSchedule", "NoExecute"]
+    assert force_eviction.ended(node(WISHED, theirs, MINE)) == node(theirs).spec.taints
+
+
+def test_one_that_others_put_in_its_place_is_not_taken_off() -> None:
+    theirs = {**OUT, "value": "nodeshutdown"}
+    assert force_eviction.ended(node(WISHED, theirs)) == node(theirs).spec.taints
+
+
+def test_here_no_taint_is_added() -> None:
+    assert force_eviction.begun(node(KEP), HERE, now=at(100)) == (STARTED, node(KEP).spec.taints)
+    assert force_eviction.ended(node(KEP, WISHED)) == ()
+
+
+def test_progress_is_read_as_it_was_written() -> None:
+    for done in (STARTED, Progress("VolumesCleared")):
+        assert force_eviction.progress(node(progress=done.encoded())) == done
+
+
+def lease(renewed: str = "", uid: str = "u") -> Lease:
+    spec = {"renewTime": renewed or None}
+    return msgspec.convert({"metadata": {"uid": uid}, "spec": spec}, Lease)
+
+
+def test_a_lease_that_is_renewed_deleted_or_made_anew_has_moved() -> None:
+    beats = [None, lease(), lease("a"), lease("b"), lease("a", uid="v")]
+    assert len({force_eviction.beat(each) for each in beats}) == len(beats)
+
+
+@pytest.mark.parametrize(
+    ("one", "where", "may"),
+    [
+        pytest.param(pod(), node(ready="True"), True, id="a healthy node"),
+        pytest.param(pod(), node(OTHER, ready="True"), True, id="other taints are not asked here"),
+        pytest.param(pod(), node(WISHED, ready="True"), False, id="it is to be evicted"),
+        pytest.param(pod(), node(KEP, ready="True"), False, id="by the KEP's effect"),
+        pytest.param(
+            pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}]),
+            node(WISHED, ready="True"),
+            True,
+            id="it tolerates that",
+        ),
+        pytest.param(pod(), node(ready="Unknown"), False, id="its heartbeat was not sent yet"),
+        pytest.param(pod(tolerations=EXISTS), node(), True, id="it tolerates any wish"),
+        pytest.param(pod(), None, False, id="the node cannot be read (Scenario 2)"),
+        pytest.param(pod(tolerations=EXISTS), None, True, id="but it tolerates any wish"),
+        pytest.param(
+            pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}]),
+            None,
+            False,
+            id="there may be another wish than the one it tolerates",
+        ),
+    ],
+)
+def test_what_a_node_may_start(one: Pod, where: Node | None, may: bool) -> None:
+    assert force_eviction.may_start(one, where) is may

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many pods may be made to fail at once, and when none."""
+
+from datetime import timedelta
+
+import pytest
+
+from refloat.policy import recovery_bounds
+from refloat.policy.failure_recovery import Budget
+from refloat.policy.recovery_bounds import Ledger
+
+THREE_A_MINUTE = Budget(3, timedelta(minutes=1))
+
+
+def spend(ledger: Ledger, now: float) -> bool:
+    """Take a slot and spend it at once, if there is one."""
+    if not ledger.take(now):
+        return False
+    ledger.spend(now)
+    return True
+
+
+def test_without_a_budget_there_is_no_bound() -> None:
+    ledger = Ledger(None)
+    assert all(spend(ledger, 0.0) for _ in range(10_000))
+
+
+def test_a_budget_is_kept_in_every_window() -> None:
+    ledger = Ledger(THREE_A_MINUTE)
+    assert [spend(ledger, at) for at in (0.0, 10.0, 20.0, 30.0)] == [True, True, True, False]
+    assert ledger.wait(30.0) == 30.0
+    assert not spend(ledger, 59.0)
+    assert spend(ledger, 60.0)
+    assert ledger.wait(60.0) == 10.0
+
+
+def test_a_write_that_takes_long_counts_from_its_end() -> None:
+    ledger = Ledger(Budget(1, timedelta(minutes=1)))
+    assert ledger.take(0.0)
+    assert ledger.wait(1.0) is None
+    assert not ledger.take(100.0)
+    ledger.spend(100.0)
+    assert ledger.wait(100.0) == 60.0
+
+
+def test_what_did_not_happen_is_given_back() -> None:
+    ledger = Ledger(THREE_A_MINUTE, [1.0, 1.0])
+    assert ledger.take(2.0)
+    assert not ledger.take(3.0)
+    ledger.give_back()
+    assert ledger.take(3.0)
+
+
+def test_what_another_process_spent_counts() -> None:
+    ledger = Ledger(THREE_A_MINUTE, [-10.0, -20.0, -70.0])
+    assert spend(ledger, 0.0)
+    assert ledger.wait(0.0) == 40.0
+
+
+def test_another_budget_does_not_give_back_what_is_spent_or_taken() -> None:
+    ledger = Ledger(THREE_A_MINUTE)
+    assert spend(ledger, 0.0)
+    assert ledger.take(10.0)
+    ledger.change(Budget(2, timedelta(minutes=2)), 20.0, [])
+    assert not ledger.take(20.0)
+    ledger.spend(30.0)
+    assert ledger.wait(30.0) == 90.0
+
+
+@pytest.mark.parametrize(
+    ("old", "want"),
+    [
+        pytest.param(THREE_A_MINUTE, 2, id="what is in the old window is known already"),
+        pytest.param(None, 3, id="without a budget nothing was"),
+    ],
+)
+def test_a_longer_look_back_counts_what_can_be_seen(old: Budget | None, want: int) -> None:
+    ledger = Ledger(old, [-100.0])
+    ledger.change(Budget(9, timedelta(hours=1)), 0.0, [-3000.0, -100.0, -30.0])
+    assert [spend(ledger, 0.0) for _ in range(9)].count(True) == 9 - want
+
+
+def test_more_than_a_budget_was_spent_when_it_was_greater() -> None:
+    ledger = Ledger(Budget(1, timedelta(minutes=1)), [20.0, 0.0, 10.0])
+    assert ledger.wait(30.0) == 50.0
+
+
+@pytest.mark.parametrize(
+    ("unreachable", "nodes", "above", "want"),
+    [
+        pytest.param(0, 0, 55, False, id="no nodes"),
+        pytest.param(2, 2, 55, False, id="two are few, and all"),
+        pytest.param(3, 5, 55, True, id="60 %"),
+        pytest.param(11, 20, 55, False, id="exactly 55 % is not above"),
+        pytest.param(12, 20, 55, True, id="one more is"),
+        pytest.param(100, 100, 100, False, id="100 % never holds"),
+        pytest.param(3, 1000, 0, True, id="0 % holds from the third on"),
+    ],
+)
+def test_holds_above_a_part_of_the_nodes(
+    unreachable: int, nodes: int, above: int, want: bool
+) -> None:
+    assert recovery_bounds.holds(unreachable, nodes, above) is want
