@@ -9,10 +9,15 @@ import yaml
 
 from refloat.base import gates
 from refloat.base.errors import UsageError
+from refloat.config import failure_recovery, fields
 from refloat.config.errors import ConfigError
+from refloat.policy.failure_recovery import FIELD, FailureRecoveryPolicy
 
 API_VERSION = "config.refloat.dev/v1alpha1"
 KIND = "Configuration"
+
+
+_FIELDS = ("apiVersion", "kind", "featureGates", FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,10 @@ class Configuration:
 
     feature_gates: dict[str, bool] = field(default_factory=dict)
     """Which gates to switch, over their defaults; the command line's word is last."""
+    failure_recovery: FailureRecoveryPolicy = field(default_factory=FailureRecoveryPolicy)
+    """What may be done about pods that are stuck on lost nodes."""
+    document: dict[str, Any] = field(default_factory=dict, compare=False)
+    """All of it as it was written, for `announced`."""
 
 
 def load(path: Path) -> Configuration:
@@ -39,31 +48,24 @@ def load(path: Path) -> Configuration:
 
 def parse(document: Any) -> Configuration:
     """Check a decoded document; a mistake is told with its field's path."""
-    fields = _mapping(document, "the document")
-    _expect(fields, "apiVersion", API_VERSION)
-    _expect(fields, "kind", KIND)
-    for name in fields:
-        if name not in ("apiVersion", "kind", "featureGates"):
-            raise ConfigError(f"{name}: unknown field; known are: apiVersion, kind, featureGates")
-    return Configuration(_gates(fields.get("featureGates")))
+    found = fields.mapping(document, "the document")
+    _expect(found, "apiVersion", API_VERSION)
+    _expect(found, "kind", KIND)
+    fields.mapping(document, "the document", _FIELDS)
+    return Configuration(
+        _gates(found.get("featureGates")), failure_recovery.parse(found.get(FIELD)), found
+    )
 
 
-def _expect(fields: dict[str, Any], name: str, wanted: str) -> None:
-    if fields.get(name) != wanted:
-        raise ConfigError(f"{name}: {fields.get(name)!r}: expected {wanted!r}")
-
-
-def _mapping(value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: {value!r}: expected a mapping")
-    return value
+def _expect(found: dict[str, Any], name: str, wanted: str) -> None:
+    if found.get(name) != wanted:
+        raise ConfigError(f"{name}: {found.get(name)!r}: expected {wanted!r}")
 
 
 def _gates(value: Any) -> dict[str, bool]:
-    found = _mapping(value if value is not None else {}, "featureGates")
+    found = fields.mapping(value if value is not None else {}, "featureGates")
     for name, switch in found.items():
-        if not isinstance(switch, bool):
-            raise ConfigError(f"featureGates.{name}: {switch!r}: expected true or false")
+        fields.flag(switch, f"featureGates.{name}")
     try:
         gates.Gates(found)
     except UsageError as error:

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration in force, as an object of the cluster that it is in force on.
+
+What a Refloat will do depends on its file and its flags, which nobody else can
+see. So each says in a ConfigMap what it goes by, and `refloat explain` reads
+that. Nothing acts on it: a changed or lost one changes nothing but the answer.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+import yaml
+
+from refloat.api import durations
+from refloat.api.meta import Object
+from refloat.base.gates import KNOWN, Gates
+from refloat.config import load
+from refloat.config.errors import ConfigError
+from refloat.config.load import API_VERSION, KIND, Configuration
+from refloat.policy.failure_recovery import FIELD
+
+NAME = "refloat-configuration"
+LABEL = "refloat.dev/configuration"
+IN_FORCE = "in-force"
+
+_KEY = "configuration.yaml"
+
+
+def body(document: Object, gates: Gates, default_period: timedelta) -> Object:
+    """The ConfigMap for a file's content, with all gates and the period that has a default."""
+    policy = dict(document.get(FIELD) or {})
+    annotated = {"forcefulTerminationGracePeriod": durations.show(default_period)}
+    said = {name: value for name, value in (policy.get("annotated") or {}).items() if value}
+    policy["annotated"] = annotated | said
+    switched = {gate.name: gates.enabled(gate.name) for gate in KNOWN}
+    whole = {"apiVersion": API_VERSION, "kind": KIND, "featureGates": switched, FIELD: policy}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "labels": {LABEL: IN_FORCE}},
+        "data": {_KEY: yaml.safe_dump(whole, sort_keys=False)},
+    }
+
+
+def read(data: Mapping[str, str] | None) -> Configuration | None:
+    """What a ConfigMap announces; nothing if it cannot be understood."""
+    try:
+        return load.parse(yaml.safe_load((data or {}).get(_KEY, "")))
+    except (yaml.YAMLError, ConfigError):
+        return None
