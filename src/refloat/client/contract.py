@@ -154,6 +154,10 @@ class Client(Protocol):
 
     async def bind(self, name: str, node: str, *, namespace: str, uid: str = "") -> None: ...
 
+    async def finalize(self, namespace: Object) -> None:
+        """Replace the finalizers of a namespace, which no patch can."""
+        ...
+
     async def close(self) -> None: ...
 
 

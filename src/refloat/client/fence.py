@@ -17,8 +17,18 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("refloat_fence", defa
 
 @contextmanager
 def fenced(check: Callable[[], None]) -> Iterator[None]:
-    """Ask `check` before every request that is sent inside; it raises to stop it."""
-    token = _check.set(check)
+    """Ask `check` before every request that is sent inside; it raises to stop it.
+
+    A fence around this one is asked first.
+    """
+    outer = _check.get()
+
+    def both() -> None:
+        if outer is not None:
+            outer()
+        check()
+
+    token = _check.set(both)
     try:
         yield
     finally:

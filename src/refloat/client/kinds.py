@@ -2,9 +2,13 @@
 """The kinds that controllers ask for, each with the struct that it is decoded into."""
 
 from refloat.api import batch, coordination, core, events, kinds, policy, scheduling, storage
+from refloat.api.structs import ApiObject
 from refloat.client.contract import Kind
 
 CONFIG_MAPS = Kind(kinds.of("configmaps"), core.ConfigMap)
+CORE_EVENTS = Kind(kinds.of("events"), ApiObject)
+"""To be written under their older names; what is read are `EVENTS`."""
+
 EVENTS = Kind(kinds.of("events", "events.k8s.io"), events.Event)
 JOBS = Kind(kinds.of("jobs", "batch"), batch.Job)
 LEASES = Kind(kinds.of("leases", "coordination.k8s.io"), coordination.Lease)

@@ -5,10 +5,13 @@ A name that is empty would turn `delete one` into `delete all`: such names
 never leave this process.
 """
 
+import string
 from urllib.parse import quote
 
 from refloat.api import kinds
 from refloat.client import errors
+
+_PLAIN = frozenset(f"{string.ascii_letters}{string.digits}-.:")
 
 
 def collection(resource: kinds.Resource, namespace: str) -> str:
@@ -36,4 +39,6 @@ def place(resource: kinds.Resource, namespace: str) -> str:
 def _part(what: str, text: str) -> str:
     if text in ("", ".", "..") or "/" in text or "%" in text:
         raise errors.Invalid(f"{what} {text!r}: cannot stand in an address")
+    if _PLAIN.issuperset(text):
+        return text  # as all valid names are, and quoting takes long
     return quote(text, safe=":@!$&'()*+,;=~")

@@ -23,6 +23,7 @@ from refloat.client.requests import JSON, Request
 
 T = TypeVar("T")
 
+NAMESPACES = kinds.of("namespaces")
 PODS = kinds.of("pods")
 
 _PATCH_TYPES: dict[PatchType, str] = {
@@ -176,6 +177,11 @@ class Verbs(abc.ABC):
         await self._write(
             "POST", paths.one(PODS, namespace, name, "binding"), body, is_repeatable=False
         )
+
+    async def finalize(self, namespace: Object) -> None:
+        path = paths.one(NAMESPACES, "", namespace["metadata"]["name"], "finalize")
+        body = {"apiVersion": "v1", "kind": "Namespace", **namespace}
+        await self._write("PUT", path, body, is_repeatable=False)
 
     async def _read(self, path: str, query: dict[str, str] | None = None) -> decoding.Body:
         target = f"{path}?{urlencode(query)}" if query else path

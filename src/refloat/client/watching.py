@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A watch on the wire: from a stream of bytes to events.
 
-Splits lines itself, since aiohttp's own reading of lines ends at 512 KiB. A
-line counts when its end was seen; whatever else happens to the stream is an
+A line counts when its end was seen; whatever else happens to the stream is an
 error that tells the reader whether to resume (`Unavailable`, `Timeout`) or to
 list anew (`Expired`). A stream that the server ends between lines just ends.
 """
@@ -11,10 +10,9 @@ import asyncio
 from collections import deque
 from typing import Generic, TypeVar
 
-import aiohttp
-
 from refloat.base.clock import Clock
 from refloat.client import decoding, errors
+from refloat.client.carrier import Stream
 from refloat.client.contract import Kind, WatchEvent
 from refloat.client.requests import Request
 from refloat.client.transport import Transport
@@ -71,8 +69,8 @@ class HttpWatch(Generic[T]):
         self._idle = idle
         self._lines = Lines()
         self._ready: deque[bytes] = deque()
-        self._opening: asyncio.Task[aiohttp.ClientResponse] | None = None
-        self._response: aiohttp.ClientResponse | None = None
+        self._opening: asyncio.Task[Stream] | None = None
+        self._stream: Stream | None = None
         self._is_over = False
 
     def __aiter__(self) -> "HttpWatch[T]":
@@ -94,13 +92,15 @@ class HttpWatch(Generic[T]):
 
     async def _more(self) -> None:
         """Wait for the next piece of the stream."""
-        response = self._response or await self._open()
+        stream = self._stream or await self._open()
         try:
             async with self._clock.timeout(self._idle):
-                piece = await response.content.readany()
+                piece = await stream.read()
         except TimeoutError as error:
             raise errors.Timeout(f"{self._request}: nothing for {self._idle:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except OSError as error:
+            if self._is_over:
+                raise Closed from None
             raise errors.Unavailable(f"{self._request}: {self._cut()}: {error!r}") from error
         if piece:
             self._take(piece)
@@ -121,7 +121,7 @@ class HttpWatch(Generic[T]):
         rest = self._lines.rest()
         return f"the watch was cut in the line {decoding.shown(rest)}" if rest else "it was cut"
 
-    async def _open(self) -> aiohttp.ClientResponse:
+    async def _open(self) -> Stream:
         """Send the request, in a task of its own that `aclose` can end."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(
@@ -137,26 +137,25 @@ class HttpWatch(Generic[T]):
         finally:
             self._opening = None
 
-    def _opened(self, opening: asyncio.Task[aiohttp.ClientResponse]) -> None:
-        """Keep the response, also if whoever waited for it was cancelled just then."""
+    def _opened(self, opening: asyncio.Task[Stream]) -> None:
+        """Keep the stream, also if whoever waited for it was cancelled just then."""
         if opening.cancelled() or opening.exception() is not None:
             return
-        self._response = opening.result()
+        self._stream = opening.result()
         if self._is_over:
-            self._response.close()
+            self._stream.close()
 
     def _end(self) -> None:
         self._is_over = True
-        if self._response is not None:
-            self._response.close()
+        if self._stream is not None:
+            self._stream.close()
 
     async def aclose(self) -> None:
         """End it at once, also for whoever is waiting for the next event."""
         self._ready.clear()
         self._is_over = True
-        if self._response is not None:
-            self._response.content.set_exception(Closed())
-            self._response.close()
+        if self._stream is not None:
+            self._stream.close()
         elif self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)

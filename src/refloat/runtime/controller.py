@@ -9,14 +9,14 @@ controllers there are and when they run is the manager's business.
 
 import asyncio
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from refloat.base.clock import Clock
 from refloat.base.errors import RefloatError
 from refloat.base.tasks import Tasks
-from refloat.client.errors import ClientError
+from refloat.client.errors import ClientError, Unauthorized
 from refloat.runtime import queue_metrics
 from refloat.runtime import reconcile_metrics as measures
 from refloat.runtime.errors import LeadershipLost, Retry, ShutDown, Terminal
@@ -39,8 +39,9 @@ class ControllerSettings:
     """How long a key waits after a failure; what Kubernetes has for Jobs (behaviour A1.3)."""
 
     reconcile_seconds: float = 300.0
-    """A reconcile that takes longer hangs: it is cancelled and tried again. The longest that is
-    expected, 500 creates against a throttled server, takes about a tenth of it."""
+    """A reconcile that takes longer hangs: it is cancelled and tried again. 500 creates at 20
+    requests per second take a tenth of it. The end of a Job with thousands of pods, which deletes
+    all of them, may take longer; it goes on where it was cancelled."""
 
     cancel_seconds: float = 3.0
     """How long a stop waits for workers that were cancelled; whoever ignores it is left behind."""
@@ -65,12 +66,14 @@ class Controller(Generic[K]):
         clock: Clock,
         instruments: Instruments,
         settings: ControllerSettings | None = None,
+        rank: Callable[[K], int] | None = None,
     ) -> None:
+        """With a `rank`, keys of the lowest rank are reconciled first."""
         self.name = name
         self._reconciler = reconciler
         self._clock = clock
         self._settings = settings or ControllerSettings()
-        self.queue: Queue[K] = Queue(name, clock=clock, backoff=self._settings.backoff)
+        self.queue: Queue[K] = Queue(name, clock=clock, backoff=self._settings.backoff, rank=rank)
         instruments.queues.watch(self.queue)
         self._measured = instruments.reconciles.of(name)
         self._measured.workers.set(self._settings.workers)
@@ -185,7 +188,8 @@ class Controller(Generic[K]):
 
 def _level(error: BaseException) -> int:
     """An expected "not yet" is no trouble; whatever nobody foresaw is."""
-    if isinstance(error, Retry):
+    # That credentials are refused is said once, by the client, and not for each key.
+    if isinstance(error, Retry | Unauthorized):
         return logging.INFO
     return logging.WARNING if isinstance(error, RefloatError) else logging.ERROR
 

@@ -7,7 +7,9 @@ new ones an object may have. All in memory and bounded; nothing here writes.
 As in Kubernetes' broadcaster for events.k8s.io: the second occurrence is
 written at once, later ones when the series is refreshed or over. Unlike it,
 the note belongs to what must be the same: there, a second note is lost.
-Kubernetes limits only its older events; the same limit is taken here.
+Kubernetes limits only its older events, those of one object together, so that
+a Job of many pods tells of their creation and never of its end. Here each
+reason has that limit to itself.
 """
 
 from collections import OrderedDict
@@ -28,8 +30,8 @@ EventType: TypeAlias = Literal["Normal", "Warning"]
 QUIET_SECONDS = 360.0
 REFRESH_SECONDS = 1800.0
 
-# Kubernetes' numbers for its older events: an object has 25 new events at
-# once, and then one every five minutes.
+# Kubernetes' numbers for its older events: an object has 25 new events of a
+# reason at once, and then one every five minutes.
 BURST = 25
 REFILL_SECONDS = 300.0
 
@@ -159,7 +161,7 @@ class SeriesBook:
 
 
 class Allowance:
-    """How many new events each object may still have: a token bucket for each."""
+    """How many new events of a reason each object may still have: a token bucket for each."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()

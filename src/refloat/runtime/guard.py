@@ -128,5 +128,10 @@ class Guard:
         with fence.fenced(self._check):
             await self._client.bind(name, node, namespace=namespace, uid=uid)
 
+    async def finalize(self, namespace: Object) -> None:
+        self._check()
+        with fence.fenced(self._check):
+            await self._client.finalize(namespace)
+
     async def close(self) -> None:
         await self._client.close()

@@ -29,6 +29,14 @@ def _node(pod: core.Pod) -> Sequence[str]:
     return (name,) if name else ()
 
 
+def _claims(pod: core.Pod) -> Sequence[str]:
+    if not pod.spec.volumes:
+        return ()
+    sources = [each.persistent_volume_claim for each in pod.spec.volumes]
+    names = [each.claim_name for each in sources if each is not None]
+    return [f"{pod.metadata.namespace}/{each}" for each in dict.fromkeys(names)]
+
+
 def _owners(obj: ApiObject) -> Sequence[str]:
     return [owner.uid for owner in obj.metadata.owner_references or ()]
 
@@ -44,6 +52,9 @@ def _namespace(obj: ApiObject) -> Sequence[str]:
 
 NODE: Index[core.Pod] = Index("node", _node)
 """Pods by the name of the node that they are bound to."""
+
+CLAIM: Index[core.Pod] = Index("claim", _claims)
+"""Pods by the key of each claim that they name."""
 
 OWNER: Index[ApiObject] = Index("owner", _owners)
 """Objects by the uid of each owner."""

@@ -79,6 +79,10 @@ class Informer(Generic[T]):
         """Has the cache been complete once? Before that it says nothing of what is missing."""
         return self._mirror.synced.is_set()
 
+    def has_seen(self, version: str) -> bool:
+        """Does the cache have all changes up to this resourceVersion?"""
+        return self._reflector.has_seen(version)
+
     async def wait_synced(self) -> None:
         await self._mirror.synced.wait()
 

@@ -24,8 +24,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How often a process that waits for its caches says so.
-SAY_SECONDS = 10.0
+# When a process that waits for its caches first says so; then after twice as long
+# each time, up to the longest.
+SAY_SECONDS, SAY_AT_MOST_SECONDS = 10.0, 600.0
 
 # How often it looks whether they are filled: what is not noticed at start.
 LOOK_SECONDS = 0.05
@@ -195,13 +196,14 @@ class Manager:
 
     async def _sync(self) -> None:
         started = said = self._clock.monotonic()
+        patience = SAY_SECONDS
         while not self.synced:
             await self._clock.sleep(LOOK_SECONDS)
             now, bound = self._clock.monotonic(), self._settings.sync_seconds
             if bound is not None and now - started >= bound:
                 raise SyncTimeout(f"no first sync in {bound:g} s: {self._why_not_ready()}")
-            if now - said >= SAY_SECONDS:
-                said = now
+            if now - said >= patience:
+                said, patience = now, min(2 * patience, SAY_AT_MOST_SECONDS)
                 log.warning("waiting for the API server: %s", self._why_not_ready())
 
     def _why_not_ready(self) -> str | None:

@@ -4,8 +4,8 @@
 A key that waits is there once, however often it is added; a key that is
 worked on is never given out a second time, but comes again if it was added
 meanwhile. Keys come in the order in which they were added, so one that is
-always busy cannot keep the others waiting. Names and meaning are those of
-Kubernetes' work queues.
+always busy cannot keep the others waiting; or by a rank, if one is given.
+Names and meaning are those of Kubernetes' work queues.
 
 It belongs to one event loop and takes no locks. It does not know what a key
 stands for (see `controller`) and counts without a metrics library (see
@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import heapq
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -50,14 +50,43 @@ class Backoff:
         return min(self.cap, self.base * 2.0 ** min(failures - 1, _LARGEST_EXPONENT))
 
 
+class _Ranked(Generic[K]):
+    """Keys of the lowest rank first, and among equals the one that came first.
+
+    A key's rank is asked for when it comes, and kept.
+    """
+
+    def __init__(self, rank: Callable[[K], int]) -> None:
+        self._rank = rank
+        self._heap: list[tuple[int, int, K]] = []
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def append(self, key: K) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (self._rank(key), self._order, key))
+
+    def popleft(self) -> K:
+        return heapq.heappop(self._heap)[2]
+
+
 class Queue(Generic[K]):
     """A work queue; `get` a key, work on it, and always call `done` after."""
 
-    def __init__(self, name: str, *, clock: Clock, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        backoff: Backoff | None = None,
+        rank: Callable[[K], int] | None = None,
+    ) -> None:
         self.name = name
         self._clock = clock
         self._backoff = backoff or Backoff()
-        self._ready: deque[K] = deque()
+        self._ready: deque[K] | _Ranked[K] = deque() if rank is None else _Ranked(rank)
         self._dirty: dict[K, float] = {}  # to be given out -> since when
         self._processing: dict[K, float] = {}  # given out -> since when
         self._getters: deque[asyncio.Future[None]] = deque()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells the API what a controller did, as events.k8s.io/v1 Events.
 
+Those are refused with a `source`; where that is wanted, they are written
+under the names of v1, which is the same object.
+
 `event` never waits and never raises: an Event is for people, and no work may
 fail or slow down for it. A task of its own writes them, tries again while the
 server is away, and drops what does not fit, counted. What counts as the same
@@ -8,21 +11,23 @@ event, and how many an object may have, stands in `event_series`.
 """
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter
 
-from refloat.api import names, times
+from refloat.api import events, names, times
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 from refloat.base.tasks import Tasks
 from refloat.client import errors
 from refloat.client.contract import Client
-from refloat.client.kinds import EVENTS
+from refloat.client.kinds import CORE_EVENTS, EVENTS
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.event_series import (
     QUIET_SECONDS,
@@ -38,6 +43,10 @@ log = logging.getLogger(__name__)
 
 # What the API allows, in bytes.
 MAX_NOTE = 1024
+
+# A write waits mostly for the server's disk, which takes several as fast as one;
+# more at once would take the server from those who do the work.
+WRITES_AT_ONCE = 8
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -61,6 +70,19 @@ class RecorderSettings:
 
     longest_wait: float = 30.0
     """Seconds between two tries at most: twelve tries last about four minutes."""
+
+
+class Sink(Protocol):
+    """Where a controller tells of what it did: a `Recorder`."""
+
+    def event(
+        self,
+        regarding: Reference,
+        event_type: EventType,
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None: ...
 
 
 class EventMetrics:
@@ -90,15 +112,20 @@ class Recorder:
         clock: Clock,
         rand: Rand,
         metrics: EventMetrics,
+        sourced: bool = False,
         settings: RecorderSettings | None = None,
     ) -> None:
-        """`controller` and `instance` become reportingController and reportingInstance."""
+        """`controller` and `instance` become reportingController and reportingInstance.
+
+        With `sourced` the controller is the source too, as older events have it.
+        """
         self._client = client
         self._controller = controller
         self._instance = instance
         self._clock = clock
         self._rand = rand
         self._metrics = metrics
+        self._sourced = sourced
         self._settings = settings or RecorderSettings()
         self._book = SeriesBook()
         self._allowance = Allowance()
@@ -159,7 +186,7 @@ class Recorder:
             if known.count == 2:
                 self._enqueue(known)
             return None
-        if not self._allowance.take(what.regarding, at):
+        if not self._allowance.take((what.regarding, what.reason), at):
             return self._drop("limited")
         if len(self._queue) >= self._settings.max_queued:
             return self._drop("full")
@@ -194,9 +221,11 @@ class Recorder:
     async def _send_all(self) -> None:
         while True:
             while self._queue:
-                series = self._queue[0]
-                await self._send(series)
-                self._queue.popleft()
+                # One that is counted meanwhile waits at the end: none is written twice at once.
+                batch = list(itertools.islice(self._queue, WRITES_AT_ONCE))
+                await asyncio.gather(*map(self._send, batch))
+                for _ in batch:
+                    self._queue.popleft()
             self._idle.set()
             self._wanted.clear()
             await self._wanted.wait()
@@ -211,7 +240,10 @@ class Recorder:
         except LeadershipLost:
             self._give_up(series, "not_leader")
         except errors.ClientError as error:
-            log.warning("%s: event %s rejected: %s", self._controller, series.what.reason, error)
+            # That credentials are refused was said by the client.
+            level = logging.INFO if isinstance(error, errors.Unauthorized) else logging.WARNING
+            text = "%s: event %s rejected: %s"
+            log.log(level, text, self._controller, series.what.reason, error)
             self._give_up(series, "rejected")
         except Exception:
             log.exception("%s: event %s failed", self._controller, series.what.reason)
@@ -253,13 +285,20 @@ class Recorder:
 
     async def _create(self, series: Series, tally: Object | None) -> None:
         try:
-            await self._client.create(EVENTS, self._body(series, tally), namespace=series.namespace)
+            await self._create_once(series, tally)
         except errors.AlreadyExists:
             if not await self._is_ours(series):
                 series.name = self._name(series.what, series.first)
-                await self._client.create(
-                    EVENTS, self._body(series, tally), namespace=series.namespace
-                )
+                await self._create_once(series, tally)
+
+    async def _create_once(self, series: Series, tally: Object | None) -> None:
+        body = self._body(series, tally)
+        if not self._sourced:
+            await self._client.create(EVENTS, body, namespace=series.namespace)
+            return
+        core = {events.TO_CORE.get(name, name): value for name, value in body.items()}
+        core |= {"apiVersion": events.CORE, "source": {"component": self._controller}}
+        await self._client.create(CORE_EVENTS, core, namespace=series.namespace)
 
     async def _is_ours(self, series: Series) -> bool:
         """Whether the name is taken by this very event, whose first answer was lost."""

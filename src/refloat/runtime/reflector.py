@@ -145,6 +145,14 @@ class Reflector(Generic[T]):
             if error is not None:
                 await self._failed(error, lasted)
 
+    def has_seen(self, version: str) -> bool:
+        """Whether everything up to this resourceVersion was told.
+
+        Never while all objects are listed anew; always where versions cannot
+        be compared.
+        """
+        return bool(self._position) and not _is_older(self._position, version)
+
     async def _failed(self, error: Exception, lasted: float) -> None:
         """Note what is to be done about it, and wait."""
         if lasted >= self._settings.retry_cap_seconds:
@@ -156,7 +164,10 @@ class Reflector(Generic[T]):
         wait = self._wait(error)
         foreseen = isinstance(error, errors.ClientError | Rewound | TimeoutError)
         log.log(
-            logging.INFO if isinstance(error, errors.Expired) else logging.WARNING,
+            # That credentials are refused was said by the client, once for all kinds.
+            logging.INFO
+            if isinstance(error, errors.Expired | errors.Unauthorized)
+            else logging.WARNING,
             "%s: %s; again in %.1f s",
             self._kind.resource.plural,
             str(error) or type(error).__name__,

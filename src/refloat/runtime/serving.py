@@ -6,19 +6,20 @@ in virtual time. Nothing secret is told, and yet the default is to listen on
 this machine only. Which checks there are is the manager's business.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from refloat.base import metrics
+from refloat.base.clock import Clock
 from refloat.base.errors import UsageError
+from refloat.runtime import pages
+from refloat.runtime.pages import Page, PageServer, Request
 
 LOOPBACK = "127.0.0.1"
-
-# A scrape that is under way when the process ends gets so long.
-CLOSE_SECONDS = 1.0
 
 Check = Callable[[], str | None]
 """Why something is not well; None when it is."""
@@ -42,6 +43,9 @@ def parse_address(text: str, flag: str) -> Address | None:
     return Address(host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port))  # noqa: S104
 
 
+Route = Callable[[Request], Page]
+
+
 class Endpoints:
     """The endpoints of one process, on one or two addresses."""
 
@@ -51,15 +55,17 @@ class Endpoints:
         health: Address | None = None,
         metrics_at: Address | None = None,
         registry: CollectorRegistry,
-        pages: Mapping[str, Callable[[], object]] | None = None,
+        clock: Clock,
+        documents: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
-        """`pages` are answered as JSON, beside the metrics."""
+        """`documents` are answered as JSON, beside the metrics."""
         self._health = health
         self._metrics_at = metrics_at
         self._registry = registry
+        self._clock = clock
         self._checks: dict[str, Check] = {}
-        self._pages = dict(pages or {})
-        self._runners: list[web.AppRunner] = []
+        self._documents = dict(documents or {})
+        self._servers: list[PageServer] = []
         self.addresses: dict[str, tuple[str, int]] = {}  # "health", "metrics" -> where
 
     def ready_when(self, name: str, check: Check) -> None:
@@ -67,17 +73,17 @@ class Endpoints:
 
     async def start(self) -> None:
         """Listen; raises `UsageError` when an address cannot be had."""
-        probes = [
-            web.get("/healthz", self._healthz),
-            web.get("/livez", self._healthz),
-            web.get("/readyz", self._readyz),
-        ]
-        scrapes = [
-            web.get("/metrics", self._metrics),
-            *(web.get(path, self._page) for path in self._pages),
-        ]
+        probes: dict[str, Route] = {
+            "/healthz": partial(_verdict, "healthz", {}),
+            "/livez": partial(_verdict, "healthz", {}),
+            "/readyz": partial(_verdict, "readyz", self._checks),
+        }
+        scrapes: dict[str, Route] = {
+            "/metrics": self._metrics,
+            **{path: partial(_document, made) for path, made in self._documents.items()},
+        }
         if self._health is not None and self._health == self._metrics_at:
-            at = await self._listen(self._health, [*probes, *scrapes])
+            at = await self._listen(self._health, probes | scrapes)
             self.addresses.update(health=at, metrics=at)
             return
         if self._health is not None:
@@ -86,50 +92,40 @@ class Endpoints:
             self.addresses["metrics"] = await self._listen(self._metrics_at, scrapes)
 
     async def close(self) -> None:
-        for runner in self._runners:
-            await runner.cleanup()
-        self._runners.clear()
+        for server in self._servers:
+            await server.close()
+        self._servers.clear()
 
-    async def _listen(
-        self, address: Address, routes: Sequence[web.AbstractRouteDef]
-    ) -> tuple[str, int]:
-        app = web.Application()
-        app.add_routes(routes)
-        runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=CLOSE_SECONDS
-        )
-        await runner.setup()
-        self._runners.append(runner)
+    async def _listen(self, address: Address, routes: Mapping[str, Route]) -> tuple[str, int]:
+        async def answer(request: Request) -> Page:
+            route = routes.get(request.path)
+            return pages.NOT_FOUND if route is None else route(request)
+
+        server = PageServer(answer, clock=self._clock)
+        self._servers.append(server)
         try:
-            await web.TCPSite(runner, address.host, address.port).start()
+            return await server.start(address.host, address.port)
         except OSError as error:
             await self.close()
             raise UsageError(
                 f"cannot listen on {address.host}:{address.port}: {error.strerror or error}"
             ) from error
-        host, port = runner.addresses[0][:2]
-        return host, port
 
-    async def _healthz(self, request: web.Request) -> web.Response:
-        return _verdict("healthz", {}, verbose="verbose" in request.query)
-
-    async def _readyz(self, request: web.Request) -> web.Response:
-        return _verdict("readyz", self._checks, verbose="verbose" in request.query)
-
-    async def _page(self, request: web.Request) -> web.Response:
-        return web.json_response(self._pages[request.path]())
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        body, media = metrics.exposition(self._registry, request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": media})
+    def _metrics(self, request: Request) -> Page:
+        body, media = metrics.exposition(self._registry, request.headers.get("accept", ""))
+        return Page(body, media=media)
 
 
-def _verdict(name: str, checks: Mapping[str, Check], *, verbose: bool) -> web.Response:
+def _document(made: Callable[[], object], _: Request) -> Page:
+    return Page(json.dumps(made()).encode(), media="application/json; charset=utf-8")
+
+
+def _verdict(name: str, checks: Mapping[str, Check], request: Request) -> Page:
     """`ok`, or check by check what is not; in Kubernetes' words."""
     found = {"ping": None, **{each: check() for each, check in checks.items()}}
     well = not any(found.values())
-    if well and not verbose:
-        return web.Response(text="ok")
+    if well and "verbose" not in request.query:
+        return Page(b"ok")
     lines = [f"[-]{each} failed: {why}" if why else f"[+]{each} ok" for each, why in found.items()]
     lines.append(f"{name} check {'passed' if well else 'failed'}")
-    return web.Response(text="\n".join(lines) + "\n", status=200 if well else 500)
+    return Page(("\n".join(lines) + "\n").encode(), 200 if well else 500)

@@ -93,7 +93,10 @@ async def _request(
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.rstrip().split("\r\n")
     method, target, _ = first.split(" ")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    headers: dict[str, str] = {}
+    for name, _, value in (line.partition(": ") for line in lines):
+        before = headers.get(name.lower())
+        headers[name.lower()] = value if before is None else f"{before}, {value}"
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Seen(method, target, headers, body, number, _peer(writer))
 

@@ -43,6 +43,21 @@ async def test_it_has_synced_when_all_were_told_and_not_before(sim: Sim) -> None
 
 
 @virtual()
+async def test_it_has_seen_what_was_told_and_nothing_later(sim: Sim) -> None:
+    async with world(sim, "a") as w:
+        assert not w.informer.has_seen("1")
+        w.informer.start()
+        await w.settle(1)
+        now = int(w.cache.get("default/a").metadata.resource_version)  # type: ignore[union-attr]
+        assert w.informer.has_seen(str(now))
+        assert w.informer.has_seen(str(now - 1))
+        assert not w.informer.has_seen(str(now + 1))
+        w.server.drop("a")
+        await w.settle(1)
+        assert w.informer.has_seen(str(now + 1))
+
+
+@virtual()
 async def test_an_empty_cluster_is_synced(sim: Sim) -> None:
     async with world(sim) as w:
         w.informer.start()

@@ -178,8 +178,8 @@ async def test_an_api_server_that_is_away_is_waited_for_and_said_so(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(sim)
-    stage.informer.takes = 35
-    await sim.clock.sleep(60)
+    stage.informer.takes = 75
+    await sim.clock.sleep(100)
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert said == ["waiting for the API server: not synced: informer"] * 3
     assert stage.story == UP
@@ -190,7 +190,7 @@ async def test_an_api_server_that_is_away_is_waited_for_and_said_so(
 @virtual()
 async def test_a_first_sync_can_have_a_bound(sim: Sim) -> None:
     stage = Stage(sim, sync_seconds=20)
-    stage.informer.takes = 35
+    stage.informer.takes = 75
     with pytest.raises(SyncTimeout, match="no first sync in 20 s: not synced: informer"):
         await stage.running
     assert stage.story[2:] == ["lease close", "informer close", "endpoints close"]

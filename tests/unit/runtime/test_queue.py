@@ -37,6 +37,25 @@ async def test_keys_come_in_the_order_in_which_they_were_added(sim: Sim) -> None
 
 
 @virtual()
+async def test_with_a_rank_the_lowest_comes_first_and_equals_in_turn(sim: Sim) -> None:
+    queue: Queue[str] = Queue("q", clock=sim.clock, rank=lambda key: int(key[0]))
+    for key in ("2a", "1b", "2b", "0c", "1a"):
+        queue.add(key)
+    assert await taken(queue, 5) == ["0c", "1b", "1a", "2a", "2b"]
+
+
+@virtual()
+async def test_a_rank_counts_for_a_key_that_was_added_while_worked_on(sim: Sim) -> None:
+    queue: Queue[str] = Queue("q", clock=sim.clock, rank=lambda key: int(key[0]))
+    queue.add("0a")
+    assert await queue.get() == "0a"
+    for key in ("1b", "0a"):
+        queue.add(key)
+    queue.done("0a")
+    assert await taken(queue, 2) == ["0a", "1b"]
+
+
+@virtual()
 async def test_a_key_that_waits_is_there_once(sim: Sim) -> None:
     queue = made(sim)
     for key in "aabaa":

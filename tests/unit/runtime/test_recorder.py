@@ -13,7 +13,12 @@ from refloat.client import kinds as typed
 from refloat.runtime import event_series
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.event_series import Reference
-from refloat.runtime.recorder import EventMetrics, Recorder, RecorderSettings
+from refloat.runtime.recorder import (
+    WRITES_AT_ONCE,
+    EventMetrics,
+    Recorder,
+    RecorderSettings,
+)
 from refloat.sim.run import Sim
 from tests.unit.runtime.clusters import Cluster
 from tests.virtual import virtual
@@ -98,6 +103,32 @@ async def test_an_event_says_all_that_kubernetes_wants_to_know(sim: Sim) -> None
         },
         "related": {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u2"},
     }
+    await stage.recorder.stop()
+
+
+@virtual()
+async def test_where_it_is_wanted_the_controller_is_the_source_too(sim: Sim) -> None:
+    """Which only events under their older name may say; their counts are written all the same."""
+    stage = await staged(sim)
+    recorder = Recorder(
+        stage.client,
+        controller="job-controller",
+        instance="here",
+        clock=sim.clock,
+        rand=Rand(1),
+        metrics=stage.metrics,
+        sourced=True,
+    )
+    recorder.start()
+    for _ in range(3):
+        recorder.event(POD, "Warning", "Failed", "Failing", "it failed")
+        await sim.clock.sleep(1)
+    await recorder.stop(flush_seconds=1)
+    (event,) = stage.events()
+    assert event["deprecatedSource"] == {"component": "job-controller"}
+    assert event["reportingController"] == "job-controller"
+    assert event["regarding"]["name"] == "p"
+    assert stage.told() == [("it failed", 3)]
     await stage.recorder.stop()
 
 
@@ -193,6 +224,18 @@ async def test_what_happens_again_before_it_is_written_is_one_write(sim: Sim) ->
 
 
 @virtual()
+async def test_one_that_the_server_keeps_waiting_does_not_hold_up_the_others(sim: Sim) -> None:
+    stage = await staged(sim)
+    stage.client.hangs = True
+    stage.tell(regarding=Reference("v1", "Pod", "slow", "default"))
+    for n in range(WRITES_AT_ONCE - 1):
+        stage.tell(regarding=Reference("v1", "Pod", f"p{n}", "default"))
+    await sim.clock.sleep(1)
+    assert len(stage.client.calls) == WRITES_AT_ONCE
+    await stage.recorder.stop()
+
+
+@virtual()
 async def test_a_series_whose_event_has_expired_is_made_anew(sim: Sim) -> None:
     stage = await staged(sim)
     stage.tell()
@@ -202,6 +245,18 @@ async def test_a_series_whose_event_has_expired_is_made_anew(sim: Sim) -> None:
     stage.tell()
     await sim.clock.sleep(1)
     assert stage.told() == [("n", 2)]
+    await stage.recorder.stop()
+
+
+@virtual()
+async def test_many_events_of_a_reason_leave_room_for_another_reason(sim: Sim) -> None:
+    """A Job of many pods tells of its end too."""
+    stage = await staged(sim)
+    for n in range(40):
+        stage.tell(f"n{n}")
+    stage.tell("over", reason="Completed")
+    await sim.clock.sleep(1)
+    assert [note for note, _ in stage.told()][event_series.BURST :] == ["over"]
     await stage.recorder.stop()
 
 

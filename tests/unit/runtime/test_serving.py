@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
+from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 from refloat.runtime.serving import Address, Endpoints, parse_address
 
@@ -17,7 +18,7 @@ from refloat.runtime.serving import Address, Endpoints, parse_address
 async def serving(**settings: Any) -> AsyncIterator[Endpoints]:
     registry = CollectorRegistry()
     Gauge("answer", "to everything", registry=registry).set(42)
-    endpoints = Endpoints(registry=registry, **settings)
+    endpoints = Endpoints(registry=registry, clock=RealClock(), **settings)
     await endpoints.start()
     try:
         yield endpoints
