@@ -26,21 +26,22 @@ TOLERATION_SECONDS = 300
 class Admission:
     """The checks and changes that need to look at other objects."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, toleration_seconds: int = TOLERATION_SECONDS) -> None:
         self._store = store
+        self._toleration_seconds = toleration_seconds
 
     def on_create(self, call: Call, resource: kinds.Resource, obj: Object) -> None:
         if resource.namespaced:
             self._check_namespace(resource, obj)
         if resource.kind == "Pod":
             self._set_priority(obj)
-            tolerate_by_default(obj)
+            tolerate_by_default(obj, self._toleration_seconds)
         elif resource.kind == "Node":
             _taint_not_ready(obj)
 
     def on_update(self, call: Call, resource: kinds.Resource, new: Object, old: Object) -> None:
         if resource.kind == "Pod":
-            tolerate_by_default(new)
+            tolerate_by_default(new, self._toleration_seconds)
             for name in ("priority", "preemptionPolicy"):
                 if name in old["spec"]:
                     new["spec"].setdefault(name, old["spec"][name])
@@ -154,7 +155,7 @@ def _terminating(resource: kinds.Resource, name: str, namespace: str) -> errors.
     return error
 
 
-def tolerate_by_default(pod: Object) -> None:
+def tolerate_by_default(pod: Object, seconds: int = TOLERATION_SECONDS) -> None:
     """Add the two tolerations that every pod has (behaviour C4.1, C4.2)."""
     present = pod["spec"].get("tolerations") or []
     missing = [key for key in (NOT_READY, UNREACHABLE) if not _tolerates(present, key)]
@@ -164,7 +165,7 @@ def tolerate_by_default(pod: Object) -> None:
                 "key": key,
                 "operator": "Exists",
                 "effect": "NoExecute",
-                "tolerationSeconds": TOLERATION_SECONDS,
+                "tolerationSeconds": seconds,
             }
             for key in missing
         ]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The apply verb: a patch that states a wish, and creates what is not there."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from refloat.api import codec, errors, fields, gojson, goyaml, kinds, schema, unmarshal
@@ -24,20 +25,25 @@ async def patch(
     body: bytes,
 ) -> tuple[Entry, bool]:
     """Apply a configuration; was the object created?"""
-    config = _parse(body, strict=call.validation == "Strict")
-    _check_names(resource, namespace, name, config)
+    config, repeated = _parse(body)
     given = _text(config, "resourceVersion")
     key = stored.key(resource, namespace, name)
     if registry.store.get(key) is None and not subresource:
-        _check_nothing_asked(resource, name, config)
         new = _applied(registry, call, resource, None, config, subresource)
+        _tell_repeated(call, repeated)
+        _check_nothing_asked(resource, name, config)
+        place(resource, namespace, new)
         check_name(name, new)
         if revision(given) and not call.dry_run:
             del new["metadata"]["resourceVersion"]  # of something that was there before
         return await registry.create(call, resource, namespace, new, settled=True), True
 
     def produce(old: Object) -> Object:
-        return _applied(registry, call, resource, old, config, subresource)
+        new = _applied(registry, call, resource, old, config, subresource)
+        _tell_repeated(call, repeated)
+        place(resource, namespace, new)
+        check_name(name, new)
+        return new
 
     entry = await registry.modify(
         call,
@@ -52,18 +58,32 @@ async def patch(
     return entry, False
 
 
-def _parse(body: bytes, *, strict: bool) -> Any:
+def _parse(body: bytes) -> tuple[Any, list[str]]:
+    """The configuration, and what is wrong with keys that stand twice in it."""
     try:
         value, repeated = goyaml.parse(body)
     except goyaml.YamlProblem as problem:
         message = f"error decoding YAML: error converting YAML to JSON: {problem}"
         raise errors.bad_request(message) from problem
-    if repeated and strict:
+    if value is None:
+        return {}, repeated
+    if gojson.kind(value) != "object":
+        raise errors.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: "
+            f"cannot unmarshal {gojson.kind(value)} into Go value of type map[string]interface {{}}"
+        )
+    return gojson.plain(value), repeated
+
+
+def _tell_repeated(call: Call, repeated: list[str]) -> None:
+    if repeated and call.validation == "Strict":
         told = "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
         raise errors.bad_request(
             f"error strict decoding YAML: error converting YAML to JSON: {told}"
         )
-    return gojson.plain(value) if value is not None else {}
+    if call.validation == "Warn":
+        for each in repeated:
+            call.warn(each)
 
 
 def _text(config: Any, field: str) -> str:
@@ -71,16 +91,6 @@ def _text(config: Any, field: str) -> str:
     metadata = config.get("metadata") if isinstance(config, dict) else None
     value = metadata.get(field) if isinstance(metadata, dict) else None
     return value if isinstance(value, str) else ""
-
-
-def _check_names(resource: kinds.Resource, namespace: str, name: str, config: Any) -> None:
-    given = _text(config, "name")
-    if given and given != name:
-        raise errors.bad_request(
-            f"the name of the object ({given}) does not match the name on the URL ({name})"
-        )
-    if asked := _text(config, "namespace"):
-        place(resource, namespace, {"metadata": {"namespace": asked}})
 
 
 def _check_nothing_asked(resource: kinds.Resource, name: str, config: Any) -> None:
@@ -104,7 +114,7 @@ def _applied(
     subresource: str,
 ) -> Object:
     """The object that the configuration leads to, with defaults."""
-    struct = schema.struct(resource.api_version, resource.kind)
+    struct = registry.strategies[resource].struct(live)
     merged = apply.apply(
         live,
         config,
@@ -128,18 +138,18 @@ def _converted(merged: Object, struct: schema.Struct) -> Object:
         return codec.convert(merged, struct).obj
     except unmarshal.Mismatch:  # of numbers, those that Go would keep in part
         pass
+    if text := unstructured.mismatch(merged, struct):
+        raise unmarshal.Mismatch(text)
     try:
         return codec.convert(unstructured.restored(merged, struct), struct).obj
     except unmarshal.Mismatch as error:
         raise unmarshal.Mismatch(unstructured.without_place(str(error))) from None
 
 
-def check_options(*, is_apply: bool, manager: str, forced: bool) -> None:
-    """Refuse an apply without a manager, and a force without an apply."""
-    if is_apply and not manager:
-        mistake = fields.required("fieldManager", "is required for apply patch")
-    elif forced and not is_apply:
-        mistake = fields.forbidden("force", "may not be specified for non-apply patch")
-    else:
-        return
-    raise errors.invalid("meta.k8s.io", "PatchOptions", "", [mistake])
+def option_mistakes(query: Mapping[str, str], *, is_apply: bool) -> list[fields.FieldError]:
+    """An apply without a manager, or a force without an apply."""
+    if is_apply and not query.get("fieldManager"):
+        return [fields.required("fieldManager", "is required for apply patch")]
+    if "force" in query and not is_apply:
+        return [fields.forbidden("force", "may not be specified for non-apply patch")]
+    return []

@@ -31,9 +31,11 @@ async def bind(registry: Registry, call: Call, namespace: str, name: str, wish: 
                 new["metadata"][field] = merged
         new["spec"] = {**old["spec"], "nodeName": node}
         new["status"] = {**old["status"], "conditions": held}
+        new["status"].pop("nominatedNodeName", None)  # it has come to what it was promised
         return new
 
-    await registry.modify(call, PODS, namespace, name, produce, subresource="binding")
+    # Nobody owns what a binding writes.
+    await registry.modify(call, PODS, namespace, name, produce, subresource="binding", settled=True)
 
 
 def _check_meant(call: Call, wanted: Object, held: Object) -> None:

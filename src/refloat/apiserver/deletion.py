@@ -5,7 +5,7 @@ Pure decisions; the registry carries them out.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from refloat.api import times
@@ -27,6 +27,8 @@ class Options:
     resource_version: str | None = None
     reason: str = ""
     dry_run: bool = False
+    orphans: bool | None = None
+    """What the deprecated `orphanDependents` said; `propagation` has its meaning."""
 
 
 def pod_grace(pod: Object, requested: int | None) -> int:
@@ -44,7 +46,7 @@ def pod_grace(pod: Object, requested: int | None) -> int:
 def begin(obj: Object, grace_seconds: int, now: datetime) -> None:
     """Mark an object as being deleted (behaviour C8.2)."""
     metadata = obj["metadata"]
-    metadata["deletionTimestamp"] = times.format_time(now + timedelta(seconds=grace_seconds))
+    metadata["deletionTimestamp"] = times.format_time(now + times.span(grace_seconds))
     metadata["deletionGracePeriodSeconds"] = grace_seconds
     if metadata.get("generation", 0) > 0:
         metadata["generation"] += 1
@@ -61,7 +63,7 @@ def shorten(obj: Object, requested: int | None, now: datetime) -> bool:
     if period >= held:
         return False
     stamp = times.parse(metadata["deletionTimestamp"])
-    stamp += timedelta(seconds=period - held)
+    stamp += times.span(period) - times.span(held)
     now = now.replace(microsecond=0)
     if stamp < now:
         stamp = now

@@ -15,6 +15,7 @@ from refloat.api.meta import Object
 from refloat.apiserver import discovery, forms, openapi
 from refloat.apiserver.exchange import Exchange
 from refloat.base import metrics
+from refloat.base.gates import RETRIABLE_AND_NON_RETRIABLE_FAILURES, Gates
 
 _TEXT = "text/plain; charset=utf-8"
 _AGGREGATED = "g=apidiscovery.k8s.io"
@@ -38,14 +39,17 @@ _OPENAPI_V2 = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
 class Documents:
     """Answers the requests that name no resource."""
 
-    def __init__(self, address: str, registry: CollectorRegistry) -> None:
+    def __init__(self, address: str, registry: CollectorRegistry, gates: Gates) -> None:
         self._address = address
+        added = gates.enabled(RETRIABLE_AND_NON_RETRIABLE_FAILURES)
+        self._openapi_document = partial(openapi.document, added=added)
+        self._openapi_digest = partial(openapi.digest, added=added)
         self._registry = registry
         self._plain: dict[str, Callable[[], Object]] = {
             "/version": lambda: discovery.version(_platform()),
             "/api": lambda: discovery.api_versions(self._address),
             "/apis": discovery.api_group_list,
-            "/openapi/v3": openapi.index,
+            "/openapi/v3": partial(openapi.index, added=added),
         }
         for group in discovery.groups():
             self._plain[f"/apis/{group}"] = partial(discovery.api_group, group)
@@ -115,10 +119,10 @@ class Documents:
     def _openapi(self, exchange: Exchange, path: str) -> web.Response:
         """An OpenAPI document; one that is asked for by its hash never changes."""
         name = path.removeprefix("/openapi/v3/")
-        document = openapi.document(name)
+        document = self._openapi_document(name)
         if document is None:
             return exchange.answer(b"", status=404, media=_TEXT)
-        digest = openapi.digest(name)
+        digest = self._openapi_digest(name)
         headers = {"ETag": f'"{digest}"', "Vary": "Accept"}
         asked = exchange.query.get("hash")
         if asked is not None and asked != digest:

@@ -11,6 +11,7 @@ from refloat.apiserver.identity import Call
 from refloat.apiserver.registry import Registry, check_preconditions
 from refloat.base import gates
 from refloat.base.clock import Clock
+from refloat.policy import pod_reason
 from refloat.store.contract import Entry
 
 PODS = kinds.of("pods")
@@ -46,6 +47,7 @@ class Evictions:
         self._registry = registry
         self._clock = clock
         self._marks = feature_gates.enabled(gates.POD_DISRUPTION_CONDITIONS)
+        self._says_why = feature_gates.enabled(gates.RETRIABLE_AND_NON_RETRIABLE_FAILURES)
 
     async def evict(self, call: Call, namespace: str, name: str, options: deletion.Options) -> None:
         """Mark and delete a pod, or raise 429 with the budget that forbids it."""
@@ -125,11 +127,14 @@ class Evictions:
             produce,
             subresource="status",
             given=metadata["resourceVersion"],
+            settled=True,  # nobody owns what the server itself writes
         )
 
     async def _mark_and_delete(self, call: Call, pod: Object, options: deletion.Options) -> None:
         metadata = pod["metadata"]
         where = (metadata["namespace"], metadata["name"])
+        if self._says_why and not options.reason:
+            options = replace(options, reason=pod_reason.EVICTION_API)
         if self._marks:
             marked = await self._mark(call, pod, options)
             if options.resource_version is not None:
@@ -151,7 +156,13 @@ class Evictions:
             return {**old, "metadata": {**old["metadata"]}, "status": status}
 
         return await self._registry.modify(
-            call, PODS, metadata["namespace"], metadata["name"], produce, subresource="status"
+            call,
+            PODS,
+            metadata["namespace"],
+            metadata["name"],
+            produce,
+            subresource="status",
+            settled=True,
         )
 
 

@@ -22,6 +22,10 @@ _ID = re.compile("[!-~]{1,256}")
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f]")
 
+# A parameter of a media type: its name, and a value that is a word or is quoted.
+_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PARAMETER = re.compile(rf'\s*({_WORD})=({_WORD}|"(?:[^"\\]|\\.)*")\s*(?:;|$)')
+
 # What a body that breaks off or is framed wrongly ends in.
 _BROKEN = (
     web.RequestPayloadError,
@@ -127,7 +131,10 @@ class Exchange:
     @property
     def media(self) -> codec.Media:
         """What the body is written in; raises 415."""
-        media = self.content_type.partition(";")[0].strip().lower()
+        media, parted, parameters = self.content_type.partition(";")
+        media = media.strip().lower()
+        if parted and not (media and _are_parameters(parameters)):
+            raise errors.unsupported_media_type(forms.SERVED)
         if media in ("", "*/*", forms.JSON):
             return "json"
         if media == forms.YAML:
@@ -204,3 +211,16 @@ def _quoted(text: str) -> str:
     flat = _CONTROLS.sub(" ", text).encode(errors="replace").decode()
     escaped = flat.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _are_parameters(text: str) -> bool:
+    """Is this what Go reads as the parameters of a media type, each name once?"""
+    seen: set[str] = set()
+    place = 0
+    while text[place:].strip():
+        found = _PARAMETER.match(text, place)
+        if found is None or found[1].lower() in seen:
+            return False
+        seen.add(found[1].lower())
+        place = found.end()
+    return True

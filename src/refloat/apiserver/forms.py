@@ -58,9 +58,8 @@ def accepted(header: str, include: str, *, streams: bool = False) -> Form:
     if not header or header in (JSON, "*/*"):
         return PLAIN
     known = False
-    for part in header.split(","):
-        media, *parameters = (piece.strip() for piece in part.split(";"))
-        form = _form(media, dict(_parameter(each) for each in parameters), include)
+    for media, parameters in _clauses(header):
+        form = _form(media, parameters, include)
         if form is not None:
             return form
         known = known or media in SERVED
@@ -71,27 +70,47 @@ def accepted(header: str, include: str, *, streams: bool = False) -> Form:
     raise errors.StatusError(406, "NotAcceptable", message, details={})
 
 
+def _clauses(header: str) -> list[tuple[str, dict[str, str]]]:
+    """What a header accepts, what it likes best first."""
+    found = []
+    for part in header.split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        found.append((media, dict(map(_parameter, parameters))))
+    # Of two that are liked alike, a wildcard comes last.
+    return sorted(found, key=lambda clause: (-_weight(clause[1]), clause[0] == "*/*"))
+
+
+def _weight(parameters: dict[str, str]) -> float:
+    try:
+        return float(parameters.get("q", 1))
+    except ValueError:
+        return 1.0
+
+
 def _parameter(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name.strip(), value.strip()
 
 
 def _form(media: str, parameters: dict[str, str], include: str) -> Form | None:
-    if media in ("*/*", "application/*"):
+    if media == "*/*":
         media = JSON
     if media not in (JSON, YAML):
         return None
-    shape = parameters.get("as", "")
-    if not shape:
+    if "as" not in parameters:
         return Form(media)  # type: ignore[arg-type] # checked above
-    version = parameters.get("v", "")
+    shape, version = parameters["as"], parameters.get("v", "")
     if parameters.get("g") != "meta.k8s.io" or version not in ("v1", "v1beta1"):
         return None
     if shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
         return None
-    if shape == "Table":
-        tables.check_include(include)
     return Form(media, shape, version, include)  # type: ignore[arg-type] # checked above
+
+
+def check(form: Form) -> None:
+    """Refuse a Table that cannot be made; Kubernetes does so when it would make it."""
+    if form.shape == "Table":
+        tables.check_include(form.include)
 
 
 def encode(document: Object, form: Form) -> bytes:
@@ -144,6 +163,7 @@ def one(resource: kinds.Resource, entry: Entry, form: Form, now: datetime) -> by
         return stored.body(resource, entry)
     if form.shape == "PartialObjectMetadataList":
         raise tables.is_not_a_list(resource)
+    check(form)
     return encode(_shaped(resource, stored.unpack(resource, entry), form, now), form)
 
 
@@ -206,6 +226,7 @@ def list_head(
     """What stands before and behind the items of a JSON list."""
     if form.shape == "PartialObjectMetadata":
         raise tables.is_a_list(resource)
+    check(form)
     if form.shape == "Table":
         whole = tables.table(resource, [], list_metadata, now=_NO_TIME, version=form.version)
     elif form.shape:

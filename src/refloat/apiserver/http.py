@@ -18,6 +18,7 @@ from refloat.apiserver import (
     attributes,
     authentication,
     documents,
+    forms,
     impersonation,
     limits,
     metrics,
@@ -174,7 +175,8 @@ class Server:
         verb = targets.verb(exchange.request.method, target, watch=watch)
         exchange.labels = metrics.of_target(target, verb)
         exchange.mutating = verb not in ("get", "list", "watch")
-        kind = limits.kind_of(verb)
+        # A log may be followed for as long as a watch.
+        kind = "watch" if target.subresource == "log" else limits.kind_of(verb)
         self.in_flight.enter(kind)
         open_watches = self._metrics.watching(exchange.labels) if kind == "watch" else None
         if open_watches is not None:
@@ -189,6 +191,8 @@ class Server:
                 open_watches.dec()
 
     def _refused(self, exchange: Exchange, error: errors.StatusError) -> web.Response:
+        if exchange.form.shape:
+            exchange.form = forms.PLAIN  # a refusal has no other shape, nor then another encoding
         headers = {}
         if isinstance(error, Refused):
             headers["X-Content-Type-Options"] = "nosniff"

@@ -106,8 +106,9 @@ class Listing:
 
 async def plan(store: Store, selection: Selection, wanted: ListOptions) -> Listing:
     """Find what a list asks for, in pieces that do not hold the loop."""
+    asked = wanted.revision or 0
     token = decode_token(wanted.token) if wanted.token else None
-    revision = _revision(store, wanted, token)
+    revision = _revision(store, wanted, asked, token)
     prefix = stored.prefix(selection.resource, selection.namespace)
     after = prefix + token.after if token else ""
     try:
@@ -127,11 +128,10 @@ async def plan(store: Store, selection: Selection, wanted: ListOptions) -> Listi
     return Listing(found, metadata)
 
 
-def _revision(store: Store, wanted: ListOptions, token: Token | None) -> int | None:
+def _revision(store: Store, wanted: ListOptions, asked: int, token: Token | None) -> int | None:
     """The revision to list at; None for the newest."""
     if token is not None:
         return None if token.revision == -1 else token.revision
-    asked = wanted.revision or 0
     if asked > store.revision:
         raise too_large(asked, store.revision)
     exact = wanted.match == "Exact" or (not wanted.match and wanted.limit > 0)

@@ -6,7 +6,9 @@ that is written and the one that is there. Kubernetes does the same in an
 admission plugin of this name, in these words.
 """
 
-from refloat.api import errors, kinds, meta
+from collections.abc import Callable
+
+from refloat.api import errors, kinds, meta, pod_references
 from refloat.api.meta import Object
 from refloat.apiserver import deletion, identity
 from refloat.apiserver.identity import Call
@@ -35,8 +37,12 @@ _OWN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 _RESTRICTED_DOMAIN = ("node-restriction.kubernetes.io",)
 
+_MIRROR = "kubernetes.io/config.mirror"
 
-def on_create(call: Call, resource: kinds.Resource, obj: Object) -> None:
+
+def on_create(
+    call: Call, resource: kinds.Resource, obj: Object, uid_of_node: Callable[[str], str]
+) -> None:
     """Raise 403 for an object that a node may not create."""
     node = identity.node_name(call.user)
     if node is None:
@@ -48,6 +54,8 @@ def on_create(call: Call, resource: kinds.Resource, obj: Object) -> None:
             raise _forbidden(resource, obj, cause)
     elif resource is _LEASES and obj["metadata"].get("name") != node:
         cause = "can only access node lease with the same name as the requesting node"
+        raise _forbidden(resource, obj, cause)
+    elif resource is _PODS and (cause := _pod_cause(node, obj, uid_of_node)):
         raise _forbidden(resource, obj, cause)
 
 
@@ -78,6 +86,40 @@ def on_delete(call: Call, resource: kinds.Resource, obj: Object, options: deleti
     if options.grace_seconds != 0:
         cause = f'node "{node}" can only delete pods with gracePeriodSeconds set to 0'
         raise _forbidden(resource, obj, cause)
+
+
+def _pod_cause(node: str, pod: Object, uid_of_node: Callable[[str], str]) -> str:
+    """Why a node may not create this pod; empty if it may: a mirror pod of its own."""
+    if _MIRROR not in meta.annotations(pod):
+        return (
+            f'pod does not have "{_MIRROR}" annotation, node "{node}" can only create mirror pods'
+        )
+    if pod["spec"].get("nodeName", "") != node:
+        return f'node "{node}" can only create pods with spec.nodeName set to itself'
+    owners = pod["metadata"].get("ownerReferences") or []
+    if len(owners) > 1:
+        which = "a single owner reference set to itself"
+        return f'node "{node}" can only create pods with {which}'
+    if cause := _owner_cause(node, owners, uid_of_node):
+        return cause
+    named = pod_references.first_kind(pod)
+    return f'node "{node}" can not create pods that reference {named}' if named else ""
+
+
+def _owner_cause(node: str, owners: list[Object], uid_of_node: Callable[[str], str]) -> str:
+    owner = owners[0] if owners else {}
+    wanted = {"apiVersion": "v1", "kind": "Node", "name": node}
+    if {key: owner.get(key) for key in wanted} != wanted:
+        return f'node "{node}" can only create pods with an owner reference set to itself'
+    if not owner.get("controller"):
+        which = "a controller owner reference set to itself"
+        return f'node "{node}" can only create pods with {which}'
+    if owner.get("blockOwnerDeletion"):
+        return f'node "{node}" must not set blockOwnerDeletion on an owner reference'
+    uid = uid_of_node(node)
+    if owner.get("uid") != uid:
+        return f"node {node} UID mismatch: expected {owner.get('uid')} got {uid}"
+    return ""
 
 
 def _check_own(node: str, name: str, obj: Object) -> None:

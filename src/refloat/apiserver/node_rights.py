@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent of a node may do, which depends on the object.
 
-It is less than what Kubernetes lets a kubelet do: no mirror pods, no
-evictions, no services, no tokens, no volumes beyond their claims. Where both
-say no they say it in the same words. Here stands what can be said from the
-address alone; what depends on the object that is written, such as the name of
-a new node, is for `node_restriction`.
+It is less than what Kubernetes lets a kubelet do: no evictions, no services,
+no tokens, no volumes beyond their claims. Where both say no they say it in the
+same words. Here stands what can be said from the address alone; what depends
+on the object that is written, such as the name of a new node or that a new pod
+is a mirror pod, is for `node_restriction`.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from refloat.api import selectors
 from refloat.apiserver.attributes import Attributes
 from refloat.apiserver.relations import Relations
 
+_CLAIMS = "persistentvolumeclaims"
 LEASES = "kube-node-lease"  # the namespace of the nodes' leases
 
 _READS = ("get", "list", "watch")
@@ -77,7 +78,7 @@ class _Node:
         if asked.subresource:
             return Decision(asked.subresource == "status" and asked.verb in _CHANGES)
         if asked.verb not in _READS:
-            return Decision(asked.verb == "delete")
+            return Decision(asked.verb in ("create", "delete"))
         if asked.verb != "get":
             if any(_pins(term, self.name) for term in asked.fields.terms):
                 return YES
@@ -114,8 +115,19 @@ class _Node:
             return YES
         return self.unrelated()
 
-    def no_volumes(self, asked: Attributes) -> Decision:
-        """A node reads claims; what is behind them is not its business: no pod names it."""
+    def volumes(self, asked: Attributes) -> Decision:
+        """Those that are bound to claims that its pods name."""
+        if (refused := _single(asked)) is not None:
+            return refused
+        if not asked.name:
+            return NAMELESS
+        claim = self.relations.claim_of(asked.name)
+        if claim is not None and self.relations.is_named(self.name, _CLAIMS, *claim):
+            return YES
+        return self.unrelated()
+
+    def no_attachments(self, asked: Attributes) -> Decision:
+        """What is attached to a node stands on the node: no pod names an attachment."""
         return _single(asked) or self._if_named(asked)
 
     def no_accounts(self, asked: Attributes) -> Decision:
@@ -129,7 +141,8 @@ class _Node:
         return self.unrelated()
 
     def events(self, asked: Attributes) -> Decision:
-        return Decision(asked.verb == "create" and not asked.subresource)
+        """Also to count one that comes again."""
+        return Decision(asked.verb in _WRITES and not asked.subresource)
 
 
 def _single(asked: Attributes) -> Decision | None:
@@ -147,11 +160,11 @@ _RIGHTS: dict[tuple[str, str], Callable[[_Node, Attributes], Decision]] = {
     ("", "events"): _Node.events,
     ("", "nodes"): _Node.own_node,
     ("", "persistentvolumeclaims"): _Node.claims,
-    ("", "persistentvolumes"): _Node.no_volumes,
+    ("", "persistentvolumes"): _Node.volumes,
     ("", "pods"): _Node.own_pods,
     ("", "secrets"): _Node.named_by_pods,
     ("", "serviceaccounts"): _Node.no_accounts,
     ("coordination.k8s.io", "leases"): _Node.own_lease,
     ("events.k8s.io", "events"): _Node.events,
-    ("storage.k8s.io", "volumeattachments"): _Node.no_volumes,
+    ("storage.k8s.io", "volumeattachments"): _Node.no_attachments,
 }

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a request: from its query, and for a delete also its body."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from multidict import MultiMapping
 
-from refloat.api import codec, errors, fields, schema
+from refloat.api import codec, errors, fields, names, schema, selectors
 from refloat.api.fields import FieldError
 from refloat.apiserver import deletion
 from refloat.apiserver.identity import FieldValidation
 
 MAX_MANAGER_BYTES = 128
+MAX_REASON = 1024  # bytes; as a condition's reason
 
 _FALSE = ("0", "false")
 
@@ -38,19 +39,33 @@ class ListOptions:
 
     labels: str
     fields: str
-    revision: int | None  # None: the newest
+    given_revision: str
     match: Literal["", "Exact", "NotOlderThan"]
     limit: int
     token: str
     timeout: int | None
     bookmarks: bool
     initial_events: bool | None
+    is_watch: bool
+
+    @property
+    def revision(self) -> int | None:
+        """The revision that is meant, None for the newest; whether it is one is told only now.
+
+        Kubernetes looks at it after it has looked whether it knows the selected fields.
+        """
+        if self.token and not self.is_watch and self.given_revision not in ("", "0"):
+            message = "specifying resource version is not allowed when using continue"
+            raise errors.bad_request(message)
+        return list_revision(self.given_revision, watch=self.is_watch)
 
 
-def write_options(query: MultiMapping[str], kind: str) -> WriteOptions:
-    """Read the options of a write; `kind` names them in an error."""
+def write_options(
+    query: MultiMapping[str], kind: str, found: Iterable[FieldError] = ()
+) -> WriteOptions:
+    """Read the options of a write; `kind` names them in an error, after the mistakes found."""
     manager = query.get("fieldManager", "")
-    mistakes = list(_manager_mistakes(manager))
+    mistakes = [*found, *_manager_mistakes(manager)]
     dry_run = _dry_run(query.getall("dryRun", []), mistakes)
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
@@ -90,8 +105,11 @@ def _raise(mistakes: list[FieldError], kind: str) -> None:
 
 def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
     """Read the options of a list or a watch."""
-    limit = _integer(query.get("limit", "")) or 0
     timeout = _integer(query.get("timeoutSeconds", ""))
+    limit = _integer(query.get("limit", "")) or 0
+    labels, selected = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    selectors.parse_labels(labels)  # which refuses what is none
+    selectors.parse_fields(selected)
     revision_text = query.get("resourceVersion", "")
     match: Any = query.get("resourceVersionMatch", "")
     initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
@@ -102,18 +120,17 @@ def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
         else _list_mistakes(revision_text, match, initial, token)
     )
     _raise(mistakes, "ListOptions")
-    if token and not watch and revision_text not in ("", "0"):
-        raise errors.bad_request("specifying resource version is not allowed when using continue")
     return ListOptions(
-        labels=query.get("labelSelector", ""),
-        fields=query.get("fieldSelector", ""),
-        revision=list_revision(revision_text, watch=watch),
+        labels=labels,
+        fields=selected,
+        given_revision=revision_text,
         match=match,
         limit=max(0, limit),
         token=token,
         timeout=timeout,
         bookmarks=flag(query, "allowWatchBookmarks"),
         initial_events=initial,
+        is_watch=watch,
     )
 
 
@@ -173,9 +190,12 @@ def list_revision(text: str, *, watch: bool) -> int | None:
 
 
 def _integer(text: str) -> int | None:
-    if not text:
-        return None
-    digits = text[1:] if text[0] in "+-" else text
+    return integer(text) if text else None
+
+
+def integer(text: str) -> int:
+    """A number in a query; raises 400 in Go's words."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     value = int(text)
@@ -204,7 +224,8 @@ def _options_of_query(query: MultiMapping[str]) -> dict[str, Any]:
             given[name] = query[name]
     if "dryRun" in query:
         given["dryRun"] = query.getall("dryRun")
-    return given
+    wanted = {name: query[name] for name in ("uid", "resourceVersion") if name in query}
+    return {**given, "preconditions": wanted} if wanted else given
 
 
 def check_delete_options(given: Mapping[str, Any]) -> deletion.Options:
@@ -218,6 +239,8 @@ def check_delete_options(given: Mapping[str, Any]) -> deletion.Options:
     if policy not in (None, "Foreground", "Background", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")
         mistakes.append(fields.not_supported("propagationPolicy", policy, supported))
+    if names.longer(given.get("reason", ""), MAX_REASON):
+        mistakes.append(fields.too_long("reason", MAX_REASON))
     dry_run = _dry_run(given.get("dryRun") or [], mistakes)
     _raise(mistakes, "DeleteOptions")
     if orphan is not None:
@@ -230,6 +253,7 @@ def check_delete_options(given: Mapping[str, Any]) -> deletion.Options:
         resource_version=preconditions.get("resourceVersion"),
         reason=given.get("reason", ""),
         dry_run=dry_run,
+        orphans=orphan,
     )
 
 

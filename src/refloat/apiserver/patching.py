@@ -15,9 +15,11 @@ from refloat.apiserver.patch import (
     merge_patch,
     rejected,
     strategic,
+    strict,
     unstructured,
 )
-from refloat.apiserver.registry import Registry, check_name, dedup_owners, revision
+from refloat.apiserver.registry import Registry, check_name, dedup_owners, place, revision
+from refloat.apiserver.strategies.base import Strategy
 from refloat.store.contract import Entry
 
 Format: TypeAlias = Literal["json", "merge", "strategic"]
@@ -43,30 +45,32 @@ async def patch(
     body: bytes,
 ) -> Entry:
     """Apply a patch to an object, again when another write came first."""
+    strategy = registry.strategies[resource]
     registry.get(resource, namespace, name)  # nothing is told of a patch to nothing
     parsed = _parse(body, patch_format)
-    struct = schema.struct(resource.api_version, resource.kind)
-    change = _changer(patch_format, parsed, struct)
+    if patch_format == "json":
+        json_patch.check_shape(parsed, decodes_twice=call.validation != "Ignore")
+    problems = _problems(call, body, parsed, patch_format)
 
     def produce(old: Object) -> Object:
-        patched = change(old)
+        struct = strategy.struct(old)
+        patched = _changed(patch_format, parsed, struct, old)
         new = _checked(
-            registry,
+            strategy,
             call,
-            resource,
+            struct,
             patched,
             _shown(patch_format, parsed, patched),
             in_go_values=patch_format == "strategic",
+            problems=problems,
         )
+        place(resource, namespace, new)
         check_name(name, new)
         asked = revision(new["metadata"].get("resourceVersion") or "")
         if asked not in (0, revision(old["metadata"]["resourceVersion"])):
             raise errors.modified(resource.group, resource.plural, name)
         return new
 
-    if patch_format == "json":
-        json_patch.check_shape(parsed)
-        _note_unknown(call, parsed)
     return await registry.modify(call, resource, namespace, name, produce, subresource=subresource)
 
 
@@ -86,12 +90,12 @@ def _parse_slowly(body: bytes, patch_format: Format) -> Any:
         raise errors.bad_request(f"{prefix}{problem}") from problem
 
 
-def _changer(patch_format: Format, parsed: Any, struct: schema.Struct) -> Callable[[Object], Any]:
+def _changed(patch_format: Format, parsed: Any, struct: schema.Struct, old: Object) -> Any:
     if patch_format == "json":
-        return lambda old: json_patch.apply(old, parsed)
+        return json_patch.apply(old, parsed)
     if patch_format == "merge":
-        return lambda old: merge_patch.apply(old, parsed)
-    return lambda old: strategic.apply(old, parsed, struct)
+        return merge_patch.apply(old, parsed)
+    return strategic.apply(old, parsed, struct)
 
 
 def _shown(patch_format: Format, parsed: Any, patched: Any) -> Callable[[], str]:
@@ -102,26 +106,27 @@ def _shown(patch_format: Format, parsed: Any, patched: Any) -> Callable[[], str]
 
 
 def _checked(
-    registry: Registry,
+    strategy: Strategy,
     call: Call,
-    resource: kinds.Resource,
+    struct: schema.Struct,
     patched: Any,
     shown: Callable[[], str],
     *,
     in_go_values: bool,
+    problems: list[str],
 ) -> Object:
     """The patched document as an object of its kind, with defaults."""
-    struct = schema.struct(resource.api_version, resource.kind)
     try:
         converted = _restored(patched, struct) if in_go_values else _converted(patched, struct)
     except (codec.Unreadable, unmarshal.Mismatch) as error:
         raise rejected.undecodable(shown(), str(error)) from error
-    if converted.problems and call.validation == "Strict":
-        raise rejected.undecodable(shown(), f"strict decoding error: {converted.strict}")
+    if call.validation == "Strict" and (problems or converted.problems):
+        told = ", ".join([*problems, converted.strict] if converted.problems else problems)
+        raise rejected.undecodable(shown(), f"strict decoding error: {told}")
     if call.validation == "Warn":
-        for problem in converted.problems:
+        for problem in (*problems, *converted.problems):
             call.warn(problem)
-    registry.strategies[resource].default(converted.obj)
+    strategy.default(converted.obj)
     dedup_owners(call, converted.obj, " after mutating admission happens")
     return converted.obj
 
@@ -148,10 +153,14 @@ def _restored(patched: Object, struct: schema.Struct) -> codec.Decoded:
         raise unmarshal.Mismatch(unstructured.without_place(str(error))) from None
 
 
-def _note_unknown(call: Call, operations: Any) -> None:
-    problems = json_patch.unknown_fields(operations or [])
-    if problems and call.validation == "Strict":
-        raise errors.bad_request(f"strict decoding error: {', '.join(problems)}")
-    if call.validation == "Warn":
-        for problem in problems:
-            call.warn(problem)
+def _problems(call: Call, body: bytes, parsed: Any, patch_format: Format) -> list[str]:
+    """What is wrong with the patch itself; told with what is wrong with its result."""
+    if call.validation == "Ignore":
+        return []
+    try:
+        repeats = codec.may_repeat_keys(body, parsed)
+    except (msgspec.MsgspecError, UnicodeError):  # half a character, which Go reads
+        repeats = True
+    if patch_format == "json":
+        return strict.operations(gojson.parse(body) if repeats else parsed)
+    return strict.repeated(gojson.parse(body)) if repeats else []

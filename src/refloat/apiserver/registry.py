@@ -19,6 +19,8 @@ from refloat.base.rand import Rand
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry, Store
 
+_NODES = kinds.of("nodes")
+
 Produce: TypeAlias = Callable[[Object], Object]
 """Makes the wanted object from the one that is there."""
 
@@ -34,11 +36,19 @@ MAX_PREFIX = 58  # a generated name is at most 63 long, with its suffix
 class Registry:
     """Objects of all kinds, on a store."""
 
-    def __init__(self, store: Store, *, rand: Rand, gates: Gates) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        rand: Rand,
+        gates: Gates,
+        toleration_seconds: int = admission.TOLERATION_SECONDS,
+    ) -> None:
+        """`toleration_seconds` is how long pods by default stay on a node that is lost."""
         self.store = store
         self.strategies = strategies.build(gates)
         self._rand = rand
-        self._admission = admission.Admission(store)
+        self._admission = admission.Admission(store, toleration_seconds)
 
     # -- reading ---------------------------------------------------------
 
@@ -51,13 +61,20 @@ class Registry:
     # -- decoding --------------------------------------------------------
 
     def decode(
-        self, call: Call, resource: kinds.Resource, body: bytes, media: codec.Media
+        self,
+        call: Call,
+        resource: kinds.Resource,
+        body: bytes,
+        media: codec.Media,
+        held: Object | None = None,
     ) -> Object:
-        """Read a body that must hold an object of this kind, and default it."""
-        wanted = schema.struct(resource.api_version, resource.kind)
-        obj = decode(call, body, wanted, media)
-        self.strategies[resource].default(obj)
-        dedup_owners(call, obj)
+        """Read a body that must hold an object of this kind, and default it.
+
+        `held` is the object that it is to take the place of.
+        """
+        strategy = self.strategies[resource]
+        obj = decode(call, body, strategy.struct(held), media)
+        strategy.default(obj)
         return obj
 
     # -- creating --------------------------------------------------------
@@ -94,16 +111,24 @@ class Registry:
     def _prepare_create(self, call: Call, strategy: Strategy, namespace: str, obj: Object) -> None:
         resource = strategy.resource
         place(resource, namespace, obj)
+        dedup_owners(call, obj)
         self._admission.on_create(call, resource, obj)
-        node_restriction.on_create(call, resource, obj)
+        node_restriction.on_create(call, resource, obj, self._uid_of_node)
         metadata = obj["metadata"]
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._generate_name(resource, metadata)
+            if "labels" in metadata:
+                # Kubernetes tries names on copies, so that a Job whose name it
+                # generates no longer shares its labels with its template.
+                metadata["labels"] = dict(metadata["labels"])
         metadata["uid"] = self._rand.uid()
         metadata["creationTimestamp"] = times.format_time(call.now)
         strategy.prepare_create(obj, call)
+
+    def _uid_of_node(self, name: str) -> str:
+        return str(stored.unpack(_NODES, self.get(_NODES, "", name))["metadata"]["uid"])
 
     def _generate_name(self, resource: kinds.Resource, metadata: Object) -> str:
         """A name that nobody has, unless chance is against it time and again.
@@ -151,25 +176,29 @@ class Registry:
         resource: kinds.Resource,
         namespace: str,
         name: str,
-        decode: Callable[[], Object],
+        decode: Callable[[Object | None], Object],
         *,
         subresource: str = "",
     ) -> tuple[Entry, bool]:
-        """Write a whole object; was it created? `decode` makes it anew each time."""
+        """Write a whole object; was it created?
+
+        `decode` makes it anew each time, given the one that is there.
+        """
         strategy = self.strategies[resource]
-        wanted = decode()
-        check_name(name, wanted)
+        there = self.store.get(stored.key(resource, namespace, name))
+        wanted = decode(None if there is None else stored.unpack(resource, there))
         place(resource, namespace, wanted)
-        if strategy.create_on_update and not subresource:
-            key = stored.key(resource, namespace, name)
-            if self.store.get(key) is None:
-                check_uid(call, resource, wanted["metadata"], {})
-                wanted["metadata"].pop("resourceVersion", None)
-                return await self.create(call, resource, namespace, wanted), True
+        check_name(name, wanted)
+        dedup_owners(call, wanted)
+        if there is None and strategy.create_on_update and not subresource:
+            check_uid(call, resource, wanted["metadata"], {})
+            revision(wanted["metadata"].pop("resourceVersion", None) or "")
+            return await self.create(call, resource, namespace, wanted), True
         given = wanted["metadata"].get("resourceVersion") or ""
 
         def produce(old: Object) -> Object:
-            new = decode()
+            new = decode(old)
+            dedup_owners(call, new)
             check_uid(call, resource, wanted["metadata"], old["metadata"])
             return new
 
@@ -204,7 +233,7 @@ class Registry:
             if revision(given) not in (0, entry.revision):
                 raise errors.modified(resource.group, resource.plural, name)
             if not settled:
-                new = _owned(call, resource, new, old, subresource)
+                new = _owned(call, self.strategies[resource], new, old, subresource)
             self._prepare_update(call, resource, new, old, subresource)
             try:
                 return await self._write(call, resource, entry, new, old)
@@ -244,7 +273,7 @@ class Registry:
         self, call: Call, resource: kinds.Resource, entry: Entry, new: Object, old: Object
     ) -> Entry:
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if new == old:
+        if new == old or apply.is_same_but_for_times(new, old):
             return entry
         value = stored.pack(resource, new)
         ends = (
@@ -304,6 +333,7 @@ class Registry:
         if not _mark(strategy, new, options, call):
             return entry, False  # already on its way, and nothing shortens it
         ends = deletion.is_over(new) and not strategy.awaits_more(new)
+        ends = ends and (meta.is_terminating(old) or not strategy.only_marked_at_first)
         # That finalizers went is not worth a version of an object that goes with them.
         if new != old and not (ends and _but_finalizers(new) == _but_finalizers(old)):
             entry = await self._mark_stored(call, resource, entry, new)
@@ -322,9 +352,7 @@ class Registry:
         return await self.store.update(entry.key, value, expected=entry.revision)
 
 
-def _owned(
-    call: Call, resource: kinds.Resource, new: Object, old: Object, subresource: str
-) -> Object:
+def _owned(call: Call, strategy: Strategy, new: Object, old: Object, subresource: str) -> Object:
     """Move the ownership of fields, on objects where it is tracked."""
     if "managedFields" not in old["metadata"] and "managedFields" not in new["metadata"]:
         return new
@@ -332,8 +360,8 @@ def _owned(
         old,
         new,
         manager=call.manager,
-        struct=schema.struct(resource.api_version, resource.kind),
-        api_version=resource.api_version,
+        struct=strategy.struct(old),
+        api_version=strategy.resource.api_version,
         subresource=subresource,
         now=call.now,
     )
@@ -356,15 +384,16 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
     else:
         metadata.pop("finalizers", None)
     if terminating:
+        if left:
+            metadata.setdefault(_GRACE, 0)
         return True
     grace = strategy.grace(obj, options.grace_seconds)
     if grace is not None:
         deletion.begin(obj, grace, call.now)
+    elif strategy.only_marked_at_first:
+        metadata["deletionTimestamp"] = times.format_time(call.now)
     elif left or strategy.awaits_more(obj):
-        if strategy.notes_grace:
-            deletion.begin(obj, 0, call.now)
-        else:
-            metadata["deletionTimestamp"] = times.format_time(call.now)
+        deletion.begin(obj, 0, call.now)
     return True
 
 
@@ -493,7 +522,10 @@ def revision(text: str) -> int:
 
 
 # Whatever an update says of these, the server's own word stands.
-_KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_KEPT = ("creationTimestamp", "deletionTimestamp", "generation")
+
+
+_GRACE = "deletionGracePeriodSeconds"
 
 
 def _keep_metadata(new: Object, old: Object) -> None:
@@ -501,6 +533,8 @@ def _keep_metadata(new: Object, old: Object) -> None:
     for name in ("uid", "resourceVersion"):
         if not new.get(name):
             new[name] = old[name]
+    if new.get(_GRACE) is None and _GRACE in old:
+        new[_GRACE] = old[_GRACE]  # another one is refused as a change
     for name in _KEPT:
         if name in old:
             new[name] = old[name]
@@ -512,10 +546,12 @@ def check_preconditions(
     resource: kinds.Resource, name: str, metadata: Object, options: deletion.Options
 ) -> None:
     """Raise 409 when the object is not the one, or not the version, that was meant."""
+    # Both kinds of events are kept as one.
+    group = "" if resource.plural == "events" else resource.group
     actual = metadata["uid"]
     if options.uid is not None and options.uid != actual:
         raise errors.conflict(
-            resource.group,
+            group,
             resource.kind,
             name,
             f"the UID in the precondition ({options.uid}) does not match the UID in record "
@@ -524,7 +560,7 @@ def check_preconditions(
     wanted, held = options.resource_version, metadata["resourceVersion"]
     if wanted is not None and wanted != held:
         raise errors.conflict(
-            resource.group,
+            group,
             resource.kind,
             name,
             f"the ResourceVersion in the precondition ({wanted}) does not match the "

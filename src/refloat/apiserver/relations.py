@@ -9,24 +9,21 @@ never again, because a pod cannot change them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, TypeAlias
 
 import msgspec
 
-from refloat.api import kinds
+from refloat.api import kinds, pod_references
+from refloat.api.pod_references import Name
 from refloat.apiserver import selection, stored
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry, Event, Store
 
 _PODS = kinds.of("pods")
+_VOLUMES = kinds.of("persistentvolumes")
 
 # So many changes behind, it begins anew with the pods of today, which holds
 # the loop for 45 ms at 20,000 pods; to follow so many takes about 10 ms.
 _TOO_FAR = 5_000
-
-Name: TypeAlias = tuple[str, str]
-"""A resource's plural, and the name of one object in the pod's namespace."""
 
 
 class Relations:
@@ -50,12 +47,18 @@ class Relations:
         pods = self._bound.get(node, {})
         return any(key.startswith(prefix) and wanted in self._names(pods, key) for key in pods)
 
+    def claim_of(self, volume: str) -> tuple[str, str] | None:
+        """The claim that has this volume: its namespace and name."""
+        entry = self._store.get(stored.key(_VOLUMES, "", volume))
+        claim = None if entry is None else _VOLUME.decode(entry.value).spec.claimRef
+        return None if claim is None or not claim.uid else (claim.namespace, claim.name)
+
     def _names(self, pods: dict[str, frozenset[Name] | None], key: str) -> frozenset[Name]:
         names = pods[key]
         if names is None:
             entry = self._store.get(key)
             assert entry is not None, "the index is as new as the store"
-            names = pods[key] = frozenset(named_by(entry.value))
+            names = pods[key] = frozenset(pod_references.named_by(entry.value))
         return names
 
     def _follow(self) -> None:
@@ -93,6 +96,23 @@ class Relations:
             self._bound[after][event.key] = None
 
 
+class _Claim(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""  # empty until it is bound
+
+
+class _VolumeSpec(msgspec.Struct):
+    claimRef: _Claim | None = None  # noqa: N815 - the wire's names
+
+
+class _Volume(msgspec.Struct):
+    spec: _VolumeSpec
+
+
+_VOLUME = msgspec.json.Decoder(_Volume)
+
+
 class _BoundSpec(msgspec.Struct):
     nodeName: str = ""  # noqa: N815 - the wire's names
 
@@ -109,90 +129,3 @@ def _node_of(entry: Entry) -> str:
     if entry.derived is not None:
         return selection.attributes(_PODS, entry).fields["spec.nodeName"]
     return _BINDING.decode(entry.value).spec.nodeName
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-
-
-class _Container(msgspec.Struct):
-    env: list[dict[str, Any]] | None = None
-    envFrom: list[dict[str, Any]] | None = None  # noqa: N815 - the wire's names
-
-
-class _Spec(msgspec.Struct):
-    containers: list[_Container] | None = None
-    initContainers: list[_Container] | None = None  # noqa: N815
-    ephemeralContainers: list[_Container] | None = None  # noqa: N815
-    volumes: list[dict[str, Any]] | None = None
-    imagePullSecrets: list[dict[str, Any]] | None = None  # noqa: N815
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec
-
-
-_DECODER = msgspec.json.Decoder(_Pod)
-
-# Where a volume names a secret: its source, the field, and where it differs the field within.
-_SECRETS_OF_VOLUMES = (
-    ("secret", "secretName"),
-    ("azureFile", "secretName"),
-    ("cephfs", "secretRef"),
-    ("cinder", "secretRef"),
-    ("csi", "nodePublishSecretRef"),
-    ("flexVolume", "secretRef"),
-    ("iscsi", "secretRef"),
-    ("rbd", "secretRef"),
-    ("scaleIO", "secretRef"),
-    ("storageos", "secretRef"),
-)
-
-
-def named_by(pod: bytes) -> Iterator[Name]:
-    """The ConfigMaps, Secrets and claims that a stored pod names."""
-    found = _DECODER.decode(pod)
-    spec = found.spec
-    for group in (spec.initContainers, spec.containers, spec.ephemeralContainers):
-        for container in group or ():
-            yield from _named_by_container(container)
-    for volume in spec.volumes or ():
-        yield from _named_by_volume(volume, found.metadata.name)
-    for reference in spec.imagePullSecrets or ():
-        yield "secrets", reference.get("name", "")
-
-
-def _named_by_container(container: _Container) -> Iterator[Name]:
-    for source in container.envFrom or ():
-        yield from _referred(source, "configMapRef", "secretRef")
-    for variable in container.env or ():
-        yield from _referred(variable.get("valueFrom") or {}, "configMapKeyRef", "secretKeyRef")
-
-
-def _referred(source: dict[str, Any], config_map: str, secret: str) -> Iterator[Name]:
-    if found := source.get(config_map):
-        yield "configmaps", found.get("name", "")
-    if found := source.get(secret):
-        yield "secrets", found.get("name", "")
-
-
-def _named_by_volume(volume: dict[str, Any], pod: str) -> Iterator[Name]:
-    if found := volume.get("configMap"):
-        yield "configmaps", found.get("name", "")
-    elif found := volume.get("persistentVolumeClaim"):
-        yield "persistentvolumeclaims", found["claimName"]
-    elif volume.get("ephemeral"):
-        yield "persistentvolumeclaims", f"{pod}-{volume['name']}"
-    elif found := volume.get("projected"):
-        for source in found.get("sources") or ():
-            yield from _referred(source, "configMap", "secret")
-    else:
-        yield from _secret_of_volume(volume)
-
-
-def _secret_of_volume(volume: dict[str, Any]) -> Iterator[Name]:
-    for source, name in _SECRETS_OF_VOLUMES:
-        found = (volume.get(source) or {}).get(name)
-        if found:
-            yield "secrets", found if isinstance(found, str) else found.get("name", "")

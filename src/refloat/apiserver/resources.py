@@ -2,7 +2,8 @@
 """The verbs on resources, as HTTP requests ask for them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+import ssl
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from refloat.api import errors, schema
+from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.apiserver import (
     applying,
@@ -31,6 +33,7 @@ from refloat.apiserver.apply import entries
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.exchange import Exchange
 from refloat.apiserver.identity import Call, Identity
+from refloat.apiserver.logs import Logs
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.targets import Target
 from refloat.base.clock import Clock
@@ -51,7 +54,6 @@ _NOT_SERVED = {
     "attach": "attach is not served: Refloat's nodes run plain processes; read logs instead",
     "exec": "exec is not served: Refloat's nodes run plain processes; start one on the host",
     "portforward": "port-forward is not served: processes of a pod listen on the host itself",
-    "log": "pods/log is not served yet: no node of this cluster runs containers",
 }
 
 
@@ -66,8 +68,10 @@ class Resources:
         *,
         clock: Clock,
         rand: Rand,
+        to_nodes: ssl.SSLContext | None = None,
     ) -> None:
         self._registry = objects
+        self._logs = Logs(objects, to_nodes)
         self._dispatcher = dispatcher
         self._evictions = evictions
         self._clock = clock
@@ -87,6 +91,8 @@ class Resources:
     async def serve(
         self, exchange: Exchange, user: Identity, verb: str, target: Target
     ) -> web.StreamResponse:
+        if target.subresource == "log":
+            return await self._logs.serve(exchange, target)
         exchange.negotiate(streams=verb in ("list", "watch"))
         if target.subresource in _NOT_SERVED:
             self._registry.get(target.resource, target.namespace, target.name)
@@ -112,8 +118,10 @@ class Resources:
         if not task.cancelled():
             task.exception()  # has been told to the client, unless that is gone
 
-    def _call(self, exchange: Exchange, user: Identity, kind: str) -> Call:
-        asked = options.write_options(exchange.query, kind)
+    def _call(
+        self, exchange: Exchange, user: Identity, kind: str, found: Iterable[FieldError] = ()
+    ) -> Call:
+        asked = options.write_options(exchange.query, kind, found)
         return Call(
             user,
             self._clock.now(),
@@ -141,7 +149,10 @@ class Resources:
     # -- reading ---------------------------------------------------------
 
     async def _get(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
-        asked = options.list_revision(exchange.query.get("resourceVersion", ""), watch=True)
+        # Kubernetes caches all kinds but events; a cache words its refusals as a watch does.
+        is_cached = target.resource.plural != "events"
+        given = exchange.query.get("resourceVersion", "")
+        asked = options.list_revision(given, watch=is_cached)
         if asked is not None and asked > self._registry.store.revision:
             raise listing.too_large(asked, self._registry.store.revision)
         entry = self._registry.get(target.resource, target.namespace, target.name)
@@ -200,6 +211,7 @@ class Resources:
         resource, store = wanted.resource, self._registry.store
         initial: list[Entry] | None = None
         after = asked.revision or 0
+        forms.check(form)
         shows_state = asked.initial_events if asked.initial_events is not None else not after
         if not after or shows_state:
             after = max(store.revision, after)
@@ -259,8 +271,8 @@ class Resources:
         call = self._call(exchange, user, "UpdateOptions")
         media, body = exchange.media, await exchange.body()
 
-        def decode() -> Object:
-            return self._registry.decode(call, target.resource, body, media)
+        def decode(held: Object | None) -> Object:
+            return self._registry.decode(call, target.resource, body, media, held)
 
         entry, created = await self._registry.replace(
             call,
@@ -275,15 +287,14 @@ class Resources:
     async def _patch(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        media = exchange.content_type.partition(";")[0].strip().lower()
+        media = exchange.content_type.partition(";")[0].strip()
         is_apply = media == patching.APPLY
         if not is_apply and media not in patching.MEDIA_TYPES:
             raise errors.StatusError(
                 415, "UnsupportedMediaType", "415: Unsupported Media Type", details={}
             )
-        call = self._call(exchange, user, "PatchOptions")
-        named = exchange.query.get("fieldManager", "")
-        applying.check_options(is_apply=is_apply, manager=named, forced="force" in exchange.query)
+        found = applying.option_mistakes(exchange.query, is_apply=is_apply)
+        call = self._call(exchange, user, "PatchOptions", found)
         where = (self._registry, call, target.resource, target.namespace, target.name)
         body, subresource = await exchange.body(), target.subresource
         if is_apply:
@@ -310,7 +321,8 @@ class Resources:
         )
         strategy = self._registry.strategies[target.resource]
         if not gone or strategy.returns_deleted:
-            return self._one(exchange, target, entry, call=call)
+            code = 202 if not gone and asked.orphans is False else 200
+            return self._one(exchange, target, entry, status=code, call=call)
         obj = stored.unpack(target.resource, entry)
         body = msgspec.json.encode(_deleted(target, obj))
         return exchange.answer(body, warnings=call.warnings)
@@ -323,9 +335,10 @@ class Resources:
     async def _delete_collection(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        asked = options.list_options(exchange.query, watch=False)
+        asked = options.list_options(exchange.query, watch=options.flag(exchange.query, "watch"))
+        selected = _selection(target, asked)
         wanted = await self._delete_options(exchange)
-        found = await listing.plan(self._registry.store, _selection(target, asked), asked)
+        found = await listing.plan(self._registry.store, selected, asked)
         call = Call(user, self._clock.now(), dry_run=wanted.dry_run, warnings=exchange.warnings)
         self._registry.warn_of_orphans(call, target.resource, wanted)
         for entry in found.entries:

@@ -119,6 +119,14 @@ _WRITE_STATUS = ("patch", "update")
 
 # Each controller by its name in Kubernetes, or by one of the same make.
 CONTROLLERS: dict[str, tuple[Rule, ...]] = {
+    "attachdetach-controller": (
+        Rule(_READ, ("",), ("persistentvolumeclaims", "persistentvolumes")),
+        Rule(_READ, ("",), ("nodes", "pods")),
+        Rule(_WRITE_STATUS, ("",), ("nodes/status",)),
+        Rule(("create", "delete", *_READ), ("storage.k8s.io",), ("volumeattachments",)),
+        Rule(_WRITE_STATUS, ("storage.k8s.io",), ("volumeattachments/status",)),
+        _EVENTS,
+    ),
     "disruption-controller": (
         Rule(_READ, ("policy",), ("poddisruptionbudgets",)),
         Rule(_READ, ("",), ("pods",)),
@@ -130,7 +138,8 @@ CONTROLLERS: dict[str, tuple[Rule, ...]] = {
     "force-eviction-controller": (
         Rule((*_READ, "patch"), ("",), ("nodes",)),
         Rule((*_READ, "delete", "patch"), ("",), ("pods",)),
-        Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+        Rule(_WRITE_STATUS, ("",), ("nodes/status", "pods/status")),
+        Rule(("get",), ("coordination.k8s.io",), ("leases",)),
         Rule((*_READ, "delete"), ("storage.k8s.io",), ("volumeattachments",)),
         Rule(_READ, ("",), ("persistentvolumeclaims", "persistentvolumes")),
         _EVENTS,
@@ -158,6 +167,15 @@ CONTROLLERS: dict[str, tuple[Rule, ...]] = {
         Rule(_READ, ("coordination.k8s.io",), ("leases",)),
         _EVENTS,
     ),
+    "persistent-volume-binder": (
+        Rule((*_READ, "patch", "update"), ("",), ("persistentvolumeclaims", "persistentvolumes")),
+        Rule(
+            _WRITE_STATUS,
+            ("",),
+            ("persistentvolumeclaims/status", "persistentvolumes/status"),
+        ),
+        _EVENTS,
+    ),
     "pod-garbage-collector": (
         Rule(("delete", *_READ), ("",), ("pods",)),
         Rule(_READ, ("",), ("nodes",)),
@@ -176,8 +194,9 @@ CONTROLLERS: dict[str, tuple[Rule, ...]] = {
     "zombie-controller": (
         Rule(_READ, ("",), ("namespaces", "nodes")),
         Rule(("patch",), ("",), ("nodes",)),
-        Rule((*_READ, "delete", "patch"), ("",), ("pods",)),
-        Rule(_WRITE_STATUS, ("",), ("pods/status",)),
+        Rule((*_READ, "delete"), ("",), ("pods",)),
+        Rule(("patch",), ("",), ("pods/status",)),
+        Rule(_READ, ("coordination.k8s.io",), ("leases",)),
         _EVENTS,
     ),
 }

@@ -9,7 +9,7 @@ item of a list or a watch event is made by joining bytes.
 
 import msgspec
 
-from refloat.api import events, kinds
+from refloat.api import event_conversion, kinds
 from refloat.api.meta import Object
 from refloat.store.contract import Entry
 
@@ -33,7 +33,7 @@ def prefix(resource: kinds.Resource, namespace: str = "") -> str:
 def pack(resource: kinds.Resource, obj: Object) -> bytes:
     """The value to store for an object; the object is left as it is."""
     if resource.group == "events.k8s.io":
-        obj = events.to_core(obj)
+        obj = event_conversion.to_core(obj)
     rest = {name: part for name, part in obj.items() if name not in _NOT_STORED}
     metadata = {name: part for name, part in obj["metadata"].items() if name != "resourceVersion"}
     return _ENCODER.encode({"metadata": metadata, **rest})
@@ -48,7 +48,7 @@ def unpack(resource: kinds.Resource, entry: Entry) -> Object:
     obj.update(_DECODER.decode(entry.value))
     if entry.revision:  # what a dry run made has none
         obj["metadata"]["resourceVersion"] = str(entry.revision)
-    return events.to_events(obj) if resource.group == "events.k8s.io" else obj
+    return event_conversion.to_events(obj) if resource.group == "events.k8s.io" else obj
 
 
 def body(resource: kinds.Resource, entry: Entry) -> bytes:

@@ -44,6 +44,7 @@ BAD_REQUESTS = [
     ({}, "invalid object type: /, Kind="),
     ({"kind": "ConfigMap"}, "invalid object type: /, Kind=ConfigMap"),
     ({"apiVersion": "v1"}, "invalid object type: /v1, Kind="),
+    ({"apiVersion": "a/b/c", "kind": "Pod"}, "invalid object type: /, Kind="),
     (config_map(kind="Secret"), "invalid object type: /v1, Kind=Secret"),
     (config_map(apiVersion="apps/v1", kind="Foo"), "invalid object type: apps/v1, Kind=Foo"),
     (metadata(managedFields=[]), "metadata.managedFields must be nil"),
@@ -89,6 +90,10 @@ MISFITS = [
     (
         metadata(finalizers=[["x"]]),
         f"{SET}not supported: associative list with lists as elements",
+    ),
+    (
+        metadata(deletionTimestamp=[1]),
+        ".metadata.deletionTimestamp: expected any scalar, got &{[1]}",
     ),
     (pod(hostNetwork="x"), ".spec.hostNetwork: expected boolean, got &{x}"),
     (
@@ -172,3 +177,48 @@ def test_a_merged_object_that_is_none_of_its_kind_is_named() -> None:
         "failed to convert new object (/a; /v1, Kind=Pod) to proper version: "
         "unable to convert unstructured object to /v1, Kind=Pod: a fraction"
     )
+
+
+def account(*secrets: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "a", "namespace": "ns"},
+        "secrets": list(secrets),
+    }
+
+
+NAMELESS = (
+    ".secrets: element 0: associative list with keys has an element that omits all key fields "
+    '["name"] (and doesn\'t have default values for any key fields)'
+)
+
+
+def test_nothing_is_applied_to_an_object_with_items_that_nobody_could_own() -> None:
+    struct = schema.struct("v1", "ServiceAccount")
+    with pytest.raises(StatusError) as error:
+        checks.check_live(account({"namespace": "x"}), struct)
+    assert error.value.message == (
+        "failed to create manager for existing fields: "
+        f"failed to convert new object (ns/a; /v1, Kind=ServiceAccount) to smd typed: {NAMELESS}"
+    )
+
+
+def test_a_key_that_is_null_is_a_key() -> None:
+    checks.check_live(account({"name": None}), schema.struct("v1", "ServiceAccount"))
+
+
+def test_ownership_is_no_longer_told_once_an_item_has_no_key() -> None:
+    live = applied(account({"name": "x"}), "ServiceAccount")
+    new = {**account({"namespace": "x"}), "metadata": live["metadata"]}
+    tracked = apply.track_update(
+        live,
+        new,
+        manager="m",
+        struct=schema.struct("v1", "ServiceAccount"),
+        api_version="v1",
+        subresource="",
+        now=NOW,
+    )
+    assert "managedFields" in live["metadata"]
+    assert "managedFields" not in tracked["metadata"]

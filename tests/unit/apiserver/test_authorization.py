@@ -125,18 +125,18 @@ def test_a_node_may_do_what_is_listed_and_nothing_else(authorizer: Authorizer) -
         | _cells("own", "get list watch create update patch", "nodes")
         | _cells("own", "update patch", "nodes/status")
         | _cells("own", "get create update patch", "leases.coordination.k8s.io")
-        | _cells("own", "get list watch delete", "pods")
+        | _cells("own", "get list watch create delete", "pods")
         | _cells("own", "update patch", "pods/status")
         | _cells("own", "get list watch", "configmaps", "secrets")
         | _cells("own", "get", "persistentvolumeclaims")
-        | _cells(BOTH, "create", *EVENTS)
+        | _cells(BOTH, "create update patch", *EVENTS)
     )
     # These are refused when the object is at hand: see `test_authorization_nodes`.
     later = (
         _cells("foreign", "create update patch", "nodes")
         | _cells("foreign", "update patch", "nodes/status")
         | _cells("foreign", "create", "leases.coordination.k8s.io")
-        | _cells("foreign", "delete", "pods")
+        | _cells("foreign", "create delete", "pods")
         | _cells("foreign", "update patch", "pods/status")
     )
     assert _allowed(authorizer, NODE) == want | later
@@ -182,11 +182,28 @@ WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 # What each controller may change, besides events; the two collectors of garbage aside.
 CHANGES = {
+    "attachdetach-controller": {
+        "nodes/status",
+        "volumeattachments",
+        "volumeattachments/status",
+    },
     "disruption-controller": {"poddisruptionbudgets/status", "pods/status"},
-    "force-eviction-controller": {"nodes", "pods", "pods/status", "volumeattachments"},
+    "force-eviction-controller": {
+        "nodes",
+        "nodes/status",
+        "pods",
+        "pods/status",
+        "volumeattachments",
+    },
     "job-controller": {"jobs", "jobs/status", "pods"},
     "kube-scheduler": {"pods", "pods/binding", "pods/status"},
     "node-controller": {"nodes", "nodes/status", "pods", "pods/status"},
+    "persistent-volume-binder": {
+        "persistentvolumeclaims",
+        "persistentvolumeclaims/status",
+        "persistentvolumes",
+        "persistentvolumes/status",
+    },
     "pod-garbage-collector": {"pods", "pods/status"},
     "taint-eviction-controller": {"pods", "pods/status"},
     "ttl-after-finished-controller": {"jobs"},

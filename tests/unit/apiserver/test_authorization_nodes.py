@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests import builders
 from tests.unit.apiserver.cluster_of_nodes import MERGE, Api
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -87,6 +88,20 @@ async def test_a_node_is_told_why_it_may_not_read(api: Api, path: str, what: str
 )
 async def test_a_node_reads_what_is_its_own(api: Api, path: str) -> None:
     assert (await api.ask("n1", "GET", path)).status == 200
+
+
+async def test_a_node_reads_the_volume_of_a_claim_that_its_pod_names(api: Api) -> None:
+    reference = {"namespace": "default", "name": "pvc-p1"}
+    for name, more in (("bound", {"uid": "u"}), ("promised", {})):
+        body = builders.volume(name)
+        body["spec"]["claimRef"] = {**reference, **more}
+        assert (await api.ask("admin", "POST", "/api/v1/persistentvolumes", body)).status == 201
+    path = "/api/v1/persistentvolumes"
+    assert (await api.ask("n1", "GET", f"{path}/bound")).status == 200
+    assert (await api.ask("n2", "GET", f"{path}/bound")).status == 403
+    assert (await api.ask("n1", "GET", f"{path}/promised")).status == 403
+    assert (await api.ask("n1", "GET", path)).status == 403
+    assert (await api.ask("n1", "DELETE", f"{path}/bound")).status == 403
 
 
 async def test_what_a_pod_names_is_not_found_rather_than_forbidden(api: Api) -> None:
@@ -228,8 +243,8 @@ REFUSED_WRITES: list[Row] = [
         PODS,
         {"metadata": {"name": "new"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
         (
-            'pods is forbidden: User "system:node:n1" cannot create resource "pods" in API group '
-            '"" in the namespace "default"'
+            'pods "new" is forbidden: pod does not have "kubernetes.io/config.mirror" annotation, '
+            'node "n1" can only create mirror pods'
         ),
     ),
     (
@@ -289,6 +304,108 @@ async def test_a_node_may_not_write(
     assert answer.body["message"] == message
 
 
+def mirror(owners: list[Any], node: str = "n1", **spec: Any) -> Any:
+    """A mirror pod with these owners; each is a change of what a node says of itself."""
+    own = {"apiVersion": "v1", "kind": "Node", "name": "n1", "controller": True}
+    metadata = {
+        "name": "m",
+        "annotations": {"kubernetes.io/config.mirror": "hash"},
+        "ownerReferences": [{**own, **each} for each in owners],
+    }
+    container = {"name": "c", "image": "i", **spec.pop("container", {})}
+    return {"metadata": metadata, "spec": {"nodeName": node, "containers": [container], **spec}}
+
+
+def volume(**source: Any) -> Any:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+REFUSED_MIRRORS: list[tuple[str, Any, str]] = [
+    # id, pod (None stands for the node's own uid), why
+    ("on another node", mirror([{}], "n2"), "only create pods with spec.nodeName set to itself"),
+    ("without an owner", mirror([]), "only create pods with an owner reference set to itself"),
+    (
+        "of two owners",
+        mirror([{}, {"kind": "Pod", "controller": False}]),
+        "only create pods with a single owner reference set to itself",
+    ),
+    (
+        "of another node",
+        mirror([{"name": "n2"}]),
+        "only create pods with an owner reference set to itself",
+    ),
+    (
+        "of an owner that does not manage it",
+        mirror([{"controller": False}]),
+        "only create pods with a controller owner reference set to itself",
+    ),
+    (
+        "that holds its owner",
+        mirror([{"blockOwnerDeletion": True}]),
+        'node "n1" must not set blockOwnerDeletion on an owner reference',
+    ),
+    ("of a node that was there before", mirror([{"uid": "x"}]), "UID mismatch: expected x got"),
+    (
+        "with an account",
+        mirror([{}], serviceAccountName="a"),
+        "can not create pods that reference serviceaccounts",
+    ),
+    (
+        "with a secret",
+        mirror([{}], imagePullSecrets=[{"name": "s"}]),
+        "can not create pods that reference secrets",
+    ),
+    (
+        "with a ConfigMap",
+        mirror([{}], container={"envFrom": [{"configMapRef": {"name": "m"}}]}),
+        "can not create pods that reference configmaps",
+    ),
+    (
+        "with a claim",
+        mirror([{}], **volume(persistentVolumeClaim={"claimName": "c"})),
+        "can not create pods that reference persistentvolumeclaims",
+    ),
+    (
+        "with a token",
+        mirror([{}], **volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]})),
+        "can not create pods that reference serviceaccounts (via projected volumes)",
+    ),
+    (
+        "with a driver",
+        mirror([{}], **volume(csi={"driver": "d"})),
+        "can not create pods that reference csidrivers (via CSI volumes)",
+    ),
+]
+
+
+async def owned(api: Api, pod: Any) -> Any:
+    """The pod, whose owners have the node's uid unless they have one of their own."""
+    node = (await api.ask("n1", "GET", "/api/v1/nodes/n1")).body
+    for owner in pod["metadata"]["ownerReferences"]:
+        owner.setdefault("uid", node["metadata"]["uid"])
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [row[1:] for row in REFUSED_MIRRORS],
+    ids=[row[0] for row in REFUSED_MIRRORS],
+)
+async def test_a_node_may_not_create_a_mirror_pod(api: Api, pod: Any, why: str) -> None:
+    answer = await api.ask("n1", "POST", PODS, await owned(api, pod))
+    assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
+    assert answer.body["message"].startswith('pods "m" is forbidden: ')
+    assert why in answer.body["message"]
+
+
+async def test_a_node_creates_and_deletes_a_mirror_pod_of_its_own(api: Api) -> None:
+    pod = mirror([{}], **volume(hostPath={"path": "/"}))
+    made = await api.ask("n1", "POST", PODS, await owned(api, pod))
+    assert (made.status, made.body["spec"]["nodeName"]) == (201, "n1")
+    gone = await api.ask("n1", "DELETE", f"{PODS}/m", {"gracePeriodSeconds": 0})
+    assert gone.status == 200
+
+
 ALLOWED_WRITES: list[tuple[str, str, str, Any, int]] = [
     (
         "labels of its own",
@@ -318,6 +435,7 @@ ALLOWED_WRITES: list[tuple[str, str, str, Any, int]] = [
         },
         201,
     ),
+    ("an unknown event", "PATCH", "/api/v1/namespaces/default/events/e9", {"count": 2}, 404),
     ("an unknown pod's status", "PATCH", f"{PODS}/p9/status", {"status": {}}, 404),
     ("the end of an unknown pod", "DELETE", f"{PODS}/p9", {"gracePeriodSeconds": 0}, 404),
     ("an unknown node", "PATCH", "/api/v1/nodes/n9", {"metadata": {"labels": {"a": "b"}}}, 404),

@@ -46,6 +46,28 @@ async def test_labels_and_annotations_go_over_those_of_the_pod(world: World) -> 
     assert metadata["labels"] == metadata["annotations"] == {"a": "1", "b": "2", "c": "2"}
 
 
+async def test_a_bound_pod_is_nominated_no_more(world: World) -> None:
+    await world.create(builders.pod())
+    await world.set_status(PODS, "p", nominatedNodeName="n")
+    assert world.get(PODS, "p")["status"]["nominatedNodeName"] == "n"
+    await bind(world, wish())
+    assert "nominatedNodeName" not in world.get(PODS, "p")["status"]
+
+
+async def test_nobody_owns_what_a_binding_writes(world: World) -> None:
+    await world.create(builders.pod())
+    owned: Object = {"manager": "m", "operation": "Apply", "apiVersion": "v1"}
+    owned |= {"fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:app": {}}}}}
+
+    def own(pod: Object) -> None:
+        pod["metadata"]["managedFields"] = [owned]
+
+    await world.change(PODS, "p", own)
+    told = world.get(PODS, "p")["metadata"]["managedFields"]
+    await bind(world, wish(), manager="n")
+    assert world.get(PODS, "p")["metadata"]["managedFields"] == told
+
+
 async def test_dry_binding_writes_nothing(world: World) -> None:
     before = await world.create(builders.pod())
     await bind(world, wish(), dry_run=True)

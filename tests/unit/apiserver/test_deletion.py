@@ -80,6 +80,14 @@ def test_begin_sets_time_and_period_and_counts_a_generation() -> None:
     }
 
 
+def test_a_period_beyond_three_centuries_overflows_as_in_kubernetes() -> None:
+    """It must be no failure of the server: whoever made the pod can write any number."""
+    obj: Object = {"metadata": {"name": "a"}}
+    deletion.begin(obj, 2**63 - 1, datetime(2026, 1, 1, tzinfo=UTC))
+    assert obj["metadata"]["deletionTimestamp"] == "2025-12-31T23:59:59Z"
+    assert obj["metadata"]["deletionGracePeriodSeconds"] == 2**63 - 1
+
+
 def test_begin_counts_no_generation_where_there_is_none() -> None:
     obj: Object = {"metadata": {}}
     deletion.begin(obj, 0, START)
@@ -318,6 +326,36 @@ async def test_reason_of_a_delete_is_in_the_status_and_outlives_status_writes(
     assert after["status"]["reason"] == "NodeGone"
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_a_pod_that_is_over_is_not_deleted_for_what_it_ended_of(
+    world: World, phase: str
+) -> None:
+    """It failed by itself, and a policy must not take it for disrupted."""
+    held = {**builders.pod(node="n")}
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    await world.create(held)
+    await world.set_status(PODS, "p", phase=phase)
+    pod, _ = await world.delete(PODS, "p", Options(reason="OrphanedPod"))
+    assert "reason" not in pod["status"]
+
+
+async def test_the_first_delete_with_a_reason_is_the_one_that_ended_it(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await world.set_status(PODS, "p", phase="Running", reason="NodeLost")
+    pod, _ = await world.delete(PODS, "p", Options(reason="TaintEviction"))
+    assert pod["status"]["reason"] == "TaintEviction"
+    pod, _ = await world.delete(PODS, "p", Options(reason="ForceEviction", grace_seconds=1))
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 1
+    assert pod["status"]["reason"] == "TaintEviction"
+
+
+async def test_a_later_delete_says_why_if_the_first_did_not(world: World) -> None:
+    await world.create(builders.pod(node="n"))
+    await world.delete(PODS, "p")
+    pod, _ = await world.delete(PODS, "p", Options(reason="ForceEviction", grace_seconds=1))
+    assert pod["status"]["reason"] == "ForceEviction"
+
+
 async def test_status_write_can_give_another_reason(world: World) -> None:
     await world.create(builders.pod(node="n"))
     await world.delete(PODS, "p", Options(reason="NodeGone"))
@@ -385,6 +423,44 @@ async def test_second_delete_of_a_namespace_changes_nothing(world: World) -> Non
     before = world.get(NAMESPACES, "ns")
     await world.delete(NAMESPACES, "ns", Options(propagation="Foreground"))
     assert world.get(NAMESPACES, "ns") == before
+
+
+async def freed_namespace(world: World, **metadata: Any) -> None:
+    """A namespace that nothing but its metadata keeps."""
+    await world.create(builders.namespace(**metadata))
+
+    def finalize(obj: Object) -> None:
+        obj["spec"] = {}
+
+    await world.change(NAMESPACES, "ns", finalize, subresource="finalize")
+
+
+async def test_first_delete_only_marks_a_namespace(world: World) -> None:
+    await freed_namespace(world)
+    obj, gone = await world.delete(NAMESPACES, "ns")
+    assert not gone
+    assert obj == world.get(NAMESPACES, "ns")
+    assert obj["metadata"]["deletionTimestamp"] == at(0)
+    assert "deletionGracePeriodSeconds" not in obj["metadata"]
+    assert obj["status"]["phase"] == "Terminating"
+
+
+async def test_second_delete_ends_a_namespace_that_nothing_keeps(world: World) -> None:
+    await freed_namespace(world)
+    await world.delete(NAMESPACES, "ns")
+    _, gone = await world.delete(NAMESPACES, "ns")
+    assert gone
+    assert not world.exists(NAMESPACES, "ns")
+
+
+async def test_second_delete_of_a_namespace_with_finalizers_of_others_notes_the_grace(
+    world: World,
+) -> None:
+    await freed_namespace(world, finalizers=["a.b/c"])
+    await world.delete(NAMESPACES, "ns")
+    obj, gone = await world.delete(NAMESPACES, "ns")
+    assert not gone
+    assert obj["metadata"]["deletionGracePeriodSeconds"] == 0
 
 
 async def test_namespace_goes_with_its_last_finalizer(world: World) -> None:

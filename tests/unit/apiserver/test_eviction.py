@@ -76,6 +76,21 @@ async def test_evicted_pod_is_marked_and_deleted_gracefully(world: World) -> Non
     }
 
 
+async def test_nobody_owns_the_mark_of_an_eviction(world: World) -> None:
+    await with_pod(world)
+    owned: Object = {"manager": "m", "operation": "Apply", "apiVersion": "v1"}
+    owned |= {"fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:app": {}}}}}
+
+    def own(pod: Object) -> None:
+        pod["metadata"]["managedFields"] = [owned]
+
+    await world.change(PODS, "p", own)
+    told = world.get(PODS, "p")["metadata"]["managedFields"]
+    await world.evict("p", manager="n")
+    assert is_marked(world)
+    assert world.get(PODS, "p")["metadata"]["managedFields"] == told
+
+
 async def test_eviction_passes_on_the_options_of_the_delete(world: World) -> None:
     await with_pod(world)
     await world.evict("p", Options(grace_seconds=7))
@@ -88,6 +103,22 @@ async def test_eviction_does_not_mark_without_the_gate() -> None:
     await world.evict("p")
     assert not is_marked(world)
     assert "deletionTimestamp" in world.get(PODS, "p")["metadata"]
+    await world.dispatcher.close()
+
+
+async def test_eviction_says_why_only_with_the_gate(world: World) -> None:
+    """KEP-3329, first design."""
+    await with_pod(world)
+    await world.evict("p")
+    assert "reason" not in world.get(PODS, "p")["status"]
+
+
+@pytest.mark.parametrize(("given", "want"), [("", "EvictionAPI"), ("Mine", "Mine")])
+async def test_eviction_says_why_unless_it_is_told(given: str, want: str) -> None:
+    world = await started(gates={"RetriableAndNonRetriableFailures": True})
+    await with_pod(world)
+    await world.evict("p", Options(reason=given))
+    assert world.get(PODS, "p")["status"]["reason"] == want
     await world.dispatcher.close()
 
 

@@ -20,6 +20,8 @@ def media(content_type: str) -> str:
         ("*/*", "json"),
         ("application/json", "json"),
         ("application/json; charset=utf-8", "json"),
+        ("application/json;", "json"),
+        ('application/json; a="b c";d=e', "json"),
         ("application/yaml", "yaml"),
         ("application/vnd.kubernetes.protobuf", "protobuf"),
         ("Application/VND.kubernetes.Protobuf; a=b", "protobuf"),
@@ -33,4 +35,19 @@ def test_json_yaml_and_protobuf_are_read(content_type: str, want: str) -> None:
 def test_nothing_else_is_read(content_type: str) -> None:
     with pytest.raises(errors.StatusError) as caught:
         media(content_type)
+    assert caught.value.code == 415
+
+
+@pytest.mark.parametrize(
+    "parameters", ["x", "x=", "=x", 'charset="utf-8', "a=b;a=c", "a=b;A=c", "a=b c", "a=b;;"]
+)
+def test_nothing_is_read_with_parameters_that_are_none(parameters: str) -> None:
+    with pytest.raises(errors.StatusError) as caught:
+        media(f"application/json;{parameters}")
+    assert caught.value.code == 415
+
+
+def test_parameters_alone_are_no_media_type() -> None:
+    with pytest.raises(errors.StatusError) as caught:
+        media(";")
     assert caught.value.code == 415

@@ -24,7 +24,17 @@ STREAMED = "application/json;stream=watch, application/vnd.kubernetes.protobuf;s
     [
         pytest.param("", Form(), id="nothing"),
         pytest.param("*/*", Form(), id="anything"),
-        pytest.param("application/*", Form(), id="anything of this kind"),
+        pytest.param("text/html,*/*", Form(), id="something, or anything"),
+        pytest.param("*/*,application/yaml", Form("application/yaml"), id="a wildcard comes last"),
+        pytest.param(
+            "application/json;q=0.2,application/yaml;q=0.8",
+            Form("application/yaml"),
+            id="what is liked best",
+        ),
+        pytest.param(
+            "application/yaml;q=0.1,*/*", Form(), id="anything rather than what is not liked"
+        ),
+        pytest.param("application/json;q=x", Form(), id="a weight that is none"),
         pytest.param("application/json", Form(), id="JSON"),
         pytest.param("application/yaml", Form("application/yaml"), id="YAML"),
         pytest.param("text/html, application/json", Form(), id="what is served of several"),
@@ -42,6 +52,12 @@ STREAMED = "application/json;stream=watch, application/vnd.kubernetes.protobuf;s
 )
 def test_form_is_accepted(header: str, want: Form) -> None:
     assert forms.accepted(header, "") == want
+
+
+@pytest.mark.parametrize("header", ["application/*", "APPLICATION/JSON", "application"])
+def test_no_part_of_a_form_is_accepted(header: str) -> None:
+    with refusal(406, f"406: Not Acceptable\n\nAvailable representations: {SERVED}"):
+        forms.accepted(header, "")
 
 
 @pytest.mark.parametrize(("streams", "listed"), [(False, SERVED), (True, f"{SERVED}, {STREAMED}")])

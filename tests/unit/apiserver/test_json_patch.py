@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from refloat.api.errors import StatusError
 from refloat.apiserver.patch import json_patch
+from tests.refusals import refusal
 
 REJECTED = "the server rejected our request due to an error in our request"
 
@@ -236,14 +237,6 @@ def test_what_is_not_touched_is_shared() -> None:
     assert json_patch.apply(doc, [op("remove", "/data/a")])["metadata"] is doc["metadata"]
 
 
-def test_unknown_fields_of_operations_are_named_for_strict_validation() -> None:
-    operations = [op("add", "/a", value=1, x=1), None, op("add", "/a", value=1, y=1)]
-    assert json_patch.unknown_fields(operations) == [
-        'json patch unknown field "[0].x"',
-        'json patch unknown field "[2].y"',
-    ]
-
-
 names = st.sampled_from(["a", "b", "c~", "d/", "0"])
 values = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["x", "y"]),
@@ -279,3 +272,33 @@ def test_a_document_cannot_be_copied_into_itself_without_end() -> None:
     with pytest.raises(StatusError) as refused:
         json_patch.apply(doc, copies)
     assert refused.value.code == 422
+
+
+@pytest.mark.parametrize(
+    ("operations", "code", "message"),
+    [
+        pytest.param(
+            {},
+            400,
+            "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
+            id="a map",
+        ),
+        pytest.param(
+            [1],
+            400,
+            "json: cannot unmarshal number into Go value of type jsonpatch.Operation",
+            id="a number for an operation",
+        ),
+        pytest.param(
+            [{"op": "remove", "path": 1}],
+            422,
+            REJECTED,
+            id="a number for a path",
+        ),
+    ],
+)
+def test_a_patch_that_nobody_validates_is_decoded_once(
+    operations: Any, code: int, message: str
+) -> None:
+    with refusal(code, message):
+        json_patch.check_shape(operations, decodes_twice=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refloat.api import descriptions, kinds, schema
+from refloat.api import additions, descriptions, kinds, schema
 from refloat.apiserver import discovery, openapi
 from refloat.apiserver.openapi import answers, enums
 from tests.unit.apiserver import openapi_golden
@@ -292,7 +292,7 @@ def test_nothing_is_said_of_protobuf(path: str) -> None:
 
 def known_structs() -> dict[str, schema.Struct]:
     found: dict[str, schema.Struct] = {}
-    waiting = [*schema.kinds().values()]
+    waiting = [*schema.kinds().values(), additions.struct("batch/v1", "Job")]
     waiting += [each for each in vars(answers).values() if isinstance(each, schema.Struct)]
     while waiting:
         struct = waiting.pop()
@@ -382,3 +382,29 @@ def test_listed_values_are_of_types_that_fields_have() -> None:
 def test_where_empty_is_a_value_it_is_listed() -> None:
     assert enums.VALUES["v1.HostPathType"][0] == ""
     assert "" not in enums.VALUES["v1.RestartPolicy"]
+
+
+# What only Refloat has.
+
+
+def job_fields(*, added: bool) -> dict[str, Any]:
+    body = openapi.document("apis/batch/v1", added=added)
+    assert body is not None
+    schemas = json.loads(body)["components"]["schemas"]
+    found: dict[str, Any] = schemas["io.k8s.api.batch.v1.JobSpec"]["properties"]
+    return found
+
+
+def test_a_backoff_policy_is_described_behind_its_gate_only() -> None:
+    assert "backoffPolicy" not in job_fields(added=False)
+    described = job_fields(added=True)["backoffPolicy"]
+    assert described["allOf"] == [
+        {"$ref": "#/components/schemas/io.k8s.api.batch.v1.BackoffPolicy"}
+    ]
+    assert "RetriableAndNonRetriableFailures" in described["description"]
+    assert set(job_fields(added=True)) - set(job_fields(added=False)) == {"backoffPolicy"}
+
+
+def test_only_documents_with_added_fields_differ() -> None:
+    differing = [path for path in PATHS if openapi.digest(path) != openapi.digest(path, added=True)]
+    assert differing == ["apis/batch/v1"]

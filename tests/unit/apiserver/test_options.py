@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refloat.apiserver import options
+from refloat.apiserver import applying, options
 from refloat.apiserver.deletion import Options
 from tests.refusals import refusal
 from tests.worlds import query
@@ -106,6 +106,16 @@ def test_write_is_refused_for(text: str, mistakes: list[str]) -> None:
         options.write_options(query(text), "PatchOptions")
 
 
+def test_mistakes_that_were_found_before_are_told_first() -> None:
+    found = applying.option_mistakes(query("force=true"), is_apply=False)
+    mistakes = [
+        "force: Forbidden: may not be specified for non-apply patch",
+        'dryRun: Unsupported value: ["x"]: supported values: "All"',
+    ]
+    with refusal(422, invalid("PatchOptions", *mistakes)):
+        options.write_options(query("dryRun=x"), "PatchOptions", found)
+
+
 @pytest.mark.parametrize("text", ["dryRun=All", "dryRun=All&dryRun=All"])
 def test_dry_run_is_asked_for_by(text: str) -> None:
     assert options.write_options(query(text), "CreateOptions").dry_run
@@ -153,10 +163,13 @@ def test_list_is_refused_for(text: str, mistakes: list[str]) -> None:
         options.list_options(query(text), watch=False)
 
 
+EQUALS = "found '=', expected: ',' or 'end of string'"
+
+
 def test_token_brings_its_own_revision() -> None:
     message = "specifying resource version is not allowed when using continue"
     with refusal(400, message):
-        options.list_options(query("continue=x&resourceVersion=5"), watch=False)
+        assert options.list_options(query("continue=x&resourceVersion=5"), watch=False).revision
     assert options.list_options(query("continue=x&resourceVersion=0"), watch=False).token == "x"
 
 
@@ -170,6 +183,12 @@ def test_token_brings_its_own_revision() -> None:
             'strconv.ParseInt: parsing "99999999999999999999": value out of range',
         ),
         ("timeoutSeconds=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("limit=x&timeoutSeconds=y", 'strconv.ParseInt: parsing "y": invalid syntax'),
+        ("limit=x&labelSelector=a=b=c", 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("fieldSelector=x&labelSelector=a=b=c", EQUALS),
+        ("resourceVersionMatch=x&labelSelector=a=b=c", EQUALS),
+        ("resourceVersionMatch=x&fieldSelector=x", "invalid selector: 'x'; can't understand 'x'"),
+        ("resourceVersion=x&labelSelector=a=b=c", EQUALS),
         (
             "resourceVersion=x",
             (
@@ -179,9 +198,9 @@ def test_token_brings_its_own_revision() -> None:
         ),
     ],
 )
-def test_number_of_a_list_is_refused(text: str, message: str) -> None:
+def test_first_of_a_lists_mistakes_is_told(text: str, message: str) -> None:
     with refusal(400, message):
-        options.list_options(query(text), watch=False)
+        assert options.list_options(query(text), watch=False).revision
 
 
 @pytest.mark.parametrize(("text", "want"), [("+3", 3), ("-1", 0), ("", 0), ("7", 7)])
@@ -236,7 +255,7 @@ def test_revision_of_a_watch_is_refused(text: str) -> None:
         f'strconv.ParseUint: parsing "{text}": invalid syntax'
     )
     with refusal(500, message):
-        options.list_options(query(resourceVersion=text), watch=True)
+        assert options.list_options(query(resourceVersion=text), watch=True).revision
 
 
 # -- deletes ----------------------------------------------------------------
@@ -249,10 +268,16 @@ def test_revision_of_a_watch_is_refused(text: str) -> None:
         pytest.param("gracePeriodSeconds=-5", b"", Options(grace_seconds=-5), id="a period"),
         pytest.param("propagationPolicy=Orphan", b"", Options(propagation="Orphan"), id="a policy"),
         pytest.param(
-            "orphanDependents=maybe", b"", Options(propagation="Orphan"), id="the older policy"
+            "orphanDependents=maybe",
+            b"",
+            Options(propagation="Orphan", orphans=True),
+            id="the older policy",
         ),
         pytest.param(
-            "orphanDependents=0", b"", Options(propagation="Background"), id="the older policy off"
+            "orphanDependents=0",
+            b"",
+            Options(propagation="Background", orphans=False),
+            id="the older policy off",
         ),
         pytest.param("dryRun=All&reason=Why", b"", Options(dry_run=True, reason="Why"), id="more"),
         pytest.param(
@@ -260,6 +285,15 @@ def test_revision_of_a_watch_is_refused(text: str) -> None:
             b'{"gracePeriodSeconds":7}',
             Options(grace_seconds=7),
             id="a body takes the place of the query",
+        ),
+        pytest.param(
+            "uid=u&resourceVersion=3",
+            b"",
+            Options(uid="u", resource_version="3"),
+            id="preconditions in the query",
+        ),
+        pytest.param(
+            "uid=u&resourceVersion=3", b"{}", Options(), id="a body without preconditions"
         ),
         pytest.param(
             "",
@@ -298,6 +332,11 @@ def test_delete_asks_for(text: str, body: bytes, want: Options) -> None:
         ),
         pytest.param(
             "dryRun=", 'dryRun: Unsupported value: [""]: supported values: "All"', id="no dry run"
+        ),
+        pytest.param(
+            f"reason={'x' * 1025}",
+            "reason: Too long: may not be more than 1024 bytes",
+            id="a reason that is a story",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from refloat.api.meta import Object
 from refloat.apiserver import applying, patching, stored
 from tests import builders
 from tests.refusals import refusal
-from tests.worlds import CONFIG_MAPS, JOBS, PODS, World
+from tests.worlds import BUDGETS, CONFIG_MAPS, JOBS, PODS, World
 
 JSON_PATCH = [{"op": "add", "path": "/data", "value": {"k": "v"}}]
 
@@ -215,6 +215,47 @@ async def test_patch_leads_to_no_object(
     assert caught.value.message.endswith(f'": {cause}')
 
 
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        pytest.param(
+            {"apiVersion": None, "kind": "Foo"},
+            'no kind "Foo" is registered for the internal version of group "batch" '
+            'in scheme "pkg/runtime/scheme.go:111"',
+            id="nobody's kind",
+        ),
+        pytest.param(
+            {"apiVersion": "/", "kind": "Pod"},
+            'no kind "Pod" is registered for the internal version of group "batch" '
+            'in scheme "pkg/runtime/scheme.go:111"',
+            id="a kind of another group",
+        ),
+        pytest.param(
+            {"apiVersion": None, "kind": "CronJob"},
+            "converting (batch.CronJob) to (batch.Job): unknown conversion",
+            id="another kind of the group",
+        ),
+    ],
+)
+async def test_kind_without_a_version_is_looked_for_among_the_internal_ones(
+    world: World, body: Object, cause: str
+) -> None:
+    await world.create(builders.job())
+    with pytest.raises(StatusError) as caught:
+        await patch(world, JOBS, "j", body)
+    assert caught.value.message.endswith(f'": {cause}')
+
+
+async def test_namespace_of_a_patched_object_is_looked_at_before_its_name(world: World) -> None:
+    await world.create(builders.config_map())
+    body = {"metadata": {"$patch": "replace", "namespace": "x"}}
+    message = (
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
+    with refusal(400, message):
+        await patch(world, CONFIG_MAPS, "c", body, patch_format="strategic")
+
+
 async def test_patch_that_takes_the_version_away_leaves_no_field_known(world: World) -> None:
     await world.create(builders.config_map(data={"k": "v"}))
     told: list[str] = []
@@ -312,10 +353,10 @@ async def test_unknown_fields_are_warned_of_and_dropped(world: World) -> None:
     assert "foo" not in world.get(CONFIG_MAPS, "c")
 
 
-async def applied(world: World, body: Object, **call: Any) -> Object:
+async def applied(world: World, body: Object, manager: str = "m", **call: Any) -> Object:
     entry, _ = await applying.patch(
         world.registry,
-        world.call(manager="m", **call),
+        world.call(manager=manager, **call),
         CONFIG_MAPS,
         "default",
         "c",
@@ -334,6 +375,34 @@ async def test_apply_that_creates_must_name_its_object(world: World) -> None:
     assert await applied(world, body)
 
 
+async def test_apply_to_another_name_is_refused_after_conflicts(world: World) -> None:
+    await applied(world, builders.config_map(data={"a": "1"}))
+    other = builders.config_map("d", data={"a": "2"})
+    with refusal(409, 'Apply failed with 1 conflict: conflict with "m": .data.a'):
+        await applied(world, other, manager="n")
+    message = "the name of the object (d) does not match the name on the URL (c)"
+    with refusal(400, message):
+        await applied(world, builders.config_map("d"))
+
+
+async def test_apply_of_a_fraction_of_a_number_is_refused(world: World) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "generation": 5.5}}
+    message = (
+        "failed to convert new object (/c; /v1, Kind=ConfigMap) to proper version: "
+        "unable to convert unstructured object to /v1, Kind=ConfigMap: "
+        "cannot convert float64 to int64"
+    )
+    with refusal(500, message):
+        await applied(world, body)
+
+
+async def test_apply_of_an_empty_name_is_refused(world: World) -> None:
+    await world.create(builders.config_map())
+    message = "the name of the object (c based on URL) was undeterminable: name must be provided"
+    with refusal(400, message):
+        await applied(world, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ""}})
+
+
 async def test_apply_that_creates_passes_over_a_version(world: World) -> None:
     assert await applied(world, builders.config_map(resourceVersion="77"))
 
@@ -341,3 +410,82 @@ async def test_apply_that_creates_passes_over_a_version(world: World) -> None:
 async def test_apply_refuses_a_version_that_is_no_number(world: World) -> None:
     with refusal(500, 'strconv.ParseUint: parsing "x": invalid syntax'):
         await applied(world, builders.config_map(resourceVersion="x"))
+
+
+# -- applies that change only when somebody wrote -------------------------------
+
+
+async def apply_budget(world: World, manager: str, **status: Any) -> Object:
+    body = {**builders.budget(), **({"status": status} if status else {})}
+    body["metadata"] = {"name": body["metadata"]["name"]}
+    entry, _ = await applying.patch(
+        world.registry,
+        world.call(manager=manager),
+        BUDGETS,
+        "default",
+        body["metadata"]["name"],
+        subresource="",
+        body=msgspec.json.encode(body),
+    )
+    return stored.unpack(BUDGETS, entry)
+
+
+async def test_apply_that_would_change_only_its_time_writes_nothing(world: World) -> None:
+    await apply_budget(world, "b")
+    before = await apply_budget(world, "a")
+    assert "time" not in before["metadata"]["managedFields"][0]
+    assert await apply_budget(world, "a", disruptionsAllowed=1) == before
+
+
+async def test_time_that_moves_a_manager_among_the_others_is_a_change(world: World) -> None:
+    await apply_budget(world, "a")
+    before = await apply_budget(world, "b")
+    after = await apply_budget(world, "b", disruptionsAllowed=1)
+    assert "time" in after["metadata"]["managedFields"][1]
+    assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+
+
+@pytest.mark.parametrize("value", [{}, [], {"a": 1}, [1]])
+async def test_apply_takes_anything_for_a_number_or_text_until_it_is_converted(
+    world: World, value: Any
+) -> None:
+    body = builders.budget()
+    name = body["metadata"]["name"]
+    body["spec"] = {"minAvailable": value}
+    kind = "object" if isinstance(value, dict) else "array"
+    message = (
+        f"failed to convert new object (/{name}; policy/v1, Kind=PodDisruptionBudget) "
+        "to proper version: unable to convert unstructured object to "
+        "policy/v1, Kind=PodDisruptionBudget: "
+        f"json: cannot unmarshal {kind} into Go value of type int32"
+    )
+    with refusal(500, message):
+        await applying.patch(
+            world.registry,
+            world.call(manager="m"),
+            BUDGETS,
+            "default",
+            name,
+            subresource="",
+            body=msgspec.json.encode(body),
+        )
+
+
+@pytest.mark.parametrize(
+    ("body", "found"), [(b"[]", "array"), (b"1", "number"), (b"true", "bool"), (b"x", "string")]
+)
+async def test_apply_of_what_is_no_object_is_refused(world: World, body: bytes, found: str) -> None:
+    message = (
+        "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: "
+        f"cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    )
+    with refusal(400, message):
+        await applying.patch(
+            world.registry,
+            world.call(manager="m"),
+            CONFIG_MAPS,
+            "default",
+            "c",
+            subresource="",
+            body=body,
+        )

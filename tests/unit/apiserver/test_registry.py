@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creates and updates below HTTP; the answers are a Kubernetes API server's."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,20 +11,16 @@ from refloat.api.meta import Object
 from refloat.apiserver import registry
 from refloat.apiserver.identity import ADMIN, Call
 from refloat.base.rand import Rand
-from refloat.store import errors as store_errors
 from tests import builders
 from tests.clocks import START
 from tests.refusals import refusal
 from tests.worlds import (
-    BUDGETS,
     CONFIG_MAPS,
     JOBS,
     LEASES,
-    NAMESPACES,
     NODES,
     PODS,
     World,
-    started,
 )
 
 NOWHERE = "11111111-1111-1111-1111-111111111111"
@@ -159,6 +154,13 @@ async def test_generated_name_that_is_taken_is_tried_again(world: World) -> None
     assert made["spec"]["template"]["metadata"]["labels"]["job-name"] == name
 
 
+async def test_job_with_a_generated_name_has_its_templates_own_labels_alone(world: World) -> None:
+    job = builders.job("", generateName="web-")
+    job["spec"]["template"]["metadata"] = {"labels": {"q": "r"}}
+    made = await world.create(job)
+    assert made["metadata"]["labels"] == {"q": "r"}
+
+
 class OneTrack(Rand):
     """Chance that always falls the same way."""
 
@@ -211,6 +213,12 @@ async def test_given_name_is_never_replaced_by_a_generated_one(world: World) -> 
             400,
             "the namespace of the provided object does not match the namespace sent on the request",
             id="another namespace",
+        ),
+        pytest.param(
+            {"name": "d", "namespace": "other"},
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+            id="another namespace, and another name in it",
         ),
         pytest.param(
             {"name": "c", "resourceVersion": "1"},
@@ -307,6 +315,24 @@ async def test_repeated_owners_are_dropped_with_a_warning(
     )
 
 
+async def test_repeated_owners_are_told_of_an_update_of_nothing(world: World) -> None:
+    told: list[str] = []
+    owners = [owner("a", "u"), owner("a", "u")]
+    with refusal(404, 'configmaps "c" not found'):
+        await world.replace(builders.config_map(ownerReferences=owners), warnings=told)
+    assert len(told) == 1
+
+
+async def test_repeated_owners_are_not_told_of_an_object_in_the_wrong_place(world: World) -> None:
+    told: list[str] = []
+    owners = [owner("a", "u"), owner("a", "u")]
+    with pytest.raises(StatusError):
+        await world.create(
+            builders.config_map(namespace="x", ownerReferences=owners), warnings=told
+        )
+    assert told == []
+
+
 @pytest.mark.parametrize("version", ["", "0"])
 async def test_update_without_a_version_overwrites(world: World, version: str) -> None:
     await world.create(builders.config_map())
@@ -342,6 +368,11 @@ async def test_create_by_update_passes_over_a_version(world: World) -> None:
     assert made["metadata"]["resourceVersion"] == str(world.store.revision)
 
 
+async def test_create_by_update_refuses_a_version_that_is_no_number(world: World) -> None:
+    with refusal(500, 'strconv.ParseUint: parsing "x": invalid syntax'):
+        await world.replace(builders.lease(resourceVersion="x", finalizers=["x"]))
+
+
 async def test_create_by_update_refuses_a_uid(world: World) -> None:
     message = (
         'Operation cannot be fulfilled on leases.coordination.k8s.io "l": StorageError: invalid '
@@ -360,6 +391,28 @@ async def test_update_keeps_what_only_the_server_may_set(world: World) -> None:
         builders.config_map(creationTimestamp="2020-01-01T00:00:00Z", generation=9, selfLink="/x")
     )
     assert after == before
+
+
+@pytest.mark.parametrize(("given", "accepted"), [(None, True), (0, True), (5, False)])
+async def test_grace_of_what_is_being_deleted_is_immutable(
+    world: World, given: int | None, accepted: bool
+) -> None:
+    await world.create(builders.config_map(finalizers=["a.b/c"]))
+    before, _ = await world.delete(CONFIG_MAPS, "c")
+    assert before["metadata"]["deletionGracePeriodSeconds"] == 0
+
+    def change(obj: Object) -> None:
+        obj["metadata"]["deletionGracePeriodSeconds"] = given
+
+    if accepted:
+        assert await world.change(CONFIG_MAPS, "c", change) == before
+        return
+    message = (
+        'ConfigMap "c" is invalid: metadata.deletionGracePeriodSeconds: '
+        "Invalid value: 5: field is immutable"
+    )
+    with refusal(422, message):
+        await world.change(CONFIG_MAPS, "c", change)
 
 
 async def test_update_without_a_change_keeps_the_revision(world: World) -> None:
@@ -470,119 +523,3 @@ async def test_dry_removal_of_the_last_finalizer_keeps_the_object(world: World) 
 
     await world.change(CONFIG_MAPS, "c", change, dry_run=True)
     assert world.exists(CONFIG_MAPS, "c")
-
-
-# -- races ------------------------------------------------------------------
-
-
-async def test_writers_without_a_version_all_get_through(world: World) -> None:
-    await world.create(builders.config_map(data={}))
-
-    def count(index: int) -> Any:
-        return lambda obj: obj.setdefault("data", {}).update({f"k{index}": "v"})
-
-    writers = (world.change(CONFIG_MAPS, "c", count(index)) for index in range(8))
-    await asyncio.gather(*writers)
-    assert len(world.get(CONFIG_MAPS, "c")["data"]) == 8
-
-
-async def test_one_of_the_writers_with_a_version_gets_through(world: World) -> None:
-    before = await world.create(builders.config_map())
-
-    async def write(index: int) -> int:
-        try:
-            await world.replace({**before, "data": {"k": str(index)}})
-        except StatusError as error:
-            return 0 if error.reason == "Conflict" else -99
-        return 1
-
-    assert sum(await asyncio.gather(*map(write, range(5)))) == 1
-
-
-async def test_writer_that_loses_every_race_is_told(world: World) -> None:
-    await world.create(builders.config_map())
-    tries = 0
-
-    async def lost(key: str, value: bytes, *, expected: int) -> Any:
-        nonlocal tries
-        tries += 1
-        raise store_errors.Conflict(key, expected=expected, actual=expected + 1)
-
-    world.store.update = lost  # type: ignore[method-assign]
-    with refusal(
-        409,
-        'Operation cannot be fulfilled on configmaps "c": the object has been modified; '
-        "please apply your changes to the latest version and try again",
-    ):
-        await world.replace(builders.config_map(data={"a": "b"}))
-    assert tries == registry.MAX_RACES
-
-
-async def test_delete_races_with_an_update_and_both_end_well(world: World) -> None:
-    await world.create(builders.pod(node="n"))
-    await asyncio.gather(
-        world.set_status(PODS, "p", phase="Running"),
-        world.delete(PODS, "p"),
-        world.set_status(PODS, "p", message="m"),
-    )
-    pod = world.get(PODS, "p")
-    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
-    assert (pod["status"]["phase"], pod["status"]["message"]) == ("Running", "m")
-
-
-# -- gates and namespaces ---------------------------------------------------
-
-
-async def test_force_eviction_taint_needs_its_gate(world: World) -> None:
-    taint = {"key": "k", "effect": "ForceEviction"}
-    with pytest.raises(StatusError) as refused:
-        await world.create(builders.node(taints=[taint]))
-    assert refused.value.code == 422
-
-
-async def test_force_eviction_taint_is_taken_with_its_gate() -> None:
-    world = await started(gates={"TaintForceEviction": True})
-    node = await world.create(builders.node(taints=[{"key": "k", "effect": "ForceEviction"}]))
-    assert node["spec"]["taints"][0]["effect"] == "ForceEviction"
-    await world.dispatcher.close()
-
-
-async def test_nothing_new_in_a_namespace_that_ends(world: World) -> None:
-    await world.create(builders.namespace("ns"))
-    await world.delete(NAMESPACES, "ns")
-    message = (
-        'configmaps "c" is forbidden: unable to create new content in namespace ns '
-        "because it is being terminated"
-    )
-    with refusal(403, message) as refused:
-        await world.create(builders.config_map(), namespace="ns")
-    assert refused.value.details == {
-        "name": "c",
-        "kind": "configmaps",
-        "causes": [
-            {
-                "reason": "NamespaceTerminating",
-                "message": "namespace ns is being terminated",
-                "field": "metadata.namespace",
-            }
-        ],
-    }
-
-
-async def test_what_is_in_a_namespace_that_ends_can_be_changed(world: World) -> None:
-    await world.create(builders.namespace("ns"))
-    await world.create(builders.budget(), namespace="ns")
-    await world.delete(NAMESPACES, "ns")
-    entry = await world.registry.modify(
-        world.call(),
-        BUDGETS,
-        "ns",
-        "b",
-        lambda old: {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}},
-    )
-    assert entry.revision == world.store.revision
-
-
-async def test_namespace_must_exist(world: World) -> None:
-    with refusal(404, 'namespaces "nope" not found'):
-        await world.create(builders.config_map(), namespace="nope")

@@ -164,6 +164,57 @@ async def test_get_of_a_revision_that_is_none(world: World, face: Face) -> None:
     )
 
 
+async def test_get_of_an_event_at_a_revision_that_is_none(face: Face) -> None:
+    """Kubernetes has no cache of events, and so another refusal."""
+    code, status = await face.ask("GET", "/api/v1/namespaces/default/events/a?resourceVersion=x")
+    assert code == 400
+    assert status["message"] == (
+        'invalid resource version: resourceVersion: Invalid value: "x": '
+        'strconv.ParseUint: parsing "x": invalid syntax'
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        (f"{MAPS}/a?", (404, "NotFound")),
+        (f"{MAPS}?fieldSelector=x=y&", (400, "BadRequest")),
+        (f"{MAPS}?watch=1&resourceVersion=x&", (500, None)),
+        (f"{MAPS}?", (400, "BadRequest")),
+        (f"{MAPS}?watch=1&", (400, "BadRequest")),
+    ],
+)
+async def test_table_that_cannot_be_made_is_refused_last(
+    face: Face, path: str, want: tuple[int, str | None]
+) -> None:
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    code, status = await face.ask("GET", f"{path}includeObject=x", accept=accept)
+    assert (code, status.get("reason")) == want
+
+
+async def test_refusal_has_no_shape_and_is_json_then(face: Face) -> None:
+    accept = "application/yaml;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    code, status = await face.ask("GET", f"{MAPS}/a", accept=accept)
+    assert (code, status["reason"]) == (404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        ("fieldSelector=x=y&resourceVersion=x", '"x" is not a known field selector'),
+        ("fieldSelector=x=y&dryRun=x", '"x" is not a known field selector'),
+        ("dryRun=x&resourceVersion=x", "DeleteOptions.meta.k8s.io"),
+        ("watch=1&resourceVersionMatch=Exact", "ListOptions.meta.k8s.io"),
+    ],
+)
+async def test_first_of_the_mistakes_of_a_delete_of_many_is_told(
+    face: Face, query: str, want: str
+) -> None:
+    code, status = await face.ask("DELETE", f"{MAPS}?{query}")
+    assert code in (400, 422)
+    assert status["message"].startswith(want)
+
+
 async def test_long_list_is_sent_in_pieces_and_whole(world: World, face: Face) -> None:
     for index in range(450):
         await world.create(builders.config_map(f"c{index:03}"))
@@ -210,6 +261,22 @@ async def test_delete_of_a_pod_answers_with_the_pod(world: World, face: Face) ->
     await world.create(builders.pod())
     _, pod = await face.ask("DELETE", f"{HERE}/pods/p")
     assert (pod["kind"], pod["metadata"]["name"]) == ("Pod", "p")
+
+
+@pytest.mark.parametrize(
+    ("orphans", "node", "want"),
+    [
+        pytest.param("false", "n", 202, id="dependants go, the pod has its grace"),
+        pytest.param("false", "", 200, id="dependants go, and so does the pod"),
+        pytest.param("true", "n", 200, id="dependants stay"),
+    ],
+)
+async def test_delete_that_takes_dependants_along_is_accepted_until_it_is_done(
+    world: World, face: Face, orphans: str, node: str, want: int
+) -> None:
+    await world.create(builders.pod(node=node))
+    code, _ = await face.ask("DELETE", f"{HERE}/pods/p?orphanDependents={orphans}")
+    assert code == want
 
 
 async def test_collection_is_deleted_by_selector(world: World, face: Face) -> None:

@@ -16,6 +16,6 @@ and the caller decodes, defaults, validates and stores them.
     requests    the two operations
 """
 
-from refloat.apiserver.apply.requests import apply, track_update
+from refloat.apiserver.apply.requests import apply, is_same_but_for_times, track_update
 
-__all__ = ["apply", "track_update"]
+__all__ = ["apply", "is_same_but_for_times", "track_update"]

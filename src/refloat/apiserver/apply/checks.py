@@ -12,12 +12,13 @@ from typing import Any
 
 from refloat.api import errors, schema
 from refloat.api.meta import Object
-from refloat.apiserver.apply import elements, shapes
+from refloat.apiserver.apply import elements, shapes, structure
 from refloat.apiserver.apply.shapes import Kind, Shape
 from refloat.apiserver.patch import go_values, rejected
 
 _NUMBERS = ("int32", "int64", "uint8", "float64")
-_ANY_SCALAR = ("quantity", "intorstring")
+_NAMELESS = "associative list"
+_ANY_SCALAR = ("quantity", "time", "microtime")
 
 
 def check(config: Any, struct: schema.Struct) -> None:
@@ -29,6 +30,16 @@ def check(config: Any, struct: schema.Struct) -> None:
     if problems := list(_problems(config, struct, None, "")):
         text = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
         raise rejected.plain(f"failed to create typed patch object ({_named(config)}): {text}")
+
+
+def check_live(live: Object, struct: schema.Struct) -> None:
+    """Refuse to apply to an object with items that nobody could own."""
+    if structure.has_nameless_items(live, shapes.of(struct)):
+        problems = (each for each in _problems(live, struct, None, "") if _NAMELESS in each)
+        raise rejected.plain(
+            "failed to create manager for existing fields: "
+            f"failed to convert new object ({_named(live)}) to smd typed: {next(problems)}"
+        )
 
 
 def unconvertible(config: Object, cause: str) -> errors.StatusError:
@@ -50,6 +61,8 @@ def _check_kind(config: Any, struct: schema.Struct) -> None:
 def _kind(config: Object) -> str:
     """Group, version and kind as Go prints them."""
     version, kind = _text(config.get("apiVersion")), _text(config.get("kind"))
+    if version.count("/") > 1:
+        version = kind = ""  # nothing is known of an object whose version is none
     full = version if "/" in version else f"/{version}"
     return f"{full}, Kind={kind}"
 
@@ -123,7 +136,7 @@ def _element(item: Any, shape: Shape) -> str:
 
 def _scalar_problem(value: Any, known: schema.Scalar) -> str:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if known.kind in ("any", "fieldsv1"):
+    if known.kind in ("any", "fieldsv1", "intorstring"):
         return ""
     if known.kind in _NUMBERS:
         name = go_values.type_name(value)

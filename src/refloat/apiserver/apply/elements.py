@@ -82,6 +82,10 @@ def show(element: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "".join(f"{name}={_shown(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return f"[{','.join(map(_shown, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -40,6 +40,8 @@ def apply(
     Raises 409 when others own what would change, 400 and 500 for what cannot
     be applied at all.
     """
+    if live is not None and "managedFields" not in live["metadata"]:
+        checks.check_live(live, struct)
     checks.check(config, struct)
     try:
         owners = entries.decode(((live or {}).get("metadata") or {}).get("managedFields"))
@@ -175,7 +177,8 @@ def track_update(
 
     `live` is what it replaces, None for a create. Managed fields in the new
     object count when they can be read; an empty list, or one empty entry,
-    ends the tracking. Kubernetes starts it with the object's creation; here
+    ends the tracking, and so does an item that nobody could own, because its
+    keys are absent. Kubernetes starts it with the object's creation; here
     the first apply does.
     """
     owners = _owners_to_update(live, new, subresource)
@@ -183,8 +186,11 @@ def track_update(
     if not owners:
         return bare
     old = entries.without(live) if live is not None else shapes.blank(struct)
+    shape = shapes.of(struct)
+    if structure.has_nameless_items(bare, shape):
+        return bare
     reset = ownership.reset(struct.kind, subresource)
-    comparison = structure.compare(old, bare, shapes.of(struct)).without(reset)
+    comparison = structure.compare(old, bare, shape).without(reset)
     writer = Entry(
         manager or entries.UNKNOWN,
         "Update",
@@ -194,6 +200,21 @@ def track_update(
         times.format_time(now),
     )
     return entries.put(bare, ownership.updated(owners, comparison, writer=writer))
+
+
+def is_same_but_for_times(new: Object, old: Object) -> bool:
+    """Is the time at which a manager wrote all that a write would change?
+
+    Entries are in the order of their times: one that moves is a change.
+    """
+    entries_new = new["metadata"].get("managedFields")
+    entries_old = old["metadata"].get("managedFields")
+    if not entries_new or not entries_old or len(entries_new) != len(entries_old):
+        return False
+    pairs = zip(entries_new, entries_old, strict=True)
+    if any({**one, "time": ""} != {**other, "time": ""} for one, other in pairs):
+        return False
+    return entries.without(new) == entries.without(old)
 
 
 def _owners_to_update(live: Object | None, new: Object, subresource: str) -> Owners:

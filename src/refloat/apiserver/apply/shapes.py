@@ -69,7 +69,7 @@ class Shape:
         found = {}
         for name in self.keys:
             value = item.get(name, self._default(name))
-            if value is not None:
+            if value is not None or name in item:
                 found[name] = value
         if not found:
             named = " ".join(f'"{name}"' for name in self.keys)

@@ -33,6 +33,19 @@ def _items(value: Any, shape: Shape) -> Iterator[tuple[str, Any]]:
             continue
 
 
+def has_nameless_items(value: Any, shape: Shape) -> bool:
+    """Is there a list that should be told by keys, with an item that has none?"""
+    if shape.kind in (Kind.STRUCT, Kind.MAP):
+        return any(
+            has_nameless_items(each, shape.member(name)) for name, each in _members(value).items()
+        )
+    if shape.kind is Kind.LEAF or not isinstance(value, list):
+        return False
+    named = list(_items(value, shape))
+    element = shape.element or shapes.LEAF
+    return len(named) < len(value) or any(has_nameless_items(each, element) for _, each in named)
+
+
 def paths_of(value: Any, shape: Shape) -> PathSet:
     """The paths that a value says something about."""
     found = PathSet()

@@ -2,7 +2,8 @@
 """The OpenAPI v3 documents, one for each group version, and their index.
 
 Each is made and encoded when somebody first asks for it, and kept: they do
-not change while the server runs.
+not change while the server runs. `added` says whether they have the fields that
+only Refloat has (`refloat.api.additions`).
 """
 
 import hashlib
@@ -23,24 +24,26 @@ _ENCODER = msgspec.json.Encoder()
 
 
 @cache
-def index() -> Object:
+def index(*, added: bool = False) -> Object:
     """`/openapi/v3`: where each document is, under an address that changes with it."""
-    return {"paths": {path: {"serverRelativeURL": _address(path)} for path in _places()}}
+    return {
+        "paths": {path: {"serverRelativeURL": _address(path, added=added)} for path in _places()}
+    }
 
 
-def document(path: str) -> bytes | None:
+def document(path: str, *, added: bool = False) -> bytes | None:
     """`/openapi/v3/<path>`, for example of `apis/batch/v1`; None when there is none."""
-    return _encoded(path) if path in _places() else None
+    return _encoded(path, added=added) if path in _places() else None
 
 
 @cache
-def digest(path: str) -> str:
+def digest(path: str, *, added: bool = False) -> str:
     """The hash of a document that there is, for its address and its ETag."""
-    return hashlib.sha512(_encoded(path)).hexdigest().upper()
+    return hashlib.sha512(_encoded(path, added=added)).hexdigest().upper()
 
 
-def _address(path: str) -> str:
-    return f"/openapi/v3/{path}?hash={digest(path)}"
+def _address(path: str, *, added: bool) -> str:
+    return f"/openapi/v3/{path}?hash={digest(path, added=added)}"
 
 
 @cache
@@ -53,16 +56,16 @@ def _places() -> dict[str, tuple[str, str]]:
 
 
 @cache
-def _encoded(path: str) -> bytes:
+def _encoded(path: str, *, added: bool) -> bytes:
     group, version = _places()[path]
     if version:
-        return _encode(paths.of(group, version), _components(group, version))
+        return _encode(paths.of(group, version), _components(group, version, added=added))
     item, answer = _plain(path, group)
     return _encode({f"/{path}/": item}, schemas.components([answer], "", ""))
 
 
-def _components(group: str, version: str) -> dict[str, schemas.Schema]:
-    found = schemas.components(paths.structs(group, version), group, version)
+def _components(group: str, version: str, *, added: bool) -> dict[str, schemas.Schema]:
+    found = schemas.components(paths.structs(group, version, added=added), group, version)
     if any("patch" in each.verbs for each in paths.members(group, version)):
         found[schemas.PATCH] = schemas.leaf(schemas.PATCH)
     return found

@@ -12,6 +12,7 @@ _VALUES = {
     "v1.AppArmorProfileType": "Localhost RuntimeDefault Unconfined",
     "v1.AzureDataDiskCachingMode": "None ReadOnly ReadWrite",
     "v1.AzureDataDiskKind": "Dedicated Managed Shared",
+    "v1.BackoffPolicyAction": "Ignore Terminate",
     "v1.ClaimResourceStatus": "ControllerResizeInProgress ControllerResizeInfeasible"
     " NodeResizeInProgress NodeResizeInfeasible NodeResizePending",
     "v1.CompletionMode": "Indexed NonIndexed",

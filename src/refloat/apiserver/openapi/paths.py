@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from refloat.api import kinds, schema
+from refloat.api import additions, kinds, schema
 from refloat.api.kinds import Resource, Subresource
 from refloat.api.schema import Struct
 from refloat.apiserver.openapi import answers, parameters, schemas
@@ -91,16 +91,17 @@ def of(group: str, version: str) -> dict[str, Item]:
     return dict(sorted(found.items()))
 
 
-def structs(group: str, version: str) -> list[Struct]:
+def structs(group: str, version: str, *, added: bool) -> list[Struct]:
     """The types that requests and answers have at these addresses."""
+    of_kind = additions.struct if added else schema.struct
     found = [answers.API_RESOURCE_LIST]
     for each in members(group, version):
-        found.append(schema.struct(each.api_version, each.kind))
+        found.append(of_kind(each.api_version, each.kind))
         if "list" in each.verbs:
-            found.append(schema.struct(each.api_version, f"{each.kind}List"))
+            found.append(of_kind(each.api_version, f"{each.kind}List"))
             found.extend((_delete_options(), _status(), answers.WATCH_EVENT))
         found.extend(
-            schema.struct(_part_version(each, part), part.kind)
+            of_kind(_part_version(each, part), part.kind)
             for part in each.subresources
             if part.kind and part.name not in parameters.CONNECT
         )

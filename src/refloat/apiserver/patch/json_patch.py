@@ -26,8 +26,10 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 Operation: TypeAlias = dict[str, Any]
 
 _TEXT_FIELDS = ("op", "path", "from")
-_KNOWN_FIELDS = (*_TEXT_FIELDS, "value")
 _ENCODER = msgspec.json.Encoder()
+# How a patch and an operation are called, and what stands before that.
+_FIRST = ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp", "error decoding patch: ")
+_SECOND = ("jsonpatch.Patch", "jsonpatch.Operation", "")
 _INDEX = re.compile(r"[+-]?[0-9]+")
 
 
@@ -56,32 +58,35 @@ def apply(doc: Object, operations: Any) -> Any:
     return work.doc
 
 
-def unknown_fields(operations: list[Operation | None]) -> list[str]:
-    """What strict field validation finds wrong with the operations themselves."""
-    return [
-        f'json patch unknown field "[{index}].{name}"'
-        for index, operation in enumerate(operations)
-        for name in operation or {}
-        if name not in _KNOWN_FIELDS
-    ]
+def check_shape(operations: Any, *, decodes_twice: bool = True) -> None:
+    """Refuse what is no list of operations.
 
-
-def check_shape(operations: Any) -> None:
+    Where field validation is wanted, Kubernetes decodes a patch twice: at first
+    into a type of its own, which has other words for what is wrong.
+    """
+    whole, one, prefix = _FIRST if decodes_twice else _SECOND
     if operations is not None and not isinstance(operations, list):
-        raise _undecodable(operations, "Go value of type []handlers.jsonPatchOp")
+        raise _undecodable(operations, prefix, f"Go value of type {whole}")
     for operation in operations or ():
         if not isinstance(operation, dict):
             if operation is not None:
-                raise _undecodable(operation, "Go value of type handlers.jsonPatchOp")
+                raise _undecodable(operation, prefix, f"Go value of type {one}")
             continue
-        for name, value in operation.items():
-            if name in _TEXT_FIELDS and not isinstance(value, str | None):
-                raise _undecodable(value, f"Go struct field jsonPatchOp.{name} of type string")
+        _check_texts(operation, decodes_twice=decodes_twice)
 
 
-def _undecodable(value: Any, target: str) -> errors.StatusError:
+def _check_texts(operation: Object, *, decodes_twice: bool) -> None:
+    for name, value in operation.items():
+        if name in _TEXT_FIELDS and not isinstance(value, str | None):
+            if not decodes_twice:
+                raise rejected.unprocessable()
+            target = f"Go struct field jsonPatchOp.{name} of type string"
+            raise _undecodable(value, _FIRST[2], target)
+
+
+def _undecodable(value: Any, prefix: str, target: str) -> errors.StatusError:
     kind = go_values.json_type(value)
-    return errors.bad_request(f"error decoding patch: json: cannot unmarshal {kind} into {target}")
+    return errors.bad_request(f"{prefix}json: cannot unmarshal {kind} into {target}")
 
 
 class _Work:

@@ -3,10 +3,12 @@
 
 import abc
 
-from refloat.api import kinds
+from refloat.api import kinds, schema
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
+from refloat.api.schema import Struct
 from refloat.apiserver.identity import Call
+from refloat.base import gates as known
 from refloat.base.gates import Gates
 
 
@@ -19,12 +21,21 @@ class Strategy(abc.ABC):
     orphans_by_default = False  # a plain delete leaves the dependants
     ORPHANS = ""  # and what the user is told then
     has_dependants = True  # a delete may wait for them, or leave them
-    notes_grace = True  # a delete that waits says for how long
+    only_marked_at_first = False  # a first delete takes nothing away, and says no grace
 
     def __init__(self, resource: kinds.Resource, gates: Gates) -> None:
         self.resource = resource
         self.gates = gates
         self.error_group = resource.group  # the group that messages name
+
+    def struct(self, held: Object | None = None) -> Struct:
+        """The type that a body is read as, given the object that is there already."""
+        return schema.struct(self.resource.api_version, self.resource.kind)
+
+    @property
+    def force_eviction(self) -> bool:
+        """Whether new taints and tolerations may have the effect of KEP-36."""
+        return self.gates.enabled(known.TAINT_FORCE_EVICTION)
 
     def default(self, obj: Object) -> None:  # noqa: B027 - most kinds do nothing
         """Fill in what the user left out."""

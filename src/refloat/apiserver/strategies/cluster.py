@@ -15,7 +15,7 @@ from refloat.apiserver.strategies import base
 
 class NamespaceStrategy(base.Strategy):
     returns_deleted = True
-    notes_grace = False
+    only_marked_at_first = True
 
     def default(self, obj: Object) -> None:
         namespace_defaults.apply(obj)

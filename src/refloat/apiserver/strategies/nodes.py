@@ -7,16 +7,11 @@ from refloat.api.meta import Object
 from refloat.api.validation import node as validation
 from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies import base
-from refloat.base import gates
 
 
 class NodeStrategy(base.Strategy):
     def default(self, obj: Object) -> None:
         defaults.apply(obj)
-
-    @property
-    def _force_eviction(self) -> bool:
-        return self.gates.enabled(gates.TAINT_FORCE_EVICTION)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["spec"].pop("configSource", None)
@@ -31,13 +26,13 @@ class NodeStrategy(base.Strategy):
         new["status"].pop("config", None)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        return validation.validate_create(obj, force_eviction=self._force_eviction)
+        return validation.validate_create(obj, force_eviction=self.force_eviction)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return validation.validate_update(new, old, force_eviction=self._force_eviction)
+        return validation.validate_update(new, old, force_eviction=self.force_eviction)
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return validation.validate_status_update(new, old, force_eviction=self._force_eviction)
+        return validation.validate_status_update(new, old, force_eviction=self.force_eviction)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return validation.warnings(new)

@@ -22,13 +22,13 @@ class PodStrategy(base.Strategy):
             call.warn(text)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        return validation.validate_create(obj)
+        return validation.validate_create(obj, force_eviction=self.force_eviction)
 
     def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         pods.prepare_update(new, old)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return validation.validate_update(new, old)
+        return validation.validate_update(new, old, force_eviction=self.force_eviction)
 
     def prepare_status(self, new: Object, old: Object, call: Call) -> None:
         pods.prepare_status_update(new, old)
@@ -49,5 +49,12 @@ class PodStrategy(base.Strategy):
         return deletion.pod_grace(obj, requested)
 
     def prepare_delete(self, obj: Object, reason: str) -> None:
-        if reason:
-            obj["status"] = {**obj["status"], "reason": reason}
+        """Note why, unless it had ended before or an earlier delete has said why.
+
+        What a pod that failed by itself is deleted for is not why it failed,
+        and what a delete ends is not begun again by the next one.
+        """
+        status = obj["status"]
+        is_over = status.get("phase") in ("Succeeded", "Failed")
+        if reason and not is_over and not (is_terminating(obj) and status.get("reason")):
+            obj["status"] = {**status, "reason": reason}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds in namespaces that only hold data or state a wish."""
 
-from refloat.api import events, kinds
+from refloat.api import event_conversion, kinds
 from refloat.api.defaults import persistentvolumeclaim as claim_defaults
 from refloat.api.defaults import secret as secret_defaults
 from refloat.api.defaults import service as service_defaults
@@ -133,7 +133,13 @@ class LeaseStrategy(base.Strategy):
     create_on_update = True
     unconditional_update = False
 
-    def default(self, obj: Object) -> None:
+    def prepare_create(self, obj: Object, call: Call) -> None:
+        self._drop_gated(obj)
+
+    def prepare_update(self, new: Object, old: Object, call: Call) -> None:
+        self._drop_gated(new)
+
+    def _drop_gated(self, obj: Object) -> None:
         for name in ("strategy", "preferredHolder"):  # for coordinated elections, a gate away
             obj["spec"].pop(name, None)
 
@@ -189,10 +195,12 @@ class NewEventStrategy(EventStrategy):
         self.error_group = ""
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        return event.validate_create(events.to_core(obj), modern=True)
+        return event.validate_create(event_conversion.to_core(obj), modern=True)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return event.validate_update(events.to_core(new), events.to_core(old), modern=True)
+        return event.validate_update(
+            event_conversion.to_core(new), event_conversion.to_core(old), modern=True
+        )
 
 
 STRATEGIES: dict[str, type[base.Strategy]] = {

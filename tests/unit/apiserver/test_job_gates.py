@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of Jobs behind a gate: kept where they are, not taken in while it is off.
+
+KEP-3329 and KEP-3939, enablement and rollback.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.api import errors
+from refloat.api.meta import Object
+from refloat.base import gates
+from refloat.base.gates import Gates
+from refloat.sim.run import Sim
+from tests.simulation import api_program
+from tests.simulation.api_program import JOBS, MERGE, Server
+from tests.virtual import virtual
+
+FAILURE, REPLACEMENT = gates.JOB_POD_FAILURE_POLICY, gates.JOB_POD_REPLACEMENT_POLICY
+ON = Gates()
+NO_FAILURE = Gates({FAILURE: False})
+NO_REPLACEMENT = Gates({REPLACEMENT: False})
+NEITHER = Gates({FAILURE: False, REPLACEMENT: False})
+
+POLICY = {
+    "rules": [
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
+    ]
+}
+FAILED, EITHER = "Failed", "TerminatingOrFailed"
+
+GIVEN_POLICY = {"podFailurePolicy": POLICY}
+GIVEN_FAILED = {"podReplacementPolicy": FAILED}
+
+
+def job(**spec: Any) -> Object:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    return {"metadata": {"name": "j"}, "spec": {**spec, "template": {"spec": pod}}}
+
+
+async def call(api: Server, method: str, target: str, obj: Object, form: str = "") -> Object:
+    form = form or "application/json"
+    answer: Object = msgspec.json.decode(
+        await api.call(method, target, msgspec.json.encode(obj), form)
+    )
+    return answer
+
+
+async def create(api: Server, **spec: Any) -> Object:
+    return await call(api, "POST", JOBS, job(**spec))
+
+
+async def patch(api: Server, obj: Object) -> Object:
+    return await call(api, "PATCH", f"{JOBS}/j", obj, MERGE)
+
+
+def policies(obj: Object) -> tuple[Any, Any]:
+    spec = obj["spec"]
+    return spec.get("podFailurePolicy"), spec.get("podReplacementPolicy")
+
+
+@pytest.mark.parametrize(
+    ("on", "given", "want"),
+    [
+        pytest.param(ON, {}, (None, EITHER), id="all on: nothing said"),
+        pytest.param(ON, GIVEN_POLICY, (POLICY, FAILED), id="all on: a failure policy"),
+        pytest.param(ON, GIVEN_FAILED, (None, FAILED), id="all on: Failed"),
+        pytest.param(NO_FAILURE, {}, (None, EITHER), id="no failure policies: nothing said"),
+        pytest.param(
+            # Defaults come before fields are dropped, as in Kubernetes.
+            NO_FAILURE,
+            GIVEN_POLICY,
+            (None, FAILED),
+            id="no failure policies: what goes with one stays",
+        ),
+        pytest.param(NO_FAILURE, GIVEN_FAILED, (None, FAILED), id="no failure policies: Failed"),
+        pytest.param(NO_REPLACEMENT, {}, (None, None), id="no replacement: not even a default"),
+        pytest.param(
+            NO_REPLACEMENT, GIVEN_POLICY, (POLICY, None), id="no replacement: a failure policy"
+        ),
+        pytest.param(NO_REPLACEMENT, GIVEN_FAILED, (None, None), id="no replacement: Failed"),
+        pytest.param(NEITHER, GIVEN_POLICY | GIVEN_FAILED, (None, None), id="neither: both"),
+    ],
+)
+@virtual()
+async def test_what_is_stored_of_a_new_job(
+    sim: Sim, on: Gates, given: Object, want: tuple[Any, Any]
+) -> None:
+    async with api_program.serving(sim) as api:
+        api.use(on)
+        assert policies(await create(api, **given)) == want
+        assert policies(await call(api, "GET", f"{JOBS}/j", {})) == want
+
+
+@pytest.mark.parametrize("how", ["patch", "put", "status"])
+@pytest.mark.parametrize("on", [NO_FAILURE, NO_REPLACEMENT, NEITHER], ids=repr)
+@virtual()
+async def test_what_an_existing_job_has_is_kept(sim: Sim, on: Gates, how: str) -> None:
+    async with api_program.serving(sim) as api:
+        made = await create(api, **GIVEN_POLICY)
+        api.use(on)
+        assert policies(await call(api, "GET", f"{JOBS}/j", {})) == (POLICY, FAILED)
+        if how == "patch":
+            new = await patch(api, {"spec": {"parallelism": 3}})
+        elif how == "put":
+            made["spec"]["parallelism"] = 3
+            new = await call(api, "PUT", f"{JOBS}/j", made)
+        else:
+            status = {"status": {"active": 1}}
+            new = await call(api, "PATCH", f"{JOBS}/j/status", status, MERGE)
+        assert policies(new) == (POLICY, FAILED)
+
+
+@virtual()
+async def test_a_policy_is_not_added_to_an_existing_job(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        api.use(NEITHER)
+        await create(api)
+        new = await patch(api, {"spec": {**GIVEN_POLICY, **GIVEN_FAILED}})
+        assert policies(new) == (None, None)
+        assert new["metadata"]["generation"] == 1
+
+
+@virtual()
+async def test_another_replacement_policy_takes_the_place_of_the_kept_one(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        await create(api, **GIVEN_FAILED)
+        api.use(NEITHER)
+        new = await patch(api, {"spec": {"podReplacementPolicy": EITHER}})
+        assert policies(new) == (None, EITHER)
+
+
+@virtual()
+async def test_a_kept_failure_policy_can_still_not_be_changed(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        await create(api, **GIVEN_POLICY)
+        api.use(NEITHER)
+        with pytest.raises(errors.StatusError, match=r"podFailurePolicy.*immutable"):
+            await patch(api, {"spec": {"podFailurePolicy": {"rules": []}}})
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({}, (None, EITHER), id="without a failure policy"),
+        pytest.param(GIVEN_POLICY, (POLICY, FAILED), id="with one"),
+    ],
+)
+@virtual()
+async def test_the_default_comes_with_the_first_write_after_the_gate(
+    sim: Sim, given: Object, want: tuple[Any, Any]
+) -> None:
+    """And is no change of the spec: Kubernetes fills it in whenever it reads a Job."""
+    async with api_program.serving(sim) as api:
+        api.use(NO_REPLACEMENT)
+        await create(api, **given)
+        api.use(ON)
+        new = await patch(api, {"metadata": {"labels": {"a": "b"}}})
+        assert policies(new) == want
+        assert new["metadata"]["generation"] == 1
+        changed = await patch(api, {"spec": {"parallelism": 3}})
+        assert changed["metadata"]["generation"] == 2
+
+
+@virtual()
+async def test_a_write_that_says_nothing_new_stays_none(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        api.use(NO_REPLACEMENT)
+        await create(api)
+        api.use(ON)
+        first = await patch(api, {"metadata": {"labels": {"a": "b"}}})
+        again = await patch(api, {"metadata": {"labels": {"a": "b"}}})
+        assert again == first
+
+
+@virtual()
+async def test_off_on_off_on(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        for turn, (on, want) in enumerate([(NEITHER, None), (ON, POLICY)] * 2):
+            api.use(on)
+            obj = job(**GIVEN_POLICY)
+            obj["metadata"]["name"] = f"j-{turn}"
+            made = await call(api, "POST", JOBS, obj)
+            assert policies(made)[0] == want
+        for turn, want in enumerate([None, POLICY] * 2):
+            found = await call(api, "GET", f"{JOBS}/j-{turn}", {})
+            assert policies(found)[0] == want
+
+
+@virtual()
+async def test_terminating_may_be_written_and_cleared_whatever_the_gate(sim: Sim) -> None:
+    """KEP-3939: it is the controller that clears it; a server that is ahead must let it."""
+    async with api_program.serving(sim) as api:
+        await create(api)
+        for on in (ON, NEITHER):
+            api.use(on)
+            for value in (1, None):
+                status = {"status": {"terminating": value}}
+                new = await call(api, "PATCH", f"{JOBS}/j/status", status, MERGE)
+                assert new["status"].get("terminating") == value
