@@ -5,6 +5,9 @@ Kubernetes tells of the rule that failed a Job and of no other, and forgets
 with the pods. Here each failure leaves an entry in an annotation, in the very
 write that lists the pod as failed, so that both happen or none. Bounded in
 number and in bytes: the oldest go first. Reading it is up to whoever explains.
+
+A failure that no rule matched has an entry too, without `action` and `rule`:
+it counts. So has one of a Job without a policy.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +18,7 @@ from refloat.api import times
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.meta import Object
-from refloat.policy import backoff, pod_state
+from refloat.policy import backoff, pod_failure, pod_state
 from refloat.policy.pod_failure import Verdict
 
 ANNOTATION = "refloat.dev/attempts"
@@ -53,6 +56,16 @@ def added(job: Job, judged: Sequence[tuple[Pod, Verdict]]) -> str | None:
     return _bounded([*entries, *new]) if new else None
 
 
+def ignored(job: Job) -> frozenset[str]:
+    """The uids of the failures that were not to count."""
+    entries = recorded(job.metadata.annotations)
+    return frozenset(str(each.get("uid")) for each in entries if not _counts(each))
+
+
+def _counts(entry: Object) -> bool:
+    return bool(entry.get("action") != pod_failure.IGNORE)
+
+
 def _bounded(entries: list[Object]) -> str:
     kept = entries[-MAX_ENTRIES:]
     while len(encoded := msgspec.json.encode(kept)) > MAX_BYTES:
@@ -62,6 +75,7 @@ def _bounded(entries: list[Object]) -> str:
 
 def _entry(pod: Pod, verdict: Verdict) -> Object:
     """What is known of a failure; what does not apply is left out."""
+    container, code = _exit(pod, verdict)
     told = {
         "pod": pod.metadata.name,
         "uid": pod.metadata.uid,
@@ -69,18 +83,26 @@ def _entry(pod: Pod, verdict: Verdict) -> Object:
         "finished": times.format_time(backoff.finish_time(pod)),
         "action": verdict.action or None,
         "rule": verdict.rule,
-        "container": verdict.container or None,
-        "exitCode": verdict.exit_code or None,
+        "container": container or None,
+        "exitCode": code or None,
         "condition": verdict.condition or None,
+        "reason": verdict.reason or pod.status.reason or None,
     }
     return {key: value for key, value in told.items() if value is not None}
+
+
+def _exit(pod: Pod, verdict: Verdict) -> tuple[str, int]:
+    """The container whose exit code matched; else the first that failed, if one did."""
+    if verdict.container:
+        return verdict.container, verdict.exit_code
+    return next(iter(pod_failure.failed_containers(pod)), ("", 0))
 
 
 def notes(judged: Iterable[tuple[Pod, Verdict]]) -> list[str]:
     """What to tell of these decisions: one sentence for all pods with the same."""
     groups: dict[str, list[str]] = {}
     for pod, verdict in judged:
-        groups.setdefault(_decision(verdict), []).append(pod.metadata.name)
+        groups.setdefault(_decision(pod, verdict), []).append(pod.metadata.name)
     return [f"{_named(names)}: {decision}" for decision, names in groups.items()]
 
 
@@ -90,10 +112,22 @@ def _named(names: list[str]) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-def _decision(verdict: Verdict) -> str:
-    if not verdict.action:
-        return "failed, no rule matched"
-    matching = f"matching {verdict.action} rule at index {verdict.rule}"
+def _decision(pod: Pod, verdict: Verdict) -> str:
+    matching = "matching no rule"
+    if verdict.action:
+        matching = f"matching {verdict.action} rule at index {verdict.rule}"
     if verdict.condition:
         return f"condition {verdict.condition} {matching}"
-    return f"container {verdict.container} failed with exit code {verdict.exit_code} {matching}"
+    if verdict.reason is not None:
+        return f"{f'reason {verdict.reason}' if verdict.reason else 'without a reason'} {matching}"
+    container, code = _exit(pod, verdict)
+    if not container:
+        return f"{_how(pod)} {matching}"
+    return f"container {container} failed with exit code {code} {matching}"
+
+
+def _how(pod: Pod) -> str:
+    """Without an exit code: deleted and not waited for, or given up by its node."""
+    if not pod.is_terminal:
+        return "deleted"
+    return f"failed ({pod.status.reason})" if pod.status.reason else "failed"

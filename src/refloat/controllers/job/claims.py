@@ -6,7 +6,8 @@ that may still matter, and those of its namespace that nobody controls.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,12 +18,16 @@ from refloat.api.structs import OwnerReference
 from refloat.client import errors, kinds
 from refloat.client.contract import Client
 from refloat.controllers.job import pods as job_pods
+from refloat.controllers.job import writes
 from refloat.policy import pod_state
 from refloat.runtime.cache import Cache
 from refloat.runtime.errors import Retry
 from refloat.runtime.index import Index
 
 _replace = msgspec.structs.replace
+
+# What a generated selector selects by (behaviour B2.1).
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 
 
 def _unsettled(pod: Pod) -> Sequence[str]:
@@ -34,11 +39,23 @@ def _uncontrolled(pod: Pod) -> Sequence[str]:
     return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
 
 
+def _mislabelled(pod: Pod) -> Sequence[str]:
+    owner = pod.metadata.controller
+    if owner is None or (pod.metadata.labels or {}).get(CONTROLLER_UID) == owner.uid:
+        return ()
+    return (owner.uid,) if pod_state.is_settled(pod) else ()
+
+
 UNSETTLED: Index[Pod] = Index("unsettled pods by controller", _unsettled)
 """Pods that are not over and counted, by the uid of their Job: the cost of a sync does not grow
 with the pods that there ever were."""
 
 UNCONTROLLED: Index[Pod] = Index("uncontrolled pods by namespace", _uncontrolled)
+
+MISLABELLED: Index[Pod] = Index("mislabelled settled pods by controller", _mislabelled)
+"""Pods that are over and counted and do not say whose they are: nobody's, if their Job has a
+generated selector. With a selector of its own they are all of its settled pods, so they are looked
+at only after one of them has changed (`Memory.looks_at_settled`)."""
 
 
 def selector_of(job: Job) -> selectors.LabelSelector:
@@ -50,8 +67,24 @@ def matches(selector: selectors.LabelSelector, pod: Pod) -> bool:
     return selector.matches(pod.metadata.labels or {})
 
 
-async def claim(client: Client, cache: Cache[Pod], job: Job) -> list[Pod]:
-    """The Job's pods; adopts and releases. Any error ends the sync (A2.7)."""
+Wrote: TypeAlias = Callable[[Pod | None], None]
+"""Told of each pod that was written, as it is then."""
+
+
+async def claim(
+    client: Client,
+    cache: Cache[Pod],
+    job: Job,
+    *,
+    settled: bool,
+    mislabelled: bool,
+    wrote: Wrote,
+) -> list[Pod]:
+    """The Job's pods; adopts and releases. Any error ends the sync (A2.7).
+
+    `settled` says that the cache shows what became of our own deletions,
+    `mislabelled` that pods which are over and counted may have to be released.
+    """
     selector = selector_of(job)
     owned: list[Pod] = []
     strays: list[Pod] = []
@@ -64,15 +97,38 @@ async def claim(client: Client, cache: Cache[Pod], job: Job) -> list[Pod]:
         for pod in cache.by(UNCONTROLLED, job.metadata.namespace)
         if pod.metadata.deletion_timestamp is None and matches(selector, pod)
     ]
+    if mislabelled:
+        counted = cache.by(MISLABELLED, job.metadata.uid)
+        strays += [pod for pod in counted if not matches(selector, pod)]
     for pod in strays:
-        await _release(client, job, pod)
+        wrote(await _release(client, job, pod))
     if orphans:
         await _check_alive(client, job)
-    adopted = [pod for pod in orphans if await _adopt(client, job, pod)]
+    adopted = [pod for pod in orphans if await _adopt(client, job, pod, wrote)]
+    if settled and any(map(pod_state.is_released, owned)):
+        owned = [await _taken_back(client, pod, wrote) for pod in owned]
     return owned + [_adopted(job, pod) for pod in adopted]
 
 
-async def _release(client: Client, job: Job, pod: Pod) -> None:
+async def _taken_back(client: Client, pod: Pod, wrote: Wrote) -> Pod:
+    """Track a pod again that somebody released and did not come to delete.
+
+    1. A pod loses its finalizer, to be deleted uncounted (A9.1). 2. The
+    controller crashes. 3. The pod ends by itself, or the Job wants it again.
+    4. Nobody would ever count it. If it is to be deleted still, that begins
+    anew. Kubernetes knows of no such pods.
+    """
+    if not pod_state.is_released(pod):
+        return pod
+    try:
+        tracked = await writes.take_back(client, pod)
+    except errors.Conflict:
+        return pod  # it has changed, which will wake the Job once more
+    wrote(tracked)
+    return pod if tracked is None else tracked
+
+
+async def _release(client: Client, job: Job, pod: Pod) -> Pod | None:
     patch = {
         "metadata": {
             "uid": pod.metadata.uid,
@@ -83,9 +139,10 @@ async def _release(client: Client, job: Job, pod: Pod) -> None:
     meta = pod.metadata
     # It may be gone, or have no such owner any more (A2.4).
     with contextlib.suppress(errors.NotFound, errors.Invalid):
-        await client.patch(
+        return await client.patch(
             kinds.PODS, meta.name, patch, patch_type="strategic", namespace=meta.namespace
         )
+    return None
 
 
 async def _check_alive(client: Client, job: Job) -> None:
@@ -96,7 +153,7 @@ async def _check_alive(client: Client, job: Job) -> None:
         raise Retry(f"{meta.namespace}/{meta.name} is gone or being deleted, and adopts no pods")
 
 
-async def _adopt(client: Client, job: Job, pod: Pod) -> bool:
+async def _adopt(client: Client, job: Job, pod: Pod, wrote: Wrote) -> bool:
     """Take a pod over; False if it is gone.
 
     Only in the version that was seen: one that was adopted and counted since
@@ -106,17 +163,19 @@ async def _adopt(client: Client, job: Job, pod: Pod) -> bool:
     patch = {
         "metadata": {
             "uid": meta.uid,
+            "annotations": {pod_state.RELEASED: None},
             "resourceVersion": meta.resource_version,
             "ownerReferences": [job_pods.owner_reference(job)],
             "finalizers": [pod_state.TRACKING_FINALIZER],
         }
     }
     try:
-        await client.patch(
+        adopted = await client.patch(
             kinds.PODS, meta.name, patch, patch_type="strategic", namespace=meta.namespace
         )
     except errors.NotFound:
         return False
+    wrote(adopted)
     return True
 
 

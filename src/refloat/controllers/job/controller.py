@@ -12,22 +12,25 @@ from refloat.api.structs import OwnerReference
 from refloat.base.clock import Clock
 from refloat.client.contract import Client
 from refloat.controllers.job import claims
-from refloat.controllers.job.events import Sink, Teller
+from refloat.controllers.job.events import Teller
 from refloat.controllers.job.memory import Memory
 from refloat.controllers.job.metrics import JobMetrics
 from refloat.controllers.job.orphans import Orphans
 from refloat.controllers.job.settings import Settings
 from refloat.controllers.job.sync import Sync, Tools
-from refloat.policy import job_conditions, pod_state
+from refloat.policy import backoff_annotation, job_conditions, pod_state, terms
 from refloat.policy.terms import INDEXED, NON_INDEXED
 from refloat.runtime import cache, index
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
 from refloat.runtime.errors import Retry
 from refloat.runtime.informer import Informer
 from refloat.runtime.reconcile import DONE, Result
+from refloat.runtime.recorder import Sink
 
-POD_INDEXES = (claims.UNSETTLED, claims.UNCONTROLLED)
+POD_INDEXES = (claims.UNSETTLED, claims.UNCONTROLLED, claims.MISLABELLED)
 """What the cache of pods must be found by."""
+
+_GROUPS = {"jobs": "batch", "pods": ""}
 
 JOB_INDEXES = (index.NAMESPACE,)
 """What the cache of Jobs must be found by."""
@@ -48,14 +51,19 @@ class JobReconciler:
         if job is None or not self._tools.settings.manages(job):
             return DONE
         memory = self._tools.memory
-        if memory.is_stale(job):
-            self._tools.metrics.stale.labels("batch", "jobs").inc()
-            raise Retry(f"the cache of Jobs has not seen the last write of {key} yet")
+        if (stale := memory.stale(job, self._tools.pods_seen)) is not None:
+            self._tools.metrics.stale.labels(_GROUPS[stale], stale).inc()
+            raise Retry(f"the cache of {stale} has not seen the last write for {key} yet")
         if job_conditions.is_finished(job.status.conditions):
             memory.forget(job.metadata.uid)
             return DONE
         if job.spec.completion_mode not in (None, INDEXED, NON_INDEXED):
             Teller(self._tools.sink, job).unknown_mode()
+            return DONE
+        if not _is_ending(job) and (
+            wrong := backoff_annotation.mistakes(job, self._tools.settings.switches)
+        ):
+            Teller(self._tools.sink, job).wrong_policy(wrong)
             return DONE
         return await self._sync(job)
 
@@ -101,6 +109,7 @@ class JobController:
             clock=clock,
             jobs=jobs.cache,
             pods=pods.cache,
+            pods_seen=pods.has_seen,
             sink=sink,
             memory=Memory(clock),
             metrics=metrics,
@@ -163,6 +172,7 @@ class JobController:
     # -- pods -------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._count(old, new)
         now = new if new is not None else old
         assert now is not None
         owner = now.metadata.controller
@@ -173,6 +183,8 @@ class JobController:
             self._uncontrolled(old, new)
             return
         self._observe(owner.uid, old, new)
+        if new is not None and _may_be_a_stray(old, new):
+            self._tools.memory.look_again(owner.uid)
         if not self._wake_owner(now, owner) and new is not None and pod_state.is_tracked(new):
             self._orphans.queue.add(cache.key_of(new))
 
@@ -192,10 +204,9 @@ class JobController:
             memory.expectations.deletion_observed(uid)
         if new is None or not pod_state.is_tracked(new):
             memory.finalizers.removal_observed(uid, now.metadata.uid)
-        self._count(old, new)
 
     def _count(self, old: Pod | None, new: Pod | None) -> None:
-        """Ends that are to be tracked, and those that were (A23)."""
+        """Ends that are to be tracked, and those that were, whosever they are (A23)."""
         was, is_now = _awaits_count(old), _awaits_count(new)
         if was != is_now:
             self._tools.metrics.tracked.labels("delete" if was else "add").inc()
@@ -219,12 +230,24 @@ class JobController:
         if old is not None and _same_claim(old, new):
             return
         for job in self._tools.jobs.by(index.NAMESPACE, new.metadata.namespace):
-            if claims.matches(claims.selector_of(job), new):
+            # A selector costs more than everything else here.
+            if self._is_at_work(job) and claims.matches(claims.selector_of(job), new):
                 self._wake(cache.key_of(job))
+
+    def _is_at_work(self, job: Job) -> bool:
+        """Whether anything is done for the Job when it is looked at."""
+        return self._tools.settings.manages(job) and not job_conditions.is_finished(
+            job.status.conditions
+        )
 
     def _wake(self, key: str) -> None:
         """Soon, together with what else happens until then (A1.2)."""
         self._jobs.queue.add_after(key, self._tools.settings.batch_seconds)
+
+
+def _is_ending(job: Job) -> bool:
+    """What is deleted or decided ends, whatever became of its policy meanwhile."""
+    return job.metadata.deletion_timestamp is not None or terms.decided(job) is not None
 
 
 def _is_urgent(old: Job, new: Job) -> bool:
@@ -236,6 +259,11 @@ def _is_urgent(old: Job, new: Job) -> bool:
 
 def _awaits_count(pod: Pod | None) -> bool:
     return pod is not None and pod.is_terminal and pod_state.is_tracked(pod)
+
+
+def _may_be_a_stray(old: Pod | None, new: Pod) -> bool:
+    """Whether a pod may be over and counted, and have labels that no sync has seen."""
+    return pod_state.is_settled(new) if old is None else not _same_claim(old, new)
 
 
 def _same_claim(old: Pod, new: Pod) -> bool:

@@ -65,29 +65,35 @@ class Creator:
         named = [(self._namer.name(new), new) for new in wanted]
         expectations.expect_creations(uid, len(named))
         made, size, error = 0, 1, None
-        while named and error is None:
-            batch, named = named[:size], named[size:]
-            failures = await writes.each(batch, self._create, at_once=len(batch))
-            failed = [failure for failure in failures if failure is not None]
-            made += len(batch) - len(failed)
-            expectations.creation_observed(uid, len(failed))
-            error = failed[0] if failed else None
-            size *= 2
-        expectations.creation_observed(uid, len(named))
+        try:
+            while named and error is None:
+                batch, named = named[:size], named[size:]
+                failures = await writes.each(batch, self._create, at_once=len(batch))
+                failed = [failure for failure in failures if failure is not None]
+                made += len(batch) - len(failed)
+                error = failed[0] if failed else None
+                size *= 2
+        finally:
+            # Also of a sync that is cancelled: nothing wakes the Job if none of them
+            # comes. Those of its last batch that were made, the cache must have seen
+            # before the next sync in any case (`Memory.stale`).
+            expectations.creation_observed(uid, len(wanted) - made)
         return made, error
 
     async def _create(self, named: tuple[str, NewPod]) -> errors.ClientError | None:
         name, new = named
+        wanted = self._template.pod(name, new)
         try:
-            await writes.create(self._client, self._job, self._template.pod(name, new))
+            pod = await writes.create(self._client, self._job, wanted)
         except errors.ClientError as error:
             # Nothing can be created there any more, and all of it goes anyway:
             # not worth an error, nor a second look (A8.11).
             if any(kind == NAMESPACE_TERMINATING for kind, _, _ in error.causes):
                 return None
             self._metrics.created(self._reason, ok=False)
-            self._teller.not_created(error)
+            self._teller.not_created(name, wanted["metadata"]["generateName"], error)
             return error
+        self._memory.wrote_pod(self._job.metadata.uid, pod)
         self._metrics.created(self._reason, ok=True)
         self._teller.created(name)
         return None

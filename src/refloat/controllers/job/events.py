@@ -2,30 +2,18 @@
 """What is told about a Job, word for word as Kubernetes tells it (behaviour A22)."""
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import cast
 
 from refloat.api.batch import Job, JobStatus
 from refloat.api.core import Pod
 from refloat.api.structs import Conditions, find
 from refloat.client import kinds
 from refloat.controllers.job import attempts
-from refloat.policy import job_conditions, outcome, pod_failure
+from refloat.policy import job_conditions, outcome
 from refloat.policy.outcome import Outcome
 from refloat.policy.pod_failure import Verdict
 from refloat.runtime.event_series import EventType, Reference
-
-
-class Sink(Protocol):
-    """A `runtime.recorder.Recorder`."""
-
-    def event(
-        self,
-        regarding: Reference,
-        event_type: EventType,
-        reason: str,
-        action: str,
-        note: str,
-    ) -> None: ...
+from refloat.runtime.recorder import Sink
 
 
 class Teller:
@@ -39,8 +27,10 @@ class Teller:
     def created(self, pod: str) -> None:
         self._tell("Normal", "SuccessfulCreate", "Create", f"Created pod: {pod}")
 
-    def not_created(self, error: Exception) -> None:
-        self._tell("Warning", "FailedCreate", "Create", f"Error creating: {error}")
+    def not_created(self, name: str, prefix: str, error: Exception) -> None:
+        """Refusals name what was asked for, which in Kubernetes is only a prefix."""
+        told = str(error).replace(f'"{name}"', f'"{prefix}"')
+        self._tell("Warning", "FailedCreate", "Create", f"Error creating: {told}")
 
     def deleted(self, pod: str) -> None:
         self._tell("Normal", "SuccessfulDelete", "Delete", f"Deleted pod: {pod}")
@@ -52,12 +42,17 @@ class Teller:
         note = "Skipped Job sync because completion mode is unknown"
         self._tell("Warning", "UnknownCompletionMode", "Sync", note)
 
-    def judged(self, judged: Sequence[tuple[Pod, Verdict]]) -> None:
-        """What the policy said of failed pods, which Kubernetes does not tell.
+    def wrong_policy(self, mistakes: Sequence[str]) -> None:
+        note = f"Skipped Job sync because its backoff policy is wrong: {'; '.join(mistakes)}"
+        self._tell("Warning", "InvalidBackoffPolicy", "Sync", note)
 
+    def judged(self, judged: Sequence[tuple[Pod, Verdict]]) -> None:
+        """What was decided about failed pods, which Kubernetes does not tell.
+
+        Also that no rule matched, or that there is no policy: then it counts.
         Whoever fails the whole Job is told of by `ended`, in Kubernetes' words.
         """
-        others = [(pod, said) for pod, said in judged if said.action != pod_failure.FAIL_JOB]
+        others = [(pod, said) for pod, said in judged if not said.fails_job]
         for note in attempts.notes(others):
             self._tell("Normal", "PodFailureJudged", "Sync", note)
 

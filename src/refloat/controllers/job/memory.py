@@ -6,41 +6,110 @@ Nothing of it outlives the process, and nothing is lost with it but delays
 controller's own writes. By uid, so that a Job of the same name starts anew.
 """
 
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
 from refloat.api.batch import Job
+from refloat.api.core import Pod
 from refloat.base.clock import Clock
 from refloat.policy import backoff
-from refloat.runtime.expectations import Expectations, FinalizerExpectations
+from refloat.runtime.expectations import EXPIRY_SECONDS, Expectations, FinalizerExpectations
+
+# How many names of released pods are kept for a Job: about a megabyte. When
+# there are more, those names may come back.
+MAX_RELEASED = 10_000
+
+
+class _Written(NamedTuple):
+    version: int
+    at: float
 
 
 class Memory:
     def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.expectations: Expectations[str] = Expectations(clock)
         self.finalizers: FinalizerExpectations[str] = FinalizerExpectations()
         self.records: dict[str, backoff.Record] = {}
         self.ordinals: dict[str, int] = {}
         """The first number that may be free for the name of a pod."""
-        self._versions: dict[str, int] = {}
+        self._released: dict[str, set[str]] = {}
+        self._looked: set[str] = set()
+        self._jobs: dict[str, _Written] = {}
+        self._pods: dict[str, _Written] = {}
 
     def record(self, uid: str) -> backoff.Record:
         return self.records.get(uid, backoff.NO_FAILURES)
 
     def wrote(self, job: Job) -> None:
         """This is what the Job is after a write of ours."""
-        self._versions[job.metadata.uid] = _version(job)
+        version = _version(job)
+        self._jobs[job.metadata.uid] = _Written(version, self._clock.monotonic())
 
-    def is_stale(self, job: Job) -> bool:
-        """Whether the cache has not seen our last write yet (behaviour A4.1)."""
-        written = self._versions.get(job.metadata.uid)
-        return written is not None and _version(job) < written
+    def wrote_pod(self, uid: str, pod: Pod | None) -> None:
+        """This is what a pod of the Job is after a write of ours; None if it is gone."""
+        if pod is None:
+            return
+        version, known = _version(pod), self._pods.get(uid)
+        if known is None or version > known.version:
+            self._pods[uid] = _Written(version, self._clock.monotonic())
+
+    def deleted(self, uid: str, pods: Iterable[Pod]) -> None:
+        """These were deleted uncounted: no record of failures has their names."""
+        known = self._released.setdefault(uid, set())
+        if len(known) >= MAX_RELEASED:
+            known.clear()
+        known.update(pod.metadata.name for pod in pods)
+
+    def was_deleted(self, uid: str, name: str) -> bool:
+        known = self._released.get(uid)
+        return known is not None and name in known
+
+    def looks_at_settled(self, uid: str) -> bool:
+        """Whether the Job's settled pods are to be looked at; not again before `look_again`.
+
+        Asked before they are read: what changes meanwhile is not missed.
+        """
+        looks = uid not in self._looked
+        self._looked.add(uid)
+        return looks
+
+    def look_again(self, uid: str) -> None:
+        """A settled pod of the Job may not be its own any more, or has not been released."""
+        self._looked.discard(uid)
+
+    def stale(self, job: Job, pods_seen: Callable[[str], bool]) -> str | None:
+        """Which cache has not seen our last write of the Job or its pods (behaviour A4.1).
+
+        `pods_seen` says whether that of pods has come as far as a version.
+        """
+        uid = job.metadata.uid
+        written = self._jobs.get(uid)
+        if written is not None and _version(job) < written.version and self._holds(written):
+            return "jobs"
+        written = self._pods.get(uid)
+        if written is None:
+            return None
+        if not pods_seen(str(written.version)) and self._holds(written):
+            return "pods"
+        del self._pods[uid]  # seen once, or too long ago: not asked for again
+        return None
+
+    def _holds(self, written: _Written) -> bool:
+        """A server that was set back to an older state may never come as far again."""
+        return self._clock.monotonic() - written.at < EXPIRY_SECONDS
 
     def forget(self, uid: str) -> None:
         self.expectations.forget(uid)
         self.finalizers.forget(uid)
         self.records.pop(uid, None)
         self.ordinals.pop(uid, None)
-        self._versions.pop(uid, None)
+        self._released.pop(uid, None)
+        self._looked.discard(uid)
+        self._jobs.pop(uid, None)
+        self._pods.pop(uid, None)
 
 
-def _version(job: Job) -> int:
+def _version(written: Job | Pod) -> int:
     """Versions grow, and the API lets clients compare them as numbers."""
-    return int(job.metadata.resource_version or 0)
+    return int(written.metadata.resource_version or 0)

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Job controller counts, under Kubernetes' names (behaviour A23)."""
+"""What the Job controller counts, under Kubernetes' names (behaviour A23).
 
-from collections.abc import Iterable
+One name that KEP-3329 has and Kubernetes does not is told too, as the same
+numbers under another name; docs/metrics.md says what became of the others.
+"""
+
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily
 
 from refloat.api import intervals
-from refloat.api.batch import JobStatus, UncountedTerminatedPods
+from refloat.api.batch import JobStatus
 from refloat.policy.outcome import Outcome
 from refloat.policy.pod_failure import Verdict
 from refloat.policy.terms import INDEXED, NON_INDEXED, Terms
@@ -15,6 +20,31 @@ RECONCILING = "reconciling"
 """The action of a sync that took no care of the number of pods (A23.1)."""
 
 _PREFIX = "job_controller"
+
+
+class _Alias:
+    """A counter under a second name: nothing is counted twice, it is only read twice."""
+
+    def __init__(self, counter: Counter, name: str, labels: tuple[str, ...]) -> None:
+        self._counter = counter
+        self._name = name
+        self._labels = labels
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        yield self._family()
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = self._family()
+        samples = (each for known in self._counter.collect() for each in known.samples)
+        for name, labels, value, *_ in samples:
+            if name.endswith("_total"):
+                family.add_metric([labels[label] for label in self._labels], value)
+        yield family
+
+    def _family(self) -> CounterMetricFamily:
+        return CounterMetricFamily(
+            self._name, "The older name of jobs_finished", labels=self._labels
+        )
 
 
 class JobMetrics:
@@ -33,9 +63,9 @@ class JobMetrics:
             registry=registry,
         )
         self.syncs = counter("job_syncs_total", "Syncs of Jobs", *sync)
-        self.finished = counter(
-            "jobs_finished_total", "Jobs that ended", "completion_mode", "result", "reason"
-        )
+        ended = ("completion_mode", "result", "reason")
+        self.finished = counter("jobs_finished_total", "Jobs that ended", *ended)
+        registry.register(_Alias(self.finished, f"{_PREFIX}_job_finished", ended))
         self.pods_finished = counter(
             "job_pods_finished_total", "Pods whose end was counted", "completion_mode", "result"
         )
@@ -79,28 +109,19 @@ class JobMetrics:
         self.creations.labels(reason, "succeeded").inc()
 
     def counted(self, terms: Terms, before: JobStatus, after: JobStatus) -> None:
-        """Pods, and indexes, that a write of the status has counted."""
+        """Pods, and indexes, that a write of the status has moved into its counters."""
+        succeeded = after.succeeded - before.succeeded
+        if terms.indexed:
+            # Of the indexes that the Job still has: it may have fewer than before.
+            bound = terms.completions or 0
+            succeeded = _more(before.completed_indexes, after.completed_indexes, bound)
+            failed = _more(before.failed_indexes or "", after.failed_indexes or "", bound)
+            limit = "global" if terms.backoff_limit_per_index is None else "perIndex"
+            _add(self.indexes, succeeded, "succeeded", limit)
+            _add(self.indexes, failed, "failed", limit)
         mode = _mode(terms)
-        for result, more in (
-            ("succeeded", _succeeded(after) - _succeeded(before)),
-            ("failed", _failed(after) - _failed(before)),
-        ):
-            if more > 0:
-                self.pods_finished.labels(mode, result).inc(more)
-        if terms.indexed and terms.completions is not None:
-            self._indexes(terms, terms.completions, before, after)
-
-    def _indexes(self, terms: Terms, bound: int, before: JobStatus, after: JobStatus) -> None:
-        limit = "global" if terms.backoff_limit_per_index is None else "perIndex"
-        for status, old, new in (
-            ("succeeded", before.completed_indexes, after.completed_indexes),
-            ("failed", before.failed_indexes or "", after.failed_indexes or ""),
-        ):
-            if old == new:
-                continue
-            more = _count(new, bound) - _count(old, bound)
-            if more > 0:
-                self.indexes.labels(status, limit).inc(more)
+        _add(self.pods_finished, succeeded, mode, "succeeded")
+        _add(self.pods_finished, after.failed - before.failed, mode, "failed")
 
     def verdicts(self, verdicts: Iterable[Verdict]) -> None:
         for verdict in verdicts:
@@ -116,17 +137,17 @@ def _mode(terms: Terms) -> str:
     return INDEXED if terms.indexed else NON_INDEXED
 
 
+def _add(counter: Counter, more: int, *labels: str) -> None:
+    if more > 0:
+        counter.labels(*labels).inc(more)
+
+
+def _more(old: str, new: str, bound: int) -> int:
+    """How many indexes there are more, of those below the bound."""
+    if old == new:
+        return 0
+    return _count(new, bound) - _count(old, bound)
+
+
 def _count(text: str, bound: int) -> int:
     return intervals.count(intervals.parse(text, bound))
-
-
-def _listed(status: JobStatus) -> UncountedTerminatedPods:
-    return status.uncounted_terminated_pods or UncountedTerminatedPods()
-
-
-def _succeeded(status: JobStatus) -> int:
-    return status.succeeded + len(_listed(status).succeeded or ())
-
-
-def _failed(status: JobStatus) -> int:
-    return status.failed + len(_listed(status).failed or ())

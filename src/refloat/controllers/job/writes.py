@@ -66,12 +66,27 @@ def _wire(status: JobStatus) -> Object:
 
 
 async def write_status(
-    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str] | None = None
+    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str | None] | None = None
 ) -> Job:
     """The Job as it is then; raises `Conflict` if it changed since it was read.
 
-    Annotations may go with it: then both are there, or none.
+    Annotations may go with it, None for one that goes: then both are there, or
+    none. Where those of others leave no room for them the status goes alone:
+    a Job must not hang for what is only told about it.
     """
+    try:
+        return await write_together(client, job, after, annotations)
+    except errors.Invalid:
+        if not annotations:
+            raise
+        fewer = {name: None for name, text in annotations.items() if text is None}
+        return await write_together(client, job, after, fewer)
+
+
+async def write_together(
+    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str | None] | None
+) -> Job:
+    """As `write_status`, but raises `Invalid` where there is no room for the annotations."""
     patch = status_patch(job.status, after)
     if not patch and not annotations:
         return job
@@ -88,20 +103,48 @@ async def write_status(
     )
 
 
-async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False) -> None:
-    """A pod that is gone, even if another one has its name, has lost it too.
+async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False) -> Pod | None:
+    """The pod without it; None if it is gone, even if another one has its name.
 
     `unchanged` removes it only from the version that was seen.
     """
-    meta = pod.metadata
+    changes: Object = {"$deleteFromPrimitiveList/finalizers": [pod_state.TRACKING_FINALIZER]}
+    return await _change(client, pod, changes, unchanged=unchanged)
+
+
+async def release(client: Client, pod: Pod) -> Pod | None:
+    """Take the finalizer from a pod that is to be deleted and not counted; None if it is gone.
+
+    Only in the version that was seen, and it is marked (see `Sync._release`) if
+    its annotations leave room for that.
+    """
     changes: Object = {
-        "uid": meta.uid,
+        "annotations": {pod_state.RELEASED: pod.metadata.uid},
         "$deleteFromPrimitiveList/finalizers": [pod_state.TRACKING_FINALIZER],
     }
+    try:
+        return await _change(client, pod, changes, unchanged=True)
+    except errors.Invalid:
+        return await remove_finalizer(client, pod, unchanged=True)
+
+
+async def take_back(client: Client, pod: Pod) -> Pod | None:
+    """The opposite of `release`, for a pod that was not deleted then; None if it is gone."""
+    changes: Object = {
+        "annotations": {pod_state.RELEASED: None},
+        "finalizers": [pod_state.TRACKING_FINALIZER],
+    }
+    return await _change(client, pod, changes, unchanged=True)
+
+
+async def _change(client: Client, pod: Pod, changes: Object, *, unchanged: bool) -> Pod | None:
+    """Change a pod's metadata; None if it is gone."""
+    meta = pod.metadata
+    changes["uid"] = meta.uid
     if unchanged:
         changes["resourceVersion"] = meta.resource_version
     try:
-        await client.patch(
+        return await client.patch(
             kinds.PODS,
             meta.name,
             {"metadata": changes},
@@ -109,10 +152,11 @@ async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False)
             namespace=meta.namespace,
         )
     except errors.NotFound:
-        pass
+        return None
     except (errors.Conflict, errors.Invalid):  # another uid is an invalid change of it
         if await _is_there(client, pod):
             raise
+        return None
 
 
 async def _is_there(client: Client, pod: Pod) -> bool:
@@ -124,10 +168,14 @@ async def _is_there(client: Client, pod: Pod) -> bool:
     return found.metadata.uid == meta.uid
 
 
-async def delete(client: Client, pod: Pod) -> None:
-    """With the pod's own grace; raises `NotFound` if this very pod is gone."""
+async def delete(client: Client, pod: Pod, *, unchanged: bool = False) -> None:
+    """With the pod's own grace; raises `NotFound` if this very pod is gone.
+
+    `unchanged` deletes only the version that was seen.
+    """
     meta = pod.metadata
-    options = DeleteOptions(uid=meta.uid)
+    version = meta.resource_version if unchanged else None
+    options = DeleteOptions(uid=meta.uid, resource_version=version)
     try:
         await client.delete(kinds.PODS, meta.name, namespace=meta.namespace, options=options)
     except errors.Conflict as error:
@@ -136,13 +184,14 @@ async def delete(client: Client, pod: Pod) -> None:
         raise errors.NotFound(str(error), code=404, reason="NotFound") from error
 
 
-async def create(client: Client, job: Job, pod: Object) -> None:
+async def create(client: Client, job: Job, pod: Object) -> Pod:
     """One that is there already was created by a call whose answer was lost."""
     namespace = job.metadata.namespace
     try:
-        await client.create(kinds.PODS, pod, namespace=namespace)
+        return await client.create(kinds.PODS, pod, namespace=namespace)
     except errors.AlreadyExists:
         found = await client.get(kinds.PODS, pod["metadata"]["name"], namespace=namespace)
         owner = found.metadata.controller
         if owner is None or owner.uid != job.metadata.uid:
             raise
+        return found

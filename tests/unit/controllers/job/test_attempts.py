@@ -6,6 +6,7 @@ import pytest
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod
+from refloat.api.meta import Object
 from refloat.controllers.job import attempts
 from refloat.policy.pod_failure import NO_MATCH, Verdict
 from tests.unit.policy import made
@@ -26,8 +27,14 @@ def added(judged: list[tuple[Pod, Verdict]], before: str | None = None) -> str:
     return text
 
 
+def evicted() -> Pod:
+    of = made.pod("a", "Failed")
+    status = msgspec.structs.replace(of.status, reason="Evicted")
+    return msgspec.structs.replace(of, status=status)
+
+
 def test_an_entry_says_which_rule_matched_what() -> None:
-    pods = [made.failed("a", 7, ended=5, index=3), made.failed("b"), made.failed("c")]
+    pods = [made.failed("a", 7, ended=5, index=3), made.failed("b"), made.failed("c", 3)]
     text = added(list(zip(pods, [IGNORED, DISRUPTED, NO_MATCH], strict=True)))
     assert msgspec.json.decode(text) == [
         {
@@ -46,10 +53,41 @@ def test_an_entry_says_which_rule_matched_what() -> None:
             "finished": made.text(0),
             "action": "Count",
             "rule": 0,
+            "container": "main",
+            "exitCode": 1,
             "condition": "DisruptionTarget",
         },
-        {"pod": "pod-c", "uid": "c", "finished": made.text(0)},
+        {
+            "pod": "pod-c",
+            "uid": "c",
+            "finished": made.text(0),
+            "container": "main",
+            "exitCode": 3,
+        },
     ]
+
+
+@pytest.mark.parametrize(
+    ("of", "want"),
+    [
+        pytest.param(made.pod("a", deleted=0), {}, id="deleted, not ended"),
+        pytest.param(made.pod("a", "Failed"), {}, id="never begun"),
+        pytest.param(evicted(), {"reason": "Evicted"}, id="given up by its node"),
+        pytest.param(
+            made.pod(
+                "a",
+                "Failed",
+                containers=[made.container("ok", 0), made.container("bad", 4)],
+                init=[made.container("init", 5)],
+            ),
+            {"container": "bad", "exitCode": 4},
+            id="the first container that failed",
+        ),
+    ],
+)
+def test_a_failure_that_no_rule_matched_says_how_it_ended(of: Pod, want: Object) -> None:
+    [entry] = msgspec.json.decode(added([(of, NO_MATCH)]))
+    assert {key: entry[key] for key in entry if key not in ("pod", "uid", "finished")} == want
 
 
 def test_a_pod_is_entered_once() -> None:
@@ -84,9 +122,25 @@ def test_what_somebody_else_wrote_is_replaced(text: str) -> None:
 def test_pods_of_the_same_fate_are_told_of_together() -> None:
     judged = [(made.failed(str(number)), IGNORED) for number in range(5)]
     judged += [(made.failed("x"), DISRUPTED), (made.failed("y"), NO_MATCH)]
+    judged += [(evicted(), NO_MATCH), (made.pod("z", deleted=0), NO_MATCH)]
+    judged += [(made.pod("p", "Failed"), NO_MATCH)]
     ignored = "container main failed with exit code 7 matching Ignore rule at index 2"
     assert attempts.notes(judged) == [
         f"pod-0, pod-1, pod-2 and 2 more: {ignored}",
         "pod-x: condition DisruptionTarget matching Count rule at index 0",
-        "pod-y: failed, no rule matched",
+        "pod-y: container main failed with exit code 1 matching no rule",
+        "pod-a: failed (Evicted) matching no rule",
+        "pod-z: deleted matching no rule",
+        "pod-p: failed matching no rule",
     ]
+
+
+def test_whose_failure_was_ignored_can_be_read() -> None:
+    pods = [made.failed("a", 7), made.failed("b"), made.failed("c", 3)]
+    text = added(list(zip(pods, [IGNORED, DISRUPTED, NO_MATCH], strict=True)))
+    assert attempts.ignored(job(text)) == {"a"}
+
+
+@pytest.mark.parametrize("text", [None, "", "nonsense", "{}", "[1]", '[{"uid":"a"}]'])
+def test_what_somebody_else_wrote_ignores_nobody(text: str | None) -> None:
+    assert attempts.ignored(job(text)) == frozenset()

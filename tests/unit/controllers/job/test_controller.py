@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from refloat.api.batch import Job
+from refloat.api.core import Pod
 from refloat.client.contract import Client
 from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobReconciler
 from refloat.controllers.job.memory import Memory
@@ -36,9 +37,10 @@ class Stage:
     """A reconciler without a client: whatever asks the API fails."""
 
     def __init__(self) -> None:
-        clock = ManualClock()
+        self.clock = clock = ManualClock()
         self.told = Told()
         self.memory = Memory(clock)
+        self.pods_seen = 0
         self.registry = CollectorRegistry()
         self.jobs: Cache[Job] = Cache(JOB_INDEXES)
         self.reconciler = JobReconciler(
@@ -47,6 +49,7 @@ class Stage:
                 clock=clock,
                 jobs=self.jobs,
                 pods=Cache(POD_INDEXES),
+                pods_seen=lambda version: int(version) <= self.pods_seen,
                 sink=self.told,
                 memory=self.memory,
                 metrics=JobMetrics(self.registry),
@@ -115,4 +118,43 @@ async def test_a_cache_that_has_seen_our_write_is_not() -> None:
     stage = Stage()
     stage.memory.wrote(versioned("10"))
     key = stage.put(versioned("10", status=FINISHED))
+    assert await stage.reconciler.reconcile(key) == DONE
+
+
+def pod(version: str) -> Pod:
+    of = made.pod()
+    metadata = msgspec.structs.replace(of.metadata, resource_version=version)
+    return msgspec.structs.replace(of, metadata=metadata)
+
+
+async def test_a_cache_of_pods_that_has_not_seen_our_write_is_waited_for() -> None:
+    """Behaviour A4.1."""
+    stage = Stage()
+    stage.memory.wrote_pod("job", pod("10"))
+    stage.memory.wrote_pod("job", pod("8"))
+    stage.memory.wrote_pod("job", None)
+    key = stage.put(made.job(status=FINISHED))
+    stage.pods_seen = 9
+    with pytest.raises(Retry, match="pods has not seen the last write"):
+        await stage.reconciler.reconcile(key)
+    assert stage.sample("stale_sync_skips_total", group="", resource="pods") == 1
+    stage.pods_seen = 10
+    assert await stage.reconciler.reconcile(key) == DONE
+
+
+async def test_another_jobs_writes_are_not_waited_for() -> None:
+    stage = Stage()
+    stage.memory.wrote_pod("other", pod("10"))
+    assert await stage.reconciler.reconcile(stage.put(made.job(status=FINISHED))) == DONE
+
+
+async def test_a_server_that_was_set_back_is_not_waited_for_longer_than_five_minutes() -> None:
+    stage = Stage()
+    stage.memory.wrote(versioned("10"))
+    stage.memory.wrote_pod("job", pod("11"))
+    key = stage.put(versioned("2", status=FINISHED))
+    await stage.clock.advance(299)
+    with pytest.raises(Retry):
+        await stage.reconciler.reconcile(key)
+    await stage.clock.advance(1)
     assert await stage.reconciler.reconcile(key) == DONE

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of pods: Kubernetes' shape, and the same when a create is repeated."""
 
+import json
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from refloat.api import names
-from refloat.controllers.job import pod_names
+from refloat.controllers.job import attempts, pod_names
 from refloat.controllers.job.memory import Memory
 from refloat.controllers.job.pod_names import Namer
 from refloat.policy.scaling import NewPod
@@ -94,3 +96,13 @@ def test_the_replacement_of_another_pod_has_another_name() -> None:
     one, other = made.failed("one"), made.failed("other")
     known = {namer(set()).name(NewPod(0, replaces=each)) for each in (None, one, other)}
     assert len(known) == 3
+
+
+@pytest.mark.parametrize("new", [NewPod(), NewPod(4)], ids=["NonIndexed", "Indexed"])
+def test_the_name_of_a_pod_that_failed_does_not_come_back_when_it_is_gone(new: NewPod) -> None:
+    first = namer(set()).name(new)
+    record = {attempts.ANNOTATION: json.dumps([{"pod": first}])}
+    job = replace(JOB, metadata=replace(JOB.metadata, annotations=record))
+    again = [Namer(job, Memory(ManualClock()), set[str]().__contains__).name(new) for _ in "ab"]
+    assert first not in again
+    assert again[0] == again[1]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attaches volumes to the nodes whose pods need them, and detaches them again."""

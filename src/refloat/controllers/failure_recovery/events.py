@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told about pods and nodes: the KEP's event word for word, the others like it."""
+
+from refloat.api import durations
+from refloat.api.core import Node, Pod
+from refloat.client import kinds
+from refloat.policy import out_of_service, pod_gc, recovery_bounds, zombie
+from refloat.runtime.event_series import EventType, Reference
+from refloat.runtime.recorder import Sink
+
+COMPONENT = "pod-termination-controller"
+
+# A lost node may have had thousands of pods, and no event of one that was forced
+# may be lost: half a kilobyte for each that waits.
+MAX_QUEUED = 20_000
+
+# Kueue's, for the same (behaviour E1.7).
+_ACTION = "ForcefulTermination"
+DELETED = "KueueForcefullyDeleted"
+
+WOULD = "WouldForcefullyTerminate"
+TAINTED = "FailureRecoveryTaintedNode"
+UNTAINTED = "FailureRecoveryUntaintedNode"
+
+
+class Teller:
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def terminated(self, pod: Pod, message: str) -> None:
+        self._of_pod(pod, "Warning", zombie.REASON, message)
+
+    def deleted(self, pod: Pod, made: zombie.Delete) -> None:
+        where, who = pod.spec.node_name, made.trigger.name
+        note = f"Pod forcefully deleted on unreachable node `{where}` (triggered by `{who}`)"
+        self._of_pod(pod, "Warning", DELETED, note)
+
+    def would(self, pod: Pod, made: zombie.Terminate | zombie.Delete) -> None:
+        """Of mode Report."""
+        act = "fail" if isinstance(made, zombie.Terminate) else "be deleted"
+        note = (
+            f"Pod would {act} now by force, but failureRecoveryPolicy.mode is Report:"
+            f" unreachable node `{pod.spec.node_name}` (triggered by `{made.trigger.name}`)"
+        )
+        self._of_pod(pod, "Normal", WOULD, note)
+
+    def held(self, node: Node, why: str) -> None:
+        note = f"Pods that hang on this node are not freed for now: {why}"
+        self._of_node(node, "Warning", recovery_bounds.HELD, note)
+
+    def tainted(self, node: Node, made: out_of_service.Set, *, report: bool = False) -> None:
+        timeout = durations.show(made.rule.timeout)
+        would = "would be, but failureRecoveryPolicy.mode is Report, " if report else ""
+        note = (
+            f"Node {would}tainted {pod_gc.OUT_OF_SERVICE}: unreachable for {timeout}"
+            f" (triggered by `{made.rule.path} rule`)"
+        )
+        self._of_node(node, "Normal" if report else "Warning", TAINTED, note)
+
+    def untainted(self, node: Node) -> None:
+        note = f"Node is ready again: the taint {pod_gc.OUT_OF_SERVICE} was removed"
+        self._of_node(node, "Normal", UNTAINTED, note)
+
+    def _of_pod(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
+        self._sink.event(Reference.of(kinds.PODS, pod), kind, reason, _ACTION, note)
+
+    def _of_node(self, node: Node, kind: EventType, reason: str, note: str) -> None:
+        self._sink.event(Reference.of(kinds.NODES, node), kind, reason, _ACTION, note)

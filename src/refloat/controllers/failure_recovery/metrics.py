@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What failure recovery counts."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_PREFIX = "refloat_failure_recovery"
+
+
+class FailureRecoveryMetrics:
+    """The families of one process; make one for each registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("outcome", "reason")
+        self.pods = Counter(
+            f"{_PREFIX}_pod_decisions_total",
+            "Decisions on pods that hang on unreachable nodes, by outcome and reason.",
+            labels,
+            registry=registry,
+        )
+        self.nodes = Counter(
+            f"{_PREFIX}_node_decisions_total",
+            "Decisions on declaring unreachable nodes out of service, by outcome and reason.",
+            labels,
+            registry=registry,
+        )
+        self.stuck = Histogram(
+            f"{_PREFIX}_stuck_seconds",
+            "How long the grace period of pods was over when they were made to fail.",
+            buckets=[15 * 2**power for power in range(12)],
+            registry=registry,
+        )
+        self._held = Gauge(
+            f"{_PREFIX}_held",
+            "Pods and nodes that are due and held back, by cause.",
+            ("cause",),
+            registry=registry,
+        )
+        self._reachable = Gauge(
+            f"{_PREFIX}_stuck_on_reachable_nodes",
+            "Pods that hang in Terminating on nodes that can be reached; these are never forced.",
+            registry=registry,
+        )
+
+    def read_held(self, cause: str, count: Callable[[], int]) -> None:
+        self._held.labels(cause).set_function(count)
+
+    def read_reachable(self, count: Callable[[], int]) -> None:
+        self._reachable.set_function(count)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declares lost nodes out of service by the rules for it, and takes that back."""
+
+from refloat.api.core import Node, Pod
+from refloat.base.clock import Clock
+from refloat.client import errors
+from refloat.controllers.failure_recovery import audit
+from refloat.controllers.failure_recovery.audit import Audit
+from refloat.controllers.failure_recovery.bounds import NODES, Bounds
+from refloat.controllers.failure_recovery.events import Teller
+from refloat.controllers.failure_recovery.scene import Scene
+from refloat.controllers.failure_recovery.writes import Looks, Writes
+from refloat.policy import out_of_service, zombie
+from refloat.policy.out_of_service import Lift, Set, Wait
+from refloat.runtime.errors import Retry
+from refloat.runtime.reconcile import DONE, Result
+
+# What no watch tells of, a lease that has been silent for long enough, is
+# looked for so often while a node waits for it.
+LOOK_SECONDS = 10.0
+
+
+class NodeRecovery:
+    """The reconciler of lost nodes, and of those that Refloat tainted; a key is a name."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        looks: Looks,
+        writes: Writes,
+        bounds: Bounds,
+        teller: Teller,
+        audit_: Audit,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._scene = scene
+        self._looks = looks
+        self._writes = writes
+        self._bounds = bounds
+        self._teller = teller
+        self._audit = audit_
+        self._clock = clock
+
+    async def reconcile(self, key: str) -> Result:
+        node = self._scene.nodes.get(key)
+        if not self._scene.settings.enabled or node is None:
+            return DONE
+        decision = self._decide(node)
+        if not isinstance(decision, Set | Lift):
+            return self._leave(key, node, decision)
+        if isinstance(decision, Set) and self._bounds.holds(key, node):
+            self._audit.node(node, decision, audit.HELD, reason=NODES)
+            return DONE
+        if self._scene.settings.policy.mode == "Report":
+            return self._report(node, decision)
+        live = await self._looks.node(key)
+        if live is None:
+            return DONE
+        if type(again := self._decide(live)) is not type(decision):
+            return self._leave(key, live, again)
+        return await self._act(key, live, decision)
+
+    def _decide(self, node: Node) -> out_of_service.Decision:
+        pods = self._scene.pods.on(node.metadata.name)
+        policy = self._scene.settings.policy
+        return out_of_service.decide(node, pods, policy, self._may_end, now=self._clock.now())
+
+    def _may_end(self, pod: Pod) -> bool:
+        """Whether it opted in, and is dead by now if somebody asked for proof of that."""
+        trigger = zombie.trigger_of(pod, self._scene.labels_of(pod), self._scene.settings.policy)
+        if isinstance(trigger, zombie.Ignore):
+            return False
+        if not trigger.require_self_fence:
+            return True
+        promise = zombie.promise_of(pod)
+        silent = self._scene.silence(pod.spec.node_name).seconds or 0.0
+        return promise is not None and silent >= zombie.fence_seconds(promise)
+
+    def _leave(self, key: str, node: Node, decision: out_of_service.Decision) -> Result:
+        if isinstance(decision, Wait):
+            self._audit.node(node, decision, audit.WAITING)
+            left = (decision.until - self._clock.now()).total_seconds()
+            return Result(requeue_after=max(0.0, left))
+        if not isinstance(decision, out_of_service.Ignore):
+            return Result(requeue_after=LOOK_SECONDS)  # it changed while it was looked at
+        if key in self._scene.lost and self._scene.settings.policy.taint:
+            self._audit.node(node, decision, audit.IGNORED)
+            if decision.reason == out_of_service.Reason.NOT_OPTED_IN:
+                return Result(requeue_after=LOOK_SECONDS)
+        return DONE
+
+    def _report(self, node: Node, decision: Set | Lift) -> Result:
+        if self._audit.node(node, decision, audit.REPORTED) and isinstance(decision, Set):
+            self._teller.tainted(node, decision, report=True)
+        return DONE
+
+    async def _act(self, key: str, node: Node, decision: Set | Lift) -> Result:
+        silence = self._scene.silence(key)
+        left = silence.needed - (silence.seconds or 0.0)
+        if isinstance(decision, Set) and left > 0:
+            return Result(requeue_after=left)
+        try:
+            if isinstance(decision, Set):
+                await self._writes.taint(node)
+            else:
+                await self._writes.untaint(node)
+        except errors.NotFound:
+            return DONE
+        except errors.Conflict as error:
+            self._looks.forget(key)
+            raise Retry(f"node {key}: {error}") from error
+        self._tell(node, decision)
+        return DONE
+
+    def _tell(self, node: Node, decision: Set | Lift) -> None:
+        if isinstance(decision, Set):
+            self._teller.tainted(node, decision)
+            self._audit.node(node, decision, audit.TAINTED)
+        else:
+            self._teller.untainted(node)
+            self._audit.node(node, decision, audit.UNTAINTED)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frees single pods: decides, looks once more, writes, tells."""
+
+from refloat.api import structs
+from refloat.api.core import Node, Pod
+from refloat.base.clock import Clock
+from refloat.client import errors
+from refloat.controllers.failure_recovery import audit
+from refloat.controllers.failure_recovery.audit import Audit
+from refloat.controllers.failure_recovery.bounds import BUDGET, NODES, Bounds
+from refloat.controllers.failure_recovery.events import Teller
+from refloat.controllers.failure_recovery.scene import Scene
+from refloat.controllers.failure_recovery.writes import REFUSED, Late, Looks, Writes
+from refloat.policy import zombie
+from refloat.policy.zombie import Delete, Terminate, Wait
+from refloat.runtime.errors import Retry
+from refloat.runtime.queue import Queue
+from refloat.runtime.reconcile import DONE, Result
+
+SERVE = ""
+"""The key under which the line of those that the budget holds is served; no pod has it."""
+
+
+class PodRecovery:
+    """The reconciler of pods that are terminating on lost nodes; a key is a pod's."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        looks: Looks,
+        writes: Writes,
+        bounds: Bounds,
+        teller: Teller,
+        audit_: Audit,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._scene = scene
+        self._looks = looks
+        self._writes = writes
+        self._bounds = bounds
+        self._teller = teller
+        self._audit = audit_
+        self._clock = clock
+        self._unsure: dict[str, tuple[str, Terminate]] = {}  # key -> uid; the answer was lost
+        self.queue: Queue[str] | None = None
+
+    def forget(self, key: str) -> None:
+        """The pod is gone."""
+        self._unsure.pop(key, None)
+        self._audit.forget(key)
+        self._drop(key)
+
+    def ended(self, key: str, pod: Pod) -> None:
+        """It is over, and nothing more is to be done about it."""
+        self._settle(key, pod)
+        self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        if self._bounds.forget(key):
+            self.serve()
+
+    def serve(self) -> None:
+        """A slot may be free for whoever is first in the line."""
+        if self._bounds.is_awaited and self.queue is not None:
+            self.queue.add(SERVE)
+
+    async def reconcile(self, key: str) -> Result:
+        assert self.queue is not None
+        if not self._scene.settings.enabled:
+            return DONE
+        if key == SERVE:
+            return Result(requeue_after=self._bounds.serve(self.queue.add))
+        pod = self._scene.pods.get(key)
+        if pod is None:
+            return DONE
+        self._settle(key, pod)
+        node = self._scene.nodes.get(pod.spec.node_name)
+        decision = self._scene.decide(pod, node)
+        if not isinstance(decision, Terminate | Delete):
+            return self._leave(key, pod, decision)
+        assert node is not None
+        if self._bounds.holds(key, node):
+            self._audit.pod(pod, decision, audit.HELD, reason=NODES)
+            self.serve()
+            return DONE
+        if self._scene.settings.policy.mode == "Report":
+            if self._audit.pod(pod, decision, audit.REPORTED):
+                self._teller.would(pod, decision)
+            return DONE
+        if isinstance(decision, Delete):
+            return await self._delete(key, pod)
+        return await self._within_budget(key, pod, node, decision)
+
+    def _leave(self, key: str, pod: Pod, decision: zombie.Decision) -> Result:
+        self._drop(key)
+        if not isinstance(decision, Wait):
+            self._audit.pod(pod, decision, audit.IGNORED)
+            return DONE
+        self._audit.pod(pod, decision, audit.WAITING)
+        if decision.until is None:
+            return DONE
+        left = (decision.until - self._clock.now()).total_seconds()
+        return Result(requeue_after=max(0.0, left))
+
+    async def _within_budget(self, key: str, pod: Pod, node: Node, decision: Terminate) -> Result:
+        slot = self._bounds.take(key, node)
+        if slot is None:
+            self._audit.pod(pod, decision, audit.HELD, reason=BUDGET)
+            self.serve()
+            return DONE
+        spent = False
+        try:
+            live = self._scene.decide(pod, await self._live(pod))
+            if not isinstance(live, Terminate):
+                return self._leave(key, pod, live)
+            spent = True  # an answer that is lost may have been a yes
+            await self._terminate(key, pod, live)
+        except REFUSED as error:
+            spent = False
+            return self._refused(key, error)
+        except Late as late:
+            spent = late.was_sent
+            raise
+        finally:
+            if spent:
+                slot.spend(self._clock.monotonic())
+            else:
+                slot.give_back()
+            self.serve()
+        # The watch brings the pod as it is now, and with it what comes next.
+        return DONE
+
+    async def _live(self, pod: Pod) -> Node | None:
+        """Its node as it is now; a watch may have been faster than the look."""
+        name = pod.spec.node_name
+        node = await self._looks.node(name)
+        return node if name in self._scene.lost else self._scene.nodes.get(name)
+
+    async def _terminate(self, key: str, pod: Pod, decision: Terminate) -> None:
+        self._unsure[key] = (pod.metadata.uid, decision)
+        try:
+            says_why = self._scene.settings.says_why
+            await self._writes.fail(pod, decision.message, says_why=says_why)
+        except REFUSED:
+            self._unsure.pop(key, None)
+            raise
+        self._told(key, pod, decision)
+
+    def _refused(self, key: str, error: errors.ClientError) -> Result:
+        if isinstance(error, errors.NotFound):
+            return DONE
+        if isinstance(error, errors.Conflict):
+            raise Retry(f"pod {key}: {error}") from error
+        raise error
+
+    def _told(self, key: str, pod: Pod, decision: Terminate) -> None:
+        if self._unsure.pop(key, None) is None:
+            return  # the watch was faster than the answer
+        self._teller.terminated(pod, decision.message)
+        self._audit.pod(pod, decision, audit.TERMINATED)
+
+    def _settle(self, key: str, pod: Pod) -> None:
+        """Tell of a write whose answer is not there, now that it is seen to have happened."""
+        uid, decision = self._unsure.get(key, ("", None))
+        if decision is None:
+            return
+        if uid == pod.metadata.uid and not zombie.is_forced(pod):
+            return
+        held = structs.find(pod.status.conditions, zombie.CONDITION)
+        if uid == pod.metadata.uid and held is not None and held.message == decision.message:
+            self._told(key, pod, decision)
+        self._unsure.pop(key, None)
+
+    async def _delete(self, key: str, pod: Pod) -> Result:
+        self._drop(key)  # it ended by itself while it stood in the line
+        live = self._scene.decide(pod, await self._live(pod))
+        if not isinstance(live, Delete):
+            return self._leave(key, pod, live)
+        try:
+            await self._writes.delete(pod)
+        except REFUSED as error:
+            return self._refused(key, error)
+        self._teller.deleted(pod, live)
+        self._audit.pod(pod, live, audit.DELETED)
+        return DONE

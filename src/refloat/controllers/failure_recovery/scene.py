@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What failure recovery sees: caches, lost nodes, leases; shared by its parts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from refloat.api.core import Namespace, Node, Pod
+from refloat.base.clock import Clock
+from refloat.controllers.failure_recovery.leases import LeaseBook
+from refloat.controllers.failure_recovery.settings import Settings
+from refloat.policy import recovery_bounds, zombie
+from refloat.policy.zombie import Silence
+from refloat.runtime import index
+from refloat.runtime.cache import Cache
+
+
+class Pods:
+    """The pods of one cache or, where a process acts in some namespaces only, of several."""
+
+    def __init__(self, caches: Sequence[Cache[Pod]]) -> None:
+        self._caches = caches
+
+    def __iter__(self) -> Iterator[Pod]:
+        return (pod for cache in self._caches for pod in cache)
+
+    def get(self, key: str) -> Pod | None:
+        found = (cache.get(key) for cache in self._caches)
+        return next((pod for pod in found if pod is not None), None)
+
+    def on(self, node: str) -> list[Pod]:
+        return [pod for cache in self._caches for pod in cache.by(index.NODE, node)]
+
+
+class Scene:
+    """Read by the reconcilers; the handlers of the controller keep it up to date."""
+
+    def __init__(
+        self, pods: Pods, nodes: Cache[Node], namespaces: Cache[Namespace], clock: Clock
+    ) -> None:
+        self.pods = pods
+        self.nodes = nodes
+        self._namespaces = namespaces
+        self._clock = clock
+        self.settings = Settings()
+        self.leases = LeaseBook()
+        self.lost: dict[str, None] = {}  # names of unreachable nodes
+        self.terminating: dict[str, None] = {}  # keys of pods that are being deleted
+
+    def labels_of(self, pod: Pod) -> Mapping[str, str]:
+        """Those of its namespace."""
+        namespace = self._namespaces.get(pod.metadata.namespace)
+        return {} if namespace is None else namespace.metadata.labels or {}
+
+    def silence(self, node: str) -> Silence:
+        return self.leases.silence(node, self._clock.monotonic())
+
+    def decide(self, pod: Pod, node: Node | None) -> zombie.Decision:
+        return zombie.decide(
+            pod,
+            node,
+            self.settings.policy,
+            namespace=self.labels_of(pod),
+            silence=self.silence(pod.spec.node_name),
+            now=self._clock.now(),
+        )
+
+    @property
+    def is_held(self) -> bool:
+        """Too many nodes are out of reach for anything to be forced."""
+        above = self.settings.policy.hold_above_percent
+        return recovery_bounds.holds(len(self.lost), len(self.nodes), above)
+
+    @property
+    def why_held(self) -> str:
+        above = self.settings.policy.hold_above_percent
+        return (
+            f"{len(self.lost)} of {len(self.nodes)} nodes are unreachable,"
+            f" more than holdAboveUnreachableNodes {above}%"
+        )
+
+    def stuck_on_reachable_nodes(self) -> int:
+        """Pods that should be gone, on nodes that live: not ours to end, but worth knowing."""
+        now, period = self._clock.now(), self.settings.policy.default_period
+        found = (self.pods.get(key) for key in self.terminating)
+        return sum(
+            pod is not None
+            and pod.spec.node_name in self.nodes
+            and pod.spec.node_name not in self.lost
+            and zombie.deleted_at(pod) + period < now
+            for pod in found
+        )

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What force eviction counts."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class ForceEvictionMetrics:
+    """The families of one process; make one for each registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.nodes = Counter(
+            "refloat_force_eviction_nodes_total",
+            "Nodes that were to be force evicted, by what became of it:"
+            " finished, refused or withdrawn.",
+            ("result",),
+            registry=registry,
+        )
+        self.pods = Counter(
+            "refloat_force_eviction_pods_total",
+            "Pods that were failed and deleted because their node is down.",
+            registry=registry,
+        )
+        self.volumes = Counter(
+            "refloat_force_eviction_volumes_total",
+            "Volumes that were detached from nodes that are down.",
+            registry=registry,
+        )
+        self.under_way = Gauge(
+            "refloat_force_eviction_nodes_under_way",
+            "Nodes that somebody says are down, and that are not done with.",
+            registry=registry,
+        )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notices nodes that are silent, and says so on them, in taints and on their pods."""

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the scheduler works."""
+
+from dataclasses import dataclass, field
+
+from refloat.runtime.queue import Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    name: str = "default-scheduler"
+    """The `spec.schedulerName` of the pods that it takes care of. As in Kubernetes."""
+
+    at_once: int = 32
+    """Pods whose writes are under way at the same time; decisions are made one after the other.
+    Kubernetes has no bound; here the server writes in groups, and more did not bind faster."""
+
+    backoff: Backoff = field(default=Backoff(base=1.0, cap=10.0))
+    """How long a pod waits after a write that failed. As in Kubernetes."""
+
+    pod_disruption_conditions: bool = True
+    """The gate `PodDisruptionConditions`: off, pods are preempted without a condition."""
+
+    deletion_reasons: bool = False
+    """The gate `RetriableAndNonRetriableFailures`: on, the delete of a pod that is preempted
+    says so."""
+
+    force_eviction: bool = False
+    """The gate `TaintForceEviction`: on, a taint of its effect keeps pods away like NoSchedule."""
+
+    overlook_not_ready: bool = False
+    """Whether a node that is ready takes pods although it still has the taint that the API
+    server gives to every new node. For clusters without a controller that removes it."""

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taint eviction (behaviour C2): countdowns of pods, and their end.
+
+Handlers decide on what they see and note a countdown; a queue brings each back
+when it is over. Countdowns are in memory only, and begin anew with the process
+(C2.6). What is decided is in `policy.taint_timers`; the taints of nodes that
+are lost come from the node lifecycle controller.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from refloat.api import conditions
+from refloat.api.core import Node, Pod
+from refloat.base.clock import Clock
+from refloat.client import errors, kinds
+from refloat.client.contract import Client, DeleteOptions
+from refloat.controllers.taint_eviction.metrics import TaintEvictionMetrics
+from refloat.policy import disruption, pod_reason, taint_timers
+from refloat.policy.switches import ALL_ON, Switches
+from refloat.runtime import cache, index, statuses
+from refloat.runtime.controller import Controller, ControllerSettings, Instruments
+from refloat.runtime.event_series import Reference
+from refloat.runtime.informer import Informer
+from refloat.runtime.reconcile import DONE, Result
+from refloat.runtime.recorder import Sink
+
+log = logging.getLogger(__name__)
+
+NAME = "taint-eviction-controller"
+
+POD_INDEXES = (index.NODE,)
+
+# What adding up fractions of seconds leaves behind.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How pods are deleted; Kubernetes' own values (C2.9)."""
+
+    attempts: int = 5
+    """In a row; when all fail, the pod is tried again with the queue's back-off."""
+
+    attempt_seconds: float = 0.01
+    """From one attempt to the next."""
+
+    workers: int = 20
+    """Pods deleted at once, each with up to three requests. Kubernetes has no bound."""
+
+
+@dataclass(slots=True)
+class _Countdown:
+    """Of one pod; it stays until the pod is deleted, or may stay."""
+
+    about: Reference
+    due: float
+    firing: bool = False  # too late to take it back
+
+
+class TaintEviction:
+    """The reconciler, and the controller around it; a key is a pod's."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        client: Client,
+        pods: Informer[Pod],
+        nodes: Informer[Node],
+        *,
+        clock: Clock,
+        sink: Sink,
+        instruments: Instruments,
+        metrics: TaintEvictionMetrics,
+        settings: Settings | None = None,
+        switches: Switches = ALL_ON,
+    ) -> None:
+        """The informer of pods must have `POD_INDEXES`."""
+        self._client = client
+        self._pods = pods.cache
+        self._nodes = nodes.cache
+        self._clock = clock
+        self._sink = sink
+        self._metrics = metrics
+        self._settings = settings or Settings()
+        self._switches = switches
+        self._countdowns: dict[str, _Countdown] = {}
+        self._started = False
+        self._controller: Controller[str] = Controller(
+            NAME,
+            self,
+            clock=clock,
+            instruments=instruments,
+            settings=ControllerSettings(workers=self._settings.workers),
+        )
+        nodes.add_handler(self._saw_node)
+        pods.add_handler(self._saw_pod)
+
+    def start(self) -> None:
+        """Begin to act: all countdowns begin now, whenever the taints were added."""
+        self._started = True
+        for node in self._nodes:
+            self._look_at_node(node)
+        self._controller.start()
+
+    async def stop(self, drain_seconds: float = 0.0) -> bool:
+        self._started = False
+        return await self._controller.stop(drain_seconds)
+
+    def _saw_node(self, old: Node | None, new: Node | None) -> None:
+        """Of a node that is gone the taints are forgotten, and countdowns go on (C2.8)."""
+        if not self._started or new is None:
+            return
+        before = () if old is None else taint_timers.executing(old.spec.taints)
+        if before != taint_timers.executing(new.spec.taints):
+            self._look_at_node(new, lifted=bool(before))
+
+    def _look_at_node(self, node: Node, *, lifted: bool = False) -> None:
+        if lifted or taint_timers.executing(node.spec.taints):
+            for pod in self._pods.by(index.NODE, node.metadata.name):
+                self._look_at_pod(pod, node)
+
+    def _saw_pod(self, old: Pod | None, new: Pod | None) -> None:
+        if not self._started:
+            return
+        if new is None:
+            assert old is not None
+            self._cancel(cache.key_of(old))
+        elif old is None or _matters(old) != _matters(new):
+            node = self._nodes.get(new.spec.node_name)
+            if node is not None and taint_timers.executing(node.spec.taints):
+                self._look_at_pod(new, node)
+
+    def _look_at_pod(self, pod: Pod, node: Node) -> None:
+        key = cache.key_of(pod)
+        taints = taint_timers.executing(node.spec.taints)
+        step = taint_timers.decide(taints, pod.spec.tolerations, counting=key in self._countdowns)
+        if step.act == "cancel":
+            self._cancel(key)
+        elif step.act == "start":
+            self._begin(key, pod, step.seconds)
+        elif step.act == "evict" and not self._is_firing(key):
+            self._cancel(key)
+            self._begin(key, pod, 0.0)
+
+    def _is_firing(self, key: str) -> bool:
+        countdown = self._countdowns.get(key)
+        return countdown is not None and countdown.firing
+
+    def _begin(self, key: str, pod: Pod, seconds: float) -> None:
+        due = self._clock.monotonic() + seconds
+        self._countdowns[key] = _Countdown(Reference.of(kinds.PODS, pod), due)
+        self._controller.queue.add_after(key, seconds)
+
+    def _cancel(self, key: str) -> None:
+        """The queue brings the key all the same; then there is nothing to do."""
+        countdown = self._countdowns.pop(key, None)
+        if countdown is not None and not countdown.firing:
+            self._tell(countdown, key, "Cancelling deletion of Pod")
+
+    def _tell(self, countdown: _Countdown, key: str, what: str) -> None:
+        self._sink.event(
+            countdown.about, "Normal", "TaintManagerEviction", "Evict", f"{what} {key}"
+        )
+
+    async def reconcile(self, key: str) -> Result:
+        countdown = self._countdowns.get(key)
+        if countdown is None:
+            return DONE
+        left = countdown.due - self._clock.monotonic()
+        if left > _ROUNDING:  # one that was cancelled was due sooner
+            return Result(requeue_after=left)
+        if not countdown.firing:
+            countdown.firing = True
+            self._tell(countdown, key, "Marking for deletion Pod")
+        await self._evict(countdown)
+        if self._countdowns.get(key) is countdown:
+            del self._countdowns[key]
+        self._metrics.deletions.inc()
+        self._metrics.latency.observe(self._clock.monotonic() - countdown.due)
+        return DONE
+
+    async def _evict(self, countdown: _Countdown) -> None:
+        for _ in range(self._settings.attempts - 1):
+            try:
+                return await self._mark_and_delete(countdown.about)
+            except errors.ClientError as error:
+                log.info("pod %s: %s; again", countdown.about.name, error)
+            await self._clock.sleep(self._settings.attempt_seconds)
+        return await self._mark_and_delete(countdown.about)
+
+    async def _mark_and_delete(self, about: Reference) -> None:
+        """The condition first: a Job must see why its pod ended (KEP-3329)."""
+        try:
+            pod = await self._client.get(kinds.PODS, about.name, namespace=about.namespace)
+            if pod.metadata.uid != about.uid:
+                return  # another one of its name, which has its own countdown
+            if self._switches.pod_disruption_conditions:
+                await self._mark(pod)
+            await self._client.delete(
+                kinds.PODS,
+                about.name,
+                namespace=about.namespace,
+                options=DeleteOptions(
+                    uid=about.uid,
+                    reason=pod_reason.given(pod_reason.TAINT_EVICTION, self._switches),
+                ),
+            )
+        except errors.NotFound:
+            return
+
+    async def _mark(self, pod: Pod) -> None:
+        now = self._clock.now()
+        target = disruption.condition(pod, taint_timers.REASON, taint_timers.MESSAGE, now=now)
+        if target is None:
+            return
+        status = conditions.merged(pod.status.conditions, [target])
+        await statuses.patch(self._client, kinds.PODS, pod, status)
+
+
+def _matters(pod: Pod) -> tuple[object, str]:
+    """What of a pod makes it worth another look (C2.2)."""
+    return (pod.spec.tolerations, pod.spec.node_name)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What forces something is not repeated by the client long after the look before it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+import pytest
+
+from refloat.api.core import Node, Pod
+from refloat.base.rand import Rand
+from refloat.client import access
+from refloat.client.http import HttpClient
+from refloat.client.settings import Settings
+from refloat.controllers.failure_recovery.writes import Late, Writes
+from refloat.runtime.errors import LeadershipLost
+from refloat.runtime.guard import Guard
+from tests import builders
+from tests.clocks import ManualClock
+from tests.unit.client.misbehaving import Misbehaving, obj, serving, status
+
+BUSY = status(429, "TooManyRequests", Retry_After=5)
+POD = builders.pod(uid="u", namespace="n", resourceVersion="7")
+NODE = builders.node(uid="u", resourceVersion="7")
+
+
+class Leader:
+    leads = True
+
+    def check(self) -> None:
+        if not self.leads:
+            raise LeadershipLost("somebody else leads")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Misbehaving]:
+    async with serving(None) as running:
+        yield running
+
+
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+@pytest.fixture
+async def writes(server: Misbehaving, leader: Leader) -> AsyncIterator[Writes]:
+    clock = ManualClock(jumps=True)
+    where = access.Access(access.Cluster(server.url), access.User())
+    settings = Settings(component="test", qps=0)
+    client = HttpClient(where, clock=clock, rand=Rand(1), settings=settings)
+    yield Writes(Guard(client, leader.check), clock)
+    await client.close()
+
+
+def fail(writes: Writes) -> Awaitable[None]:
+    return writes.fail(msgspec.convert(POD, Pod), "m", says_why=False)
+
+
+FORCING: dict[str, Callable[[Writes], Awaitable[None]]] = {
+    "fail": fail,
+    "delete": lambda writes: writes.delete(msgspec.convert(POD, Pod)),
+    "taint": lambda writes: writes.taint(msgspec.convert(NODE, Node)),
+}
+
+
+@pytest.mark.parametrize("what", FORCING)
+async def test_what_a_busy_server_puts_off_for_long_is_not_sent_again(
+    server: Misbehaving, writes: Writes, what: str
+) -> None:
+    server.will(BUSY)
+    with pytest.raises(Late) as late:
+        await FORCING[what](writes)
+    assert late.value.was_sent
+    assert len(server.seen) == 1
+
+
+async def test_what_is_put_off_for_a_moment_is_sent_again(
+    server: Misbehaving, writes: Writes
+) -> None:
+    server.will(status(429, "TooManyRequests", Retry_After=1), obj(POD))
+    await fail(writes)
+    assert len(server.seen) == 2
+
+
+async def test_a_taint_is_taken_back_however_long_it_takes(
+    server: Misbehaving, writes: Writes
+) -> None:
+    server.will(BUSY, obj(NODE))
+    await writes.untaint(msgspec.convert(NODE, Node))
+    assert len(server.seen) == 2
+
+
+async def test_leadership_is_still_asked_for(
+    server: Misbehaving, writes: Writes, leader: Leader
+) -> None:
+    async def deposed(served: Misbehaving, writer: object) -> None:
+        leader.leads = False
+        await status(429, "TooManyRequests", Retry_After=1)(served, writer)  # type: ignore[arg-type]
+
+    server.will(deposed)
+    with pytest.raises(LeadershipLost):
+        await fail(writes)
+    assert len(server.seen) == 1

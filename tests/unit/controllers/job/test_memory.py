@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is remembered of a Job between two syncs, and when it is forgotten."""
+
+import pytest
+
+from refloat.controllers.job import memory
+from refloat.controllers.job.memory import Memory
+from tests.clocks import ManualClock
+from tests.unit.policy.made import pod
+
+
+@pytest.fixture
+def remembered() -> Memory:
+    return Memory(ManualClock())
+
+
+def test_settled_pods_are_looked_at_once(remembered: Memory) -> None:
+    assert [remembered.looks_at_settled("a") for _ in range(3)] == [True, False, False]
+
+
+def test_settled_pods_are_looked_at_again_when_one_may_have_changed(remembered: Memory) -> None:
+    remembered.looks_at_settled("a")
+    remembered.looks_at_settled("b")
+    remembered.look_again("a")
+    assert (remembered.looks_at_settled("a"), remembered.looks_at_settled("b")) == (True, False)
+
+
+def test_nothing_is_kept_of_a_job_that_is_gone(remembered: Memory) -> None:
+    remembered.looks_at_settled("a")
+    remembered.deleted("a", [pod("x")])
+    remembered.forget("a")
+    assert remembered.looks_at_settled("a")
+    assert not remembered.was_deleted("a", "pod-x")
+
+
+def test_a_deleted_pods_name_is_known_for_its_own_job(remembered: Memory) -> None:
+    remembered.deleted("a", [pod("x")])
+    assert remembered.was_deleted("a", "pod-x")
+    assert not remembered.was_deleted("a", "pod-y")
+    assert not remembered.was_deleted("b", "pod-x")
+
+
+def test_names_of_deleted_pods_have_a_bound(
+    remembered: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "MAX_RELEASED", 2)
+    for name in "xyz":
+        remembered.deleted("a", [pod(name)])
+    assert [remembered.was_deleted("a", f"pod-{name}") for name in "xyz"] == [False, False, True]
