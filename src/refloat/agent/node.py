@@ -7,9 +7,13 @@ that is to fall silent is `silence`d; its pods run on, as on a machine that was
 cut off.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+from refloat.agent import claim
+from refloat.agent.self_fence import DEFAULT_SECONDS
 from refloat.api import structs, times
 from refloat.api.core import Node
 from refloat.api.meta import Object
@@ -18,30 +22,94 @@ from refloat.base.rand import Rand
 from refloat.client import errors
 from refloat.client.contract import Client
 from refloat.client.kinds import LEASES, NODES
+from refloat.runtime import statuses
+from refloat.runtime.event_series import EventType
 from refloat.runtime.reconcile import DONE, Result
 
 LEASE_NAMESPACE = "kube-node-lease"
-LEASE_SECONDS = 40
 
-# A quarter of the lease's duration, raised by up to 4 %, so that the nodes of
-# a cluster do not all beat at once (D1.1).
-BEAT_SECONDS = 10.0
+# By how much a beat may be late, so that the nodes of a cluster do not all
+# beat at once (D1.1).
 JITTER = 0.04
 
-# A status that has not changed is sent again after so long (D1.2).
-REPORT_SECONDS = 300.0
+# Beats fall on these ticks, so that those of many nodes share a commit: a tenth
+# of a second is nothing to whoever waits for fifty, and 5,000 nodes commit ten
+# times a second instead of hundreds of times.
+TICK_SECONDS = 0.1
 
-_HEALTHY = (
-    (
-        "MemoryPressure",
-        False,
+# What a condition says when it is so and when it is not: reason, message, event (D1.3, D6).
+_WORDS = {
+    ("MemoryPressure", True): (
+        "KubeletHasInsufficientMemory",
+        "kubelet has insufficient memory available",
+        "NodeHasInsufficientMemory",
+    ),
+    ("MemoryPressure", False): (
         "KubeletHasSufficientMemory",
         "kubelet has sufficient memory available",
+        "NodeHasSufficientMemory",
     ),
-    ("DiskPressure", False, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", False, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", True, "KubeletReady", "kubelet is posting ready status"),
-)
+    ("DiskPressure", True): (
+        "KubeletHasDiskPressure",
+        "kubelet has disk pressure",
+        "NodeHasDiskPressure",
+    ),
+    ("DiskPressure", False): (
+        "KubeletHasNoDiskPressure",
+        "kubelet has no disk pressure",
+        "NodeHasNoDiskPressure",
+    ),
+    ("PIDPressure", True): (
+        "KubeletHasInsufficientPID",
+        "kubelet has insufficient PID available",
+        "NodeHasInsufficientPID",
+    ),
+    ("PIDPressure", False): (
+        "KubeletHasSufficientPID",
+        "kubelet has sufficient PID available",
+        "NodeHasSufficientPID",
+    ),
+    ("Ready", True): ("KubeletReady", "kubelet is posting ready status", "NodeReady"),
+    ("Ready", False): ("KubeletNotReady", "node is shutting down", "NodeNotReady"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a node is."""
+
+    pressure: tuple[str, ...] = ()
+    """What it is low on, by the names of conditions."""
+
+    shutting_down: bool = False
+    volumes: tuple[str, ...] | None = None
+    """What it has mounted; None while it does not know, and then it says nothing of it."""
+
+    def conditions(self) -> dict[str, bool]:
+        low = ("MemoryPressure", "DiskPressure", "PIDPressure")
+        return {**{name: name in self.pressure for name in low}, "Ready": not self.shutting_down}
+
+
+HEALTHY = Health()
+
+TellOfNode: TypeAlias = Callable[[str, EventType, str, str], object]
+"""Says an event of a node: whose, its type, reason and note."""
+
+
+def _all_healthy(_: str) -> Health:
+    return HEALTHY
+
+
+def _unheard(name: str, sent_at: float) -> None:
+    """Whoever has no pods that wait for it does without."""
+
+
+def unminded(name: str) -> None:
+    """Who has no instance is never replaced."""
+
+
+def untold(name: str, event_type: EventType, reason: str, note: str) -> None:
+    """Events are for people; a node does without."""
 
 
 def _capacity() -> dict[str, str]:
@@ -64,6 +132,33 @@ class NodeSettings:
     version: str = ""
     """What `kubectl get nodes` shows as VERSION."""
 
+    info: Mapping[str, str] = field(default_factory=dict)
+    """What else `nodeInfo` has."""
+
+    address: str = ""
+    """Where it is reached, at `port`; one without is known by its name alone."""
+
+    port: int = 0
+    """Where an API server asks for logs; 0: nowhere."""
+
+    instance: str = ""
+    """Which agent this is, the same over restarts; one without does not mind another (`claim`)."""
+
+    taints: Sequence[Mapping[str, str]] = ()
+    """Those that it registers with; afterwards they are others' to change."""
+
+    lease_seconds: int = 40
+    """How long its lease says that it is good for. As a kubelet's (D1.1)."""
+
+    beat_seconds: float = 10.0
+    """From one beat to the next: a quarter of the lease's duration."""
+
+    report_seconds: float = 300.0
+    """A status that has not changed is sent again after about so long (D1.2)."""
+
+    self_fence_seconds: int = DEFAULT_SECONDS
+    """How long pods that ask for it go on after the last successful renewal (`self_fence`)."""
+
     def max_pods(self) -> int:
         return int(self.capacity.get("pods", "0"))
 
@@ -73,19 +168,36 @@ class _Beat:
     settings: NodeSettings
     uid: str = ""  # empty until it is registered
     leased: bool = False
+    lease: claim.Hold = claim.NOTHING
     silent: bool = False
     report_at: float = 0.0
+    told: Health | None = None  # in the last report
 
 
 class Heartbeats:
     """The reconciler that registers nodes and keeps them alive; a key is a node's name."""
 
     def __init__(
-        self, client: Client, nodes: Iterable[NodeSettings], *, clock: Clock, rand: Rand
+        self,
+        client: Client,
+        nodes: Iterable[NodeSettings],
+        *,
+        clock: Clock,
+        rand: Rand,
+        health: Callable[[str], Health] = _all_healthy,
+        tell: TellOfNode = untold,
+        renewed: Callable[[str, float], object] = _unheard,
+        replaced: Callable[[str], object] = unminded,
     ) -> None:
+        """Each is told of a node: `renewed` of each success, and when its first request was about
+        to be sent; `replaced` of one that another agent runs now, which beats no more."""
+        self._replaced = replaced
         self._client = client
         self._clock = clock
         self._rand = rand
+        self._health = health
+        self._tell = tell
+        self._renewed = renewed
         self._beats = {each.name: _Beat(each) for each in nodes}
 
     def names(self) -> list[str]:
@@ -94,6 +206,10 @@ class Heartbeats:
     def silence(self, name: str) -> None:
         """Renew and report no more, until `resume`."""
         self._beats[name].silent = True
+
+    def has_posted(self, name: str) -> bool:
+        """Whether its status was sent since it began, or resumed."""
+        return self._beats[name].report_at > 0.0
 
     def resume(self, name: str) -> None:
         """Go on; add the key to the queue so that it happens at once."""
@@ -106,13 +222,26 @@ class Heartbeats:
             return DONE
         if not beat.uid:
             await self._register(beat)
-        await self._renew(beat)
-        if self._clock.monotonic() >= beat.report_at:
-            await self._report(beat)
-        return Result(requeue_after=self._rand.jitter(BEAT_SECONDS, JITTER))
+        sent_at = self._clock.monotonic()
+        try:
+            await self._renew(beat)
+        except claim.Taken:
+            self.silence(name)
+            self._replaced(name)
+            return DONE
+        self._renewed(name, sent_at)
+        await self._report(beat)
+        return Result(requeue_after=self._until_next(beat))
+
+    def _until_next(self, beat: _Beat) -> float:
+        now = self._clock.monotonic()
+        due = now + self._rand.jitter(beat.settings.beat_seconds, JITTER)
+        return math.ceil(due / TICK_SECONDS) * TICK_SECONDS - now
 
     async def _register(self, beat: _Beat) -> None:
-        obj = {"metadata": {"name": beat.settings.name, "labels": _labels(beat.settings)}}
+        obj: Object = {"metadata": {"name": beat.settings.name, "labels": labels(beat.settings)}}
+        if beat.settings.taints:
+            obj["spec"] = {"taints": list(beat.settings.taints)}
         try:
             node = await self._client.create(NODES, obj)
         except errors.AlreadyExists:
@@ -124,47 +253,82 @@ class Heartbeats:
         if not beat.leased:
             await self._take_lease(beat)
             return
-        spec = {"renewTime": times.format_micro(self._clock.now())}
+        now = times.format_micro(self._clock.now())
+        body: Object = {"spec": {"renewTime": now}}
+        if beat.settings.instance:
+            body["metadata"] = {"resourceVersion": beat.lease.version}
+        before, beat.lease = beat.lease, replace(beat.lease, renewed=now)
         try:
-            await self._client.patch(LEASES, name, {"spec": spec}, namespace=LEASE_NAMESPACE)
+            lease = await self._client.patch(LEASES, name, body, namespace=LEASE_NAMESPACE)
         except errors.NotFound:
             await self._take_lease(beat)
+        except errors.Conflict:
+            lease = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
+            beat.lease = claim.still_held(lease, beat.settings.instance, before, now)
+            raise
+        else:
+            beat.lease = claim.Hold(lease.metadata.resource_version, now)
 
     async def _take_lease(self, beat: _Beat) -> None:
-        name = beat.settings.name
+        name, now = beat.settings.name, times.format_micro(self._clock.now())
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": beat.uid}
         lease: Object = {
             "metadata": {"name": name, "ownerReferences": [owner]},
             "spec": {
                 "holderIdentity": name,
-                "leaseDurationSeconds": LEASE_SECONDS,
-                "renewTime": times.format_micro(self._clock.now()),
+                "leaseDurationSeconds": beat.settings.lease_seconds,
+                "renewTime": now,
             },
         }
+        if instance := beat.settings.instance:
+            lease["metadata"]["annotations"] = {claim.AGENT: instance}
         try:
-            await self._client.create(LEASES, lease, namespace=LEASE_NAMESPACE)
+            made = await self._client.create(LEASES, lease, namespace=LEASE_NAMESPACE)
         except errors.AlreadyExists:
-            await self._client.patch(LEASES, name, lease, namespace=LEASE_NAMESPACE)
-        beat.leased = True
+            if instance:
+                held = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
+                if not claim.is_held(held, instance):
+                    raise claim.Taken(name) from None
+                lease["metadata"]["resourceVersion"] = held.metadata.resource_version
+            made = await self._client.patch(LEASES, name, lease, namespace=LEASE_NAMESPACE)
+        beat.leased, beat.lease = True, claim.Hold(made.metadata.resource_version, now)
 
     async def _report(self, beat: _Beat) -> None:
-        name = beat.settings.name
+        """Send the status if it is time, or if the API has another (D1.2).
+
+        Somebody else's word counts as a change: a node that was called Unknown
+        while it could not be heard says at its next beat that it is there.
+        """
+        name, is_due = beat.settings.name, self._clock.monotonic() >= beat.report_at
         try:
             held = await self._client.get(NODES, name)
-            beat.uid = held.metadata.uid
-            patch = {"status": _status(beat.settings, held, times.format_time(self._clock.now()))}
-            await self._client.patch(
-                NODES, name, patch, patch_type="strategic", subresource="status"
-            )
         except errors.NotFound:
+            if not is_due:
+                return
             beat.uid = ""  # somebody deleted it: register again
             raise
-        # Spread by up to a half to each side, as D1.2 says.
-        spread = REPORT_SECONDS * (0.5 + self._rand.random())
-        beat.report_at = self._clock.monotonic() + spread
+        beat.uid = held.metadata.uid
+        # Asked for after the look: what was mounted meanwhile must be in it.
+        health = self._health(name)
+        told = _status(beat.settings, health, held, times.format_time(self._clock.now()))
+        if is_due or _is_news(told, held):
+            await statuses.patch(self._client, NODES, held, told, unchanged="volumesInUse" in told)
+            # Spread by up to a half to each side, as D1.2 says.
+            spread = beat.settings.report_seconds * (0.5 + self._rand.random())
+            beat.report_at = self._clock.monotonic() + spread
+        self._tell_changes(name, beat.told, health)
+        beat.told = health
+
+    def _tell_changes(self, name: str, before: Health | None, health: Health) -> None:
+        told = before.conditions() if before is not None else {}
+        for condition, truth in health.conditions().items():
+            if told.get(condition, truth) != truth:
+                *_, event = _WORDS[condition, truth]
+                self._tell(name, "Normal", event, f"Node {name} status is now: {event}")
 
 
-def _labels(settings: NodeSettings) -> dict[str, str]:
+def labels(settings: NodeSettings) -> dict[str, str]:
+    """Those that a node gives itself."""
     return {
         "kubernetes.io/hostname": settings.name,
         "kubernetes.io/os": "linux",
@@ -172,20 +336,46 @@ def _labels(settings: NodeSettings) -> dict[str, str]:
     }
 
 
-def _status(settings: NodeSettings, held: Node, now: str) -> Object:
+def _status(settings: NodeSettings, health: Health, held: Node, now: str) -> Object:
     status: Object = {
         "capacity": dict(settings.capacity),
         "allocatable": dict(settings.capacity),
-        "conditions": [_condition(each, held, now) for each in _HEALTHY],
-        "addresses": [{"type": "Hostname", "address": settings.name}],
+        "conditions": [
+            _condition(name, held, now, truth=truth) for name, truth in health.conditions().items()
+        ],
+        "addresses": [_address(settings)],
     }
+    # Only what is new, and that on the version that was read: a pod's volume may be
+    # announced at the same time, and must not be taken back by an older report.
+    if health.volumes is not None and health.volumes != (held.status.volumes_in_use or ()):
+        status["volumesInUse"] = list(health.volumes) or None
     if settings.version:
-        status["nodeInfo"] = {"kubeletVersion": settings.version, "operatingSystem": "linux"}
+        about = {"kubeletVersion": settings.version, "operatingSystem": "linux"}
+        status["nodeInfo"] = {**about, **settings.info}
+    if settings.port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": settings.port}}
     return status
 
 
-def _condition(wanted: tuple[str, bool, str, str], held: Node, now: str) -> Object:
-    name, truth, reason, message = wanted
+def _is_news(told: Object, held: Node) -> bool:
+    """Whether a status says anything but new times."""
+    return "volumesInUse" in told or any(
+        (before := structs.find(held.status.conditions, each["type"])) is None
+        or (before.status, before.reason, before.message)
+        != (each["status"], each["reason"], each["message"])
+        for each in told["conditions"]
+    )
+
+
+def _address(settings: NodeSettings) -> Object:
+    """One only: where its name leads nowhere, nobody must be sent there."""
+    if settings.address:
+        return {"type": "InternalIP", "address": settings.address}
+    return {"type": "Hostname", "address": settings.name}
+
+
+def _condition(name: str, held: Node, now: str, *, truth: bool) -> Object:
+    reason, message, _ = _WORDS[name, truth]
     before = structs.find(held.status.conditions, name)
     made: Object = {
         "type": name,

@@ -20,9 +20,19 @@ from refloat.base.errors import RefloatError
 class StartError(RefloatError):
     """A container could not be started; the worker tries again later."""
 
+    event = "Failed"
+
+    retry_seconds: float | None = None
+    """Until it is worth trying again, where the runtime knows better than the worker."""
+
     def __init__(self, message: str, *, reason: str = "CreateContainerError") -> None:
         super().__init__(message)
-        self.reason = reason  # of the waiting state, in a kubelet's words
+        self.reason = reason  # of the waiting state, in a kubelet's words; empty: as before
+
+    @property
+    def note(self) -> str:
+        """What its event says."""
+        return f"Error: {self}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +89,52 @@ class Runtime(Protocol):
         """Start a container of which nothing runs; raises `StartError`."""
         ...
 
+    def prepare_stop(self, uid: str, container: str, grace_seconds: float) -> bool:
+        """Begin its preStop hook, which has so many seconds; was this the first time?
+
+        It is not asked to end: `stop` does that. Sidecars wait for their turn,
+        but their hooks do not. One without a hook has nothing to do here.
+        """
+        ...
+
     def stop(self, uid: str, container: str, grace_seconds: float) -> bool:
         """Ask it to end, and kill it after so many seconds; was this the first time?
 
-        Asked again, the earlier of both times holds. One that is still being
-        made is given up and leaves no record.
+        A preStop hook comes first, and out of the same seconds. Asked again,
+        the earlier of both times holds. One that is still being made is given
+        up and leaves no record, or ends like others if it is too late for that.
         """
         ...
 
     def remove(self, uid: str) -> None:
         """Forget a pod, of which nothing runs any more."""
+        ...
+
+    @property
+    def boot_id(self) -> str:
+        """Another one after each start of the machine."""
+        ...
+
+    def deadlines(self) -> Mapping[str, float]:
+        """When pods end by themselves, whatever becomes of the agent, or have ended.
+
+        By uid, on the clock's monotonic time. One that has passed cannot be
+        moved, and its pod starts nothing any more.
+        """
+        ...
+
+    async def arm(self, uid: str, at: float) -> None:
+        """Give a pod a deadline; it is in force when this returns. Raises `StartError`."""
+        ...
+
+    def extend(self, at: Mapping[str, float]) -> None:
+        """Move the deadlines of pods that have one. Nobody waits: lost, the old ones hold."""
+        ...
+
+    def disarm(self, uid: str) -> None:
+        """Take back the deadline of a pod of which nothing runs."""
+        ...
+
+    def crash(self) -> None:
+        """Lose everything at once, as a machine without power; nobody is told."""
         ...

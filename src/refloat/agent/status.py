@@ -6,14 +6,14 @@ that are not so already; a strategic merge leaves all others alone. When it is
 written is `worker`'s business.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from refloat.agent import containers
 from refloat.agent.containers import View
 from refloat.api import structs
-from refloat.api.core import FAILED, SUCCEEDED, Pod
+from refloat.api.core import FAILED, RUNNING, SUCCEEDED, Pod
 from refloat.api.meta import Object
 from refloat.policy import phase
 
@@ -26,24 +26,48 @@ class Ending:
 
     reason: str
     message: str
-    rejected: bool = False  # it was never admitted
+    rejected: bool = False
+    """It was never admitted: nothing is said of containers and conditions."""
+
+    insists: bool = True
+    """It failed whatever its containers say. Else one whose containers all end well succeeds."""
+
+    disruption: str = ""
+    """The text of its DisruptionTarget, if it ends for the node's sake (behaviour F)."""
+
+    grace_seconds: int | None = None
+    """How long it may take, if that is less than what others allow."""
+
+
+DELETED = Ending("Deleted", "Deleted while pending")
+"""In KEP-3329's words; Kubernetes leaves both empty (docs/compatibility.md)."""
 
 
 Condition: TypeAlias = tuple[str, bool, str, str]
 """Type, status, reason, message."""
 
 
-def phase_of(view: View, *, terminating: bool, ending: Ending | None) -> str:
-    """The phase to report; terminal only when nothing runs (behaviour D4.5)."""
-    computed = phase.compute(
+def computed_phase(view: View, *, terminating: bool = False) -> str:
+    """What the containers make of it."""
+    return phase.compute(
         view.shape, view.seen(), terminating=terminating, initialized=view.is_initialized()
     )
+
+
+def phase_of(
+    view: View, *, terminating: bool, ending: Ending | None, fails_pending: bool = True
+) -> str:
+    """The phase to report; terminal only when nothing runs (behaviour D4.5).
+
+    `fails_pending` is whether one that never ran fails when it is deleted.
+    """
+    computed = computed_phase(view, terminating=terminating)
     before = view.pod.status.phase
     if view.live():
         return phase.advance(before, before if computed in TERMINAL else computed)
-    if ending is not None:
+    if ending is not None and (ending.insists or computed not in TERMINAL):
         computed = FAILED
-    elif view.gone and computed not in TERMINAL:
+    elif view.gone and computed not in TERMINAL and (fails_pending or before == RUNNING):
         computed = FAILED  # D4.7
     return phase.advance(before, computed)
 
@@ -148,9 +172,3 @@ def _written(
     if held is None or held.status != str(status):
         made["lastTransitionTime"] = now
     return made
-
-
-def patch(pod: Pod, told: Object, changed: Sequence[Object]) -> Object:
-    """A strategic merge patch of the status, for this very pod."""
-    status = {**told, "conditions": list(changed)} if changed else told
-    return {"metadata": {"uid": pod.metadata.uid}, "status": status}

@@ -9,6 +9,7 @@ restarted goes on where the last one was.
 """
 
 import logging
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -16,16 +17,21 @@ from typing import TypeAlias
 
 from refloat.agent import backoff, containers, status
 from refloat.agent.containers import View, Waiting
+from refloat.agent.gate import Gate, Later, OpenGate
 from refloat.agent.runtime import Attempts, Containers, Runtime, StartError
+from refloat.agent.self_fence import DEFAULT_SECONDS, SelfFence
+from refloat.agent.starting import Permit, permitted
 from refloat.agent.status import Ending
 from refloat.api import times
-from refloat.api.core import Pod
+from refloat.api.core import PENDING, Pod
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.contract import Client, DeleteOptions
 from refloat.client.kinds import PODS
-from refloat.policy import phase
+from refloat.policy import disruption, phase, pod_replacement
+from refloat.policy.switches import ALL_ON, Switches
+from refloat.runtime import statuses
 from refloat.runtime.event_series import EventType
 from refloat.runtime.reconcile import DONE, Result
 
@@ -37,14 +43,19 @@ ORPHAN_GRACE = 1
 # A container gets at least so long between being asked and being killed (D4.2).
 MINIMUM_STOP_SECONDS = 2.0
 
-# Until a start that failed is tried again: what the first back-off is.
+# Until a start that failed is tried again: what the first back-off is, and up to
+# half as long again. Otherwise a thousand pods that could not start at one
+# moment, for one reason, would all be tried again at one moment.
 START_RETRY_SECONDS = backoff.FIRST_SECONDS
+START_RETRY_JITTER = 0.5
 
-Admit: TypeAlias = Callable[[Pod], Ending | None]
-"""Whether the node takes a pod; if not, why."""
+# A kill of the node's own that takes longer, or half as long again as it may,
+# is told of (D6.6).
+KILL_PATIENCE = 10
 
 Tell: TypeAlias = Callable[[Pod, EventType, str, str], object]
 """Says an event of a pod: its type, reason and note."""
+
 
 DEADLINE = Ending(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
@@ -63,6 +74,7 @@ class _Life:
     over: bool = False  # by itself: nothing regular runs or will
     grace: int | None = None
     kill_at: float = 0.0
+    complain_at: float | None = None  # when a kill of the node's own takes too long
     waiting: dict[str, Waiting] = field(default_factory=dict)
     retry_at: dict[str, datetime] = field(default_factory=dict)  # of starts that failed
     restarts: backoff.RestartBackoff = field(default_factory=backoff.RestartBackoff)
@@ -85,12 +97,12 @@ class _Look:
         return self.pod.is_terminating or self.pod.is_terminal or self.life.ending is not None
 
 
-def _silent(pod: Pod, event_type: EventType, reason: str, note: str) -> None:
+def untold(pod: Pod, event_type: EventType, reason: str, note: str) -> None:
     """Events are for people; a worker does without."""
 
 
-def _everybody(_: Pod) -> Ending | None:
-    return None
+def _asleep(uid: str) -> None:
+    """Until somebody says whom to wake."""
 
 
 class PodWorker:
@@ -102,25 +114,68 @@ class PodWorker:
         runtime: Runtime,
         *,
         clock: Clock,
-        admit: Admit = _everybody,
-        tell: Tell = _silent,
+        tell: Tell = untold,
+        wake: Callable[[str], object] = _asleep,
+        switches: Switches = ALL_ON,
+        self_fence_seconds: int = DEFAULT_SECONDS,
     ) -> None:
+        """Before a container is started, `permit` is asked."""
         self._client = client
         self._runtime = runtime
         self._clock = clock
-        self._admit = admit
         self._tell = tell
+        self._wake = wake
+        self._switches = switches
         self._lives: dict[str, _Life] = {}
-        self._active: dict[str, None] = {}
+        self._active: dict[str, Pod] = {}
+        self._queuing: dict[str, None] = {}  # those that wait for others to leave
+        self.gate: Gate = OpenGate()
+        self.fence = SelfFence(
+            client, runtime, clock=clock, seconds=self_fence_seconds, wake=self._wake
+        )
+        self.permit: Permit = permitted
         self.pods: dict[str, Pod] = {}  # what the API has, by uid
 
     @property
     def runtime(self) -> Runtime:
         return self._runtime
 
-    def active(self) -> int:
-        """How many pods were admitted and have not ended."""
-        return len(self._active)
+    def active(self) -> list[Pod]:
+        """Those that were admitted and have not ended, in that order."""
+        return list(self._active.values())
+
+    def is_active(self, uid: str) -> bool:
+        return uid in self._active
+
+    def is_ending(self, uid: str) -> bool:
+        """Whether the node itself ends it."""
+        life = self._lives.get(uid)
+        return life is not None and life.ending is not None
+
+    def kill(self, uid: str, ending: Ending) -> bool:
+        """End a pod for the node's sake (behaviour D4.1); is it this that ends it?
+
+        What is remembered is lost with the agent: one that is restarted before
+        the end is written finds ended containers and no reason, as a kubelet does.
+        """
+        life, pod = self._lives.get(uid), self._active.get(uid)
+        if life is None or pod is None or life.ending is not None:
+            return False
+        life.ending = ending
+        grace = ending.grace_seconds
+        if grace is None:
+            grace = pod.spec.termination_grace_period_seconds or 0
+        patience = max(KILL_PATIENCE, grace + grace // 2)
+        life.complain_at = self._clock.monotonic() + patience
+        self._wake(uid)
+        return True
+
+    def adopt(self) -> None:
+        """Count those that were admitted before, so that no new one gets their place."""
+        for uid, pod in self.pods.items():
+            held = pod.status.start_time is not None or self._runtime.containers(uid)
+            if held and uid not in self._lives and self._takes_room(pod):
+                self._begin(pod)
 
     async def reconcile(self, uid: str) -> Result:
         pod = self.pods.get(uid)
@@ -128,13 +183,21 @@ class PodWorker:
             return self._clear(uid)
         life = self._lives.get(uid) or self._begin(pod)
         look = _Look(_newest(pod, life.written), life, self._clock.now())
-        self._judge(look)
+        if self._is_unarmed(look):
+            news = await self.fence.news(look.pod)
+            if news is None:
+                return DONE
+            life.written = news
+            look = replace(look, pod=news)
+        if not await self._judge(look):
+            return DONE  # somebody has to leave first, and then this one is called
         wait = await self._act(look)
         written = await self._report(look)
         if written is not None:
             look = replace(look, pod=written)
-        if look.pod.is_terminal:
-            self._active.pop(uid, None)
+        if not self._takes_room(look.pod):
+            self._leave(uid)
+            self.fence.forget(uid)
         await self._finish(look)
         return DONE if wait is None else Result(requeue_after=wait)
 
@@ -147,36 +210,86 @@ class PodWorker:
             start_time=pod.status.start_time or "",
         )
         self._lives[pod.metadata.uid] = life
-        if life.admitted:
-            self._active[pod.metadata.uid] = None
+        self.fence.adopt(pod)
+        if life.admitted and self._takes_room(pod):
+            self._join(pod)
         return life
+
+    def _takes_room(self, pod: Pod) -> bool:
+        """Others may have called it ended while its containers live on."""
+        return not pod.is_terminal or bool(self._live(pod.metadata.uid))
+
+    def _live(self, uid: str) -> list[str]:
+        held = self._runtime.containers(uid)
+        return [name for name, each in held.items() if not each.current.has_ended]
+
+    def _join(self, pod: Pod) -> None:
+        self._active[pod.metadata.uid] = pod
+        self.gate.joined(pod)
+
+    def _leave(self, uid: str) -> None:
+        """It takes nothing any more: whoever waits for room looks again."""
+        if self._active.pop(uid, None) is None:
+            return
+        self.gate.left(uid)
+        waiting, self._queuing = self._queuing, {}
+        for each in waiting:
+            self._wake(each)
 
     def _clear(self, uid: str) -> Result:
         """The object is gone: so goes the rest, and nothing is written (behaviour D4.8)."""
-        self._active.pop(uid, None)
-        held = self._runtime.containers(uid)
-        live = [name for name, each in held.items() if not each.current.has_ended]
+        self._queuing.pop(uid, None)
+        live = self._live(uid)
         for name in live:
             self._runtime.stop(uid, name, max(ORPHAN_GRACE, MINIMUM_STOP_SECONDS))
         if not live:
             self._runtime.remove(uid)
+            self.fence.forget(uid)
             self._lives.pop(uid, None)
+            self._leave(uid)
         return DONE
 
-    def _judge(self, look: _Look) -> None:
-        """May it begin, and must it end?"""
+    async def _judge(self, look: _Look) -> bool:
+        """May it begin, and must it end? False: neither yet."""
         pod, life = look.pod, look.life
+        if life.ending is None and not look.is_terminating and not life.admitted:
+            answer = await self.gate.admit(pod)
+            if isinstance(answer, Later):
+                self._queuing[pod.metadata.uid] = None
+                return False
+            life.ending, life.admitted = answer, answer is None
+            if life.admitted:
+                self._join(pod)
         if not life.start_time:
             life.start_time = times.format_time(look.now)
-        if life.ending is not None or look.is_terminating:
-            return
-        if not life.admitted:
-            life.ending = self._admit(pod)
-            life.admitted = life.ending is None
-            if life.admitted:
-                self._active[pod.metadata.uid] = None
-        elif (left := _until_deadline(look)) is not None and left <= 0:
-            life.ending = DEADLINE
+        if life.ending is None:
+            life.ending = self._own_ending(look)
+        return True
+
+    def _own_ending(self, look: _Look) -> Ending | None:
+        """Why the pod has to end, if it is neither the node's nor its containers' doing."""
+        if look.pod.is_terminal:
+            return None
+        if (fenced := self.fence.ending(look.pod.metadata.uid)) is not None:
+            self._tell(look.pod, "Warning", fenced.reason, fenced.message)
+            return fenced
+        if look.pod.is_terminating:
+            said = look.pod.status.reason  # by whoever deleted it for a reason of its own
+            unsaid = self._fails_pending and not said and self._is_pending(look)
+            return status.DELETED if unsaid else None
+        left = _until_deadline(look)
+        return DEADLINE if left is not None and left <= 0 else None
+
+    @property
+    def _fails_pending(self) -> bool:
+        """Whether one that never ran fails when it is deleted (KEP-3939, risks)."""
+        return pod_replacement.sets_phase(self._switches)
+
+    def _is_pending(self, look: _Look) -> bool:
+        """In the API and in truth."""
+        if look.pod.status.phase not in ("", PENDING):
+            return False
+        return status.computed_phase(self._view(look)) == PENDING
 
     def _view(self, look: _Look, *, gone: bool = False) -> View:
         held: Containers = self._runtime.containers(look.pod.metadata.uid)
@@ -199,6 +312,8 @@ class PodWorker:
     async def _run(self, look: _Look) -> list[float]:
         """Start what may start now, in order; the waits of what may not yet."""
         waits: list[float] = []
+        if not await self._arm(look, waits):
+            return waits
         for container in look.life.shape.init_containers:
             if not self._view(look).is_done(container):
                 await self._ensure(look, container, waits)
@@ -208,6 +323,25 @@ class PodWorker:
         for container in look.life.shape.containers:
             await self._ensure(look, container, waits)
         return waits
+
+    async def _arm(self, look: _Look, waits: list[float]) -> bool:
+        """May containers start, as far as a deadline is concerned that they need first?"""
+        if not self._is_unarmed(look):
+            return True
+        uid = look.pod.metadata.uid
+        try:
+            return await self.fence.arm(uid)
+        except StartError as error:
+            self._tell(look.pod, "Warning", error.event, error.note)
+            waits.append(start_retry_seconds(uid, ""))
+            return False
+
+    def _is_unarmed(self, look: _Look) -> bool:
+        """Whether it needs a deadline first, before it may start anything."""
+        if not self.fence.is_due(look.pod) or look.is_terminating or look.life.over:
+            return False
+        # Asking for it once something was started is too late.
+        return self.fence.is_promised(look.pod.metadata.uid) or not self._view(look).known
 
     def _once_initialized(self, look: _Look) -> bool:
         known = self._view(look).known
@@ -251,33 +385,58 @@ class PodWorker:
     async def _start(self, look: _Look, name: str, number: int, waits: list[float]) -> None:
         life = look.life
         try:
+            await self.permit(look.pod)
             await self._runtime.start(look.pod, name, number)
         except StartError as error:
-            life.waiting[name] = Waiting(error.reason, str(error))
-            life.retry_at[name] = look.now + timedelta(seconds=START_RETRY_SECONDS)
-            waits.append(START_RETRY_SECONDS)
-            self._tell(look.pod, "Warning", "Failed", f"Error: {error}")
+            if error.reason:
+                life.waiting[name] = Waiting(error.reason, str(error))
+            wait = error.retry_seconds
+            if wait is None:
+                wait = start_retry_seconds(look.pod.metadata.uid, name)
+            life.retry_at[name] = look.now + timedelta(seconds=wait)
+            waits.append(wait)
+            self._tell(look.pod, "Warning", error.event, error.note)
             return
         life.waiting.pop(name, None)
         life.retry_at.pop(name, None)
 
     def _stop(self, look: _Look) -> float | None:
-        """Stop what runs: the regular ones together, then the sidecars from the last (D4.3)."""
+        """Stop what runs: the regular ones together, then the sidecars from the last (D4.3).
+
+        Their hooks come first, all at once: a sidecar's too, before its turn.
+        """
         live = self._view(look).live()
         if not live:
             return None
-        left = self._grace_left(look)
+        uid, left = look.pod.metadata.uid, self._grace_left(look)
+        for name in live:
+            if self._runtime.prepare_stop(uid, name, left):
+                self._tell(look.pod, "Normal", "Killing", f"Stopping container {name}")
         sidecars = [each.name for each in look.life.shape.sidecars() if each.name in live]
         first = [name for name in live if name not in sidecars] or sidecars[-1:]
         for name in first if left > 0 else live:
-            if self._runtime.stop(look.pod.metadata.uid, name, max(left, MINIMUM_STOP_SECONDS)):
-                self._tell(look.pod, "Normal", "Killing", f"Stopping container {name}")
-        return left if left > 0 and len(first) < len(live) else None
+            self._runtime.stop(uid, name, max(left, MINIMUM_STOP_SECONDS))
+        waits = [left] if left > 0 and len(first) < len(live) else []
+        return min([*waits, *self._complain(look)], default=None)
+
+    def _complain(self, look: _Look) -> list[float]:
+        """Say so when a kill of the node's own takes too long; the kill goes on (D6.6)."""
+        when = look.life.complain_at
+        if when is None:
+            return []
+        left = when - self._clock.monotonic()
+        if left > 0:
+            return [left]
+        look.life.complain_at = None
+        note = "Container runtime did not kill the pod within specified grace period."
+        self._tell(look.pod, "Warning", "ExceededGracePeriod", note)
+        return []
 
     def _grace_left(self, look: _Look) -> float:
         """Seconds until everything is killed; a grace only ever shrinks."""
         life, now = look.life, self._clock.monotonic()
-        grace = effective_grace(look.pod)
+        ending = life.ending
+        grace = effective_grace(look.pod, None if ending is None else ending.grace_seconds)
         if life.grace is None or grace < life.grace:
             life.kill_at = now + grace if life.grace is None else min(life.kill_at, now + grace)
             life.grace = grace
@@ -291,36 +450,66 @@ class PodWorker:
             return None  # it ended before this worker began
         if (look.is_terminating or life.over) and not view.live():
             view = self._view(look, gone=True)
-        reported = status.phase_of(view, terminating=look.is_terminating, ending=life.ending)
+        reported = status.phase_of(
+            view,
+            terminating=look.is_terminating,
+            ending=life.ending,
+            fails_pending=self._fails_pending,
+        )
         told = status.body(view, reported, life.ending, life.start_time)
         changed: list[Object] = []
         if life.ending is None or not life.ending.rejected:
             wanted = status.conditions(view, reported)
+            if (fenced := self.fence.condition(pod.metadata.uid)) is not None:
+                wanted.append(fenced)
             changed = status.changes(pod, wanted, times.format_time(look.now))
+            changed += self._disruption(look, reported)
         if told == life.sent and pod.status.phase == reported and not changed:
             return None
         return await self._write(look, told, changed)
 
+    def _disruption(self, look: _Look, reported: str) -> list[Object]:
+        """Said together with the end, and by nobody else's end (behaviour D4.5)."""
+        ending = look.life.ending
+        if ending is None or not ending.disruption or not self._switches.pod_disruption_conditions:
+            return []
+        if reported not in status.TERMINAL or look.pod.is_terminal:
+            return []
+        reason = disruption.BY_KUBELET
+        made = disruption.condition(look.pod, reason, ending.disruption, now=look.now)
+        return [] if made is None else [made]
+
     async def _write(self, look: _Look, told: Object, changed: list[Object]) -> Pod | None:
-        meta, life = look.pod.metadata, look.life
+        life = look.life
+        whole = {**told, "conditions": changed} if changed else told
         try:
-            written = await self._client.patch(
-                PODS,
-                meta.name,
-                status.patch(look.pod, told, changed),
-                patch_type="strategic",
-                namespace=meta.namespace,
-                subresource="status",
-            )
-        except (errors.NotFound, errors.Conflict):
-            return None  # gone, or another one of its name: the watch will tell
+            # Of this version only: if somebody called it Failed while this node slept,
+            # what the node saw before must not be written over it (behaviour D8.2).
+            written = await statuses.patch(self._client, PODS, look.pod, whole, unchanged=True)
+        except errors.NotFound:
+            return None  # the watch will tell
+        except errors.Conflict:
+            await self._learn(look)
+            return None
         life.sent, life.written = told, written
         return written
+
+    async def _learn(self, look: _Look) -> None:
+        """Look again with what others wrote: the watch may be hung, and tell it late."""
+        meta = look.pod.metadata
+        try:
+            found = await self._client.get(PODS, meta.name, namespace=meta.namespace)
+        except errors.NotFound:
+            return
+        if found.metadata.uid == meta.uid:
+            look.life.written = found
+            self._wake(meta.uid)
 
     async def _finish(self, look: _Look) -> None:
         """Let the object go, once the API shows how the pod ended (behaviour D4.7)."""
         pod, life = look.pod, look.life
-        if life.deleted or not (pod.is_terminal and pod.is_terminating) or self._view(look).live():
+        shown = pod.is_terminal or (not self._fails_pending and self._is_pending(look))
+        if life.deleted or not (shown and pod.is_terminating) or self._view(look).live():
             return
         meta = pod.metadata
         options = DeleteOptions(grace_seconds=0, uid=meta.uid)
@@ -329,6 +518,16 @@ class PodWorker:
         except (errors.NotFound, errors.Conflict):
             log.debug("pod %s/%s went by itself", meta.namespace, meta.name)
         life.deleted = True
+
+
+def start_retry_seconds(uid: str, container: str) -> float:
+    """Until a start that failed is tried again.
+
+    Not drawn but taken from who it is: uids are chance enough to spread pods,
+    and one pod keeps its rhythm, also when its node is restarted.
+    """
+    share = zlib.crc32(f"{uid}/{container}".encode()) / 2**32
+    return START_RETRY_SECONDS * (1 + START_RETRY_JITTER * share)
 
 
 def effective_grace(pod: Pod, override: int | None = None) -> int:

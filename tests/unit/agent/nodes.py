@@ -3,7 +3,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +11,20 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from refloat.agent.fleet import Fleet, Member
+from refloat.agent.fleet import POD_INDEXES, Fleet, Member
 from refloat.agent.node import NodeSettings
 from refloat.agent.simulated import ANNOTATION, SimulatedRuntime
+from refloat.agent.static_pods import Key, StaticPods
+from refloat.agent.usage import SimulatedUsage
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
 from refloat.client import kinds
 from refloat.client.local import LocalClient
+from refloat.policy.eviction_thresholds import EvictionSettings
+from refloat.policy.kubelet_eviction import Measured
+from refloat.policy.node_shutdown import ShutdownSettings
+from refloat.policy.switches import ALL_ON, Switches
 from refloat.runtime.controller import Instruments
 from refloat.runtime.informer import Informer
 from refloat.runtime.queue_metrics import QueueMetrics
@@ -47,6 +53,27 @@ def container(name: str, **more: Any) -> Object:
     return {"name": name, "image": "busybox", **more}
 
 
+@dataclass(frozen=True)
+class Ways:
+    """How the nodes of a test are."""
+
+    eviction: EvictionSettings = field(default_factory=EvictionSettings)
+    shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
+    switches: Switches = ALL_ON
+    labels: dict[str, str] = field(default_factory=dict)
+    force_eviction: bool = False
+
+
+class CountedUsage(SimulatedUsage):
+    """Knows how often it was asked."""
+
+    measured = 0
+
+    async def measure(self) -> Measured:
+        self.measured += 1
+        return await super().measure()
+
+
 @dataclass
 class Nodes:
     """What a test has in hands."""
@@ -56,10 +83,18 @@ class Nodes:
     client: LocalClient
     runtimes: dict[str, SimulatedRuntime]
     settings: list[NodeSettings]
+    ways: Ways
     fleet: Fleet = field(init=False)
     informer: Informer[Pod] = field(init=False)
     history: list[Object] = field(default_factory=list)
     told: list[tuple[str, str, str]] = field(default_factory=list)
+    told_of_nodes: list[tuple[str, str, str]] = field(default_factory=list)
+    usage: dict[str, CountedUsage] = field(default_factory=dict)
+    manifests: dict[Key, Object] = field(default_factory=dict)
+    """What files of node n0 ask for."""
+
+    def look(self) -> Mapping[Key, Object]:
+        return dict(self.manifests)
 
     async def create(self, obj: Object) -> Object:
         return await self.call("POST", PODS, obj)
@@ -72,6 +107,9 @@ class Nodes:
     async def status(self, name: str = "p") -> Object:
         found: Object = (await self.call("GET", f"{PODS}/{name}"))["status"]
         return found
+
+    async def node(self, name: str = "n0") -> Object:
+        return await self.call("GET", f"/api/v1/nodes/{name}")
 
     async def patch_status(self, status: Object, name: str = "p") -> None:
         await self.client.patch(
@@ -119,30 +157,51 @@ class Nodes:
 
 def _fleet(nodes: Nodes) -> tuple[Fleet, Informer[Pod]]:
     sim = nodes.sim
-    informer = Informer(nodes.client, kinds.PODS, clock=sim.clock, rand=sim.rand)
+    informer = Informer(
+        nodes.client, kinds.PODS, clock=sim.clock, rand=sim.rand, indexes=POD_INDEXES
+    )
     fleet = Fleet(
         nodes.client,
-        [Member(each, nodes.runtimes[each.name]) for each in nodes.settings],
+        [_member(nodes, each) for each in nodes.settings],
         informer,
         clock=sim.clock,
         rand=sim.rand,
         instruments=instruments(),
         tell=lambda pod, kind, reason, note: nodes.told.append((kind, reason, note)),
+        tell_of_node=lambda name, *told: nodes.told_of_nodes.append(told),
+        switches=nodes.ways.switches,
+        force_eviction=nodes.ways.force_eviction,
     )
     return fleet, informer
 
 
+def _member(nodes: Nodes, settings: NodeSettings) -> Member:
+    runtime = nodes.runtimes[settings.name]
+    usage = nodes.usage.setdefault(settings.name, CountedUsage(runtime, settings.capacity))
+    return Member(
+        settings,
+        runtime,
+        usage,
+        eviction=nodes.ways.eviction,
+        shutdown=nodes.ways.shutdown,
+        static=StaticPods(nodes, nodes.sim.clock) if settings.name == "n0" else None,
+    )
+
+
 @asynccontextmanager
-async def running(sim: Sim, count: int = 1, *, pods: str = "110") -> AsyncIterator[Nodes]:
+async def running(
+    sim: Sim, count: int = 1, *, pods: str = "110", ways: Ways | None = None
+) -> AsyncIterator[Nodes]:
     """Nodes n0, n1... that run; what happens to pods is in `history`."""
     async with api_program.serving(sim) as api:
         client = LocalClient(api, field_manager="agent")
+        ways = ways or Ways()
+        capacity = {"cpu": "8", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": pods}
         settings = [
-            NodeSettings(f"n{n}", capacity={"cpu": "8", "memory": "8Gi", "pods": pods})
-            for n in range(count)
+            NodeSettings(f"n{n}", capacity=capacity, labels=ways.labels) for n in range(count)
         ]
         runtimes = {each.name: SimulatedRuntime(sim.clock) for each in settings}
-        nodes = Nodes(sim, api, client, runtimes, settings)
+        nodes = Nodes(sim, api, client, runtimes, settings, ways)
         watching = asyncio.ensure_future(_watch(nodes))
         await nodes.boot()
         await sim.clock.sleep(0.1)

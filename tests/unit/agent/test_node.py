@@ -5,12 +5,16 @@ import itertools
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
+from refloat.agent.node import NodeSettings
 from refloat.api import times
-from refloat.client import kinds
+from refloat.client import errors, kinds
 from refloat.sim.run import Sim
 from tests.unit.agent import nodes
 from tests.virtual import virtual
 
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -60,6 +64,15 @@ async def test_a_lease_is_renewed_every_ten_seconds(sim: Sim) -> None:
 
 
 @virtual()
+async def test_beats_of_many_nodes_fall_together(sim: Sim) -> None:
+    """So that they share commits; but not all of them at once."""
+    async with nodes.running(sim, 50) as here:
+        await here.after(25)
+        renewed = [(await lease(here, f"n{each}"))["spec"]["renewTime"] for each in range(50)]
+        assert 2 <= len(set(renewed)) <= 10
+
+
+@virtual()
 async def test_an_unchanged_status_is_sent_again_only_after_minutes(sim: Sim) -> None:
     """behaviour D1.2."""
     async with nodes.running(sim) as here:
@@ -73,15 +86,53 @@ async def test_an_unchanged_status_is_sent_again_only_after_minutes(sim: Sim) ->
         assert ready["lastTransitionTime"] == was["lastTransitionTime"]
 
 
+UNKNOWN = {
+    "type": "Ready",
+    "status": "Unknown",
+    "reason": "NodeStatusUnknown",
+    "message": "Kubelet stopped posting node status.",
+}
+
+
+@virtual(seeds=3)
+async def test_a_node_that_others_call_unknown_says_at_its_next_beat_that_it_is_there(
+    sim: Sim,
+) -> None:
+    """behaviour D1.2: what others wrote is a change too; the agent was never told to resume."""
+    async with nodes.running(sim) as here:
+        await here.after(25)
+        await here.client.patch(
+            kinds.NODES,
+            "n0",
+            {"status": {"conditions": [UNKNOWN]}},
+            patch_type="strategic",
+            subresource="status",
+        )
+        await here.after(10.5)
+        node = await here.call("GET", "/api/v1/nodes/n0")
+        (ready,) = (each for each in node["status"]["conditions"] if each["type"] == "Ready")
+        assert (ready["status"], ready["reason"]) == ("True", "KubeletReady")
+
+
+@virtual()
+async def test_a_node_that_was_deleted_does_not_come_back_at_the_next_beat(sim: Sim) -> None:
+    """Its pods are to be found orphaned, as when a kubelet's node is deleted."""
+    async with nodes.running(sim) as here:
+        await here.client.delete(kinds.NODES, "n0")
+        await here.after(60)
+        with pytest.raises(errors.NotFound):
+            await here.client.get(kinds.NODES, "n0")
+
+
 @virtual()
 async def test_a_silent_node_renews_nothing_and_its_pods_run_on(sim: Sim) -> None:
     async with nodes.running(sim) as here:
-        here.fleet.silence("n0")
+        here.fleet.fail("n0", "freeze")
         await here.after(15)
         before = await lease(here)
         await here.after(60)
         assert await lease(here) == before
-        here.fleet.resume("n0")
+        here.fleet.heal("n0")
         await here.after(0.1)
         assert (await lease(here))["spec"]["renewTime"] > before["spec"]["renewTime"]
 
@@ -107,3 +158,29 @@ async def test_a_restarted_agent_takes_over_its_node_and_lease(sim: Sim) -> None
         after = await lease(here)
         assert after["metadata"]["uid"] == before["metadata"]["uid"]
         assert after["spec"]["renewTime"] > before["spec"]["renewTime"]
+
+
+@virtual()
+async def test_a_node_says_where_it_is_reached_and_whom_it_keeps_away(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        await here.crash_agent()
+        taint = {"key": "example.com/mine", "effect": "NoExecute"}
+        here.settings = [
+            NodeSettings(
+                "real",
+                version="v1",
+                info={"bootID": "b"},
+                address="10.0.0.7",
+                port=10250,
+                taints=(taint,),
+            )
+        ]
+        here.runtimes["real"] = here.runtimes["n0"]
+        await here.boot()
+        await here.after(1)
+        node = await here.call("GET", "/api/v1/nodes/real")
+        assert node["spec"]["taints"] == [taint, NOT_READY]
+        status = node["status"]
+        assert status["addresses"] == [{"type": "InternalIP", "address": "10.0.0.7"}]
+        assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+        assert (status["nodeInfo"]["kubeletVersion"], status["nodeInfo"]["bootID"]) == ("v1", "b")

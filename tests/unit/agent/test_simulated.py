@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from refloat.agent import simulated
 from refloat.agent.runtime import StartError
-from refloat.agent.simulated import ANNOTATION, Script, SimulatedRuntime, script
+from refloat.agent.simulated import ANNOTATION, Past, Script, SimulatedRuntime, script
 from refloat.api.core import Pod
-from refloat.api.structs import ObjectMeta
+from refloat.api.structs import ObjectMeta, OwnerReference
 from refloat.sim.run import Sim
 from tests.virtual import virtual
 
@@ -47,12 +48,6 @@ def pod(told: Any = None, **annotations: str) -> Pod:
             0,
             Script(exit_code=1),
             id="another index",
-        ),
-        pytest.param(
-            pod({"main": [{"exitCode": 1}, {"exitCode": 2}]}, **{INDEX: "0", FAILURES: "1"}),
-            0,
-            Script(exit_code=2),
-            id="failures of the index are attempts too",
         ),
         pytest.param(pod({"main": {"seconds": None}}), 0, Script(seconds=None), id="for ever"),
     ],
@@ -131,3 +126,62 @@ async def test_one_given_up_while_it_is_made_leaves_the_attempt_before(sim: Sim)
     await runtime.start(told, "main", 1)
     assert runtime.stop("u", "main", 1)
     assert runtime.containers("u")["main"].current.exit_code == 1
+
+
+def owned(uid: str, owner: str = "job", **annotations: str) -> Pod:
+    reference = OwnerReference(
+        api_version="batch/v1", kind="Job", name="j", uid=owner, controller=True
+    )
+    meta = ObjectMeta(
+        name=uid,
+        namespace="default",
+        uid=uid,
+        annotations=annotations,
+        owner_references=(reference,),
+    )
+    return Pod(metadata=meta)
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param([owned("a"), owned("b")], [0, 1], id="of one Job"),
+        pytest.param([owned("a"), owned("b", "other")], [0, 0], id="of another Job"),
+        pytest.param(
+            [owned("a", **{INDEX: "0"}), owned("b", **{INDEX: "1"}), owned("c", **{INDEX: "0"})],
+            [0, 0, 1],
+            id="each index for itself",
+        ),
+        pytest.param(
+            [owned("a", **{INDEX: "0", FAILURES: "2"}), owned("b", **{INDEX: "0", FAILURES: "3"})],
+            [2, 3],
+            id="what the pod knows outlives the process",
+        ),
+        pytest.param([pod(), pod()], [0, 0], id="of nobody"),
+    ],
+)
+def test_pods_of_a_job_are_counted(given: list[Pod], want: list[int]) -> None:
+    past = Past()
+    assert [past.enter(each) for each in given] == want
+
+
+def test_the_longest_unused_group_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated, "MAX_GROUPS", 2)
+    past = Past()
+    order = ["one", "two", "one", "three"]
+    assert [past.enter(owned("p", owner)) for owner in order] == [0, 0, 1, 0]
+    assert [past.enter(owned("p", owner)) for owner in ("one", "two")] == [2, 0]
+
+
+@virtual()
+async def test_nodes_that_share_a_past_count_the_pods_of_a_job_together(sim: Sim) -> None:
+    past = Past()
+    told = {ANNOTATION: json.dumps({"main": [{"exitCode": 1}, {"exitCode": 2}, {"exitCode": 3}]})}
+    codes = []
+    for uid in ("a", "b"):
+        runtime = SimulatedRuntime(sim.clock, past)
+        for attempt in range(2):
+            await runtime.start(owned(uid, **told), "main", attempt)
+            await sim.clock.sleep(2)
+            codes.append(runtime.containers(uid)["main"].current.exit_code)
+    assert codes == [1, 2, 2, 3]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lives of pods on a node (behaviour D2-D5, D8), on the simulated runtime."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -249,8 +250,15 @@ async def test_sidecars_are_stopped_after_the_rest_from_the_last_to_the_first(si
         await here.after(1)
         await here.delete()
         await here.after(12)
-        order = [note for _, reason, note in here.told if reason == "Killing"]
-        assert order == [f"Stopping container {name}" for name in ("main", "b", "a")]
+        killed = sorted(note for _, reason, note in here.told if reason == "Killing")
+        assert killed == [f"Stopping container {name}" for name in ("a", "b", "main")]
+        ended = here.history[-1]["status"]
+        seconds = {
+            name: state["terminated"]["finishedAt"][17:19]
+            for key in ("containerStatuses", "initContainerStatuses")
+            for name, state in states(ended, key).items()
+        }
+        assert seconds == {"main": "04", "b": "07", "a": "10"}
         assert await here.names() == []
 
 
@@ -459,3 +467,15 @@ def test_effective_grace(asked: int | None, override: int | None, spec: int, wan
         spec=PodSpec(termination_grace_period_seconds=spec),
     )
     assert worker.effective_grace(pod, override) == want
+
+
+def test_starts_that_failed_together_are_not_tried_again_together() -> None:
+    waits = [worker.start_retry_seconds(f"uid-{number}", "main") for number in range(1000)]
+    assert all(10 <= wait < 15 for wait in waits)
+    seconds = Counter(map(int, waits))
+    assert all(150 < seconds[second] < 250 for second in range(10, 15))
+
+
+def test_a_pod_keeps_its_rhythm() -> None:
+    assert worker.start_retry_seconds("u", "a") == worker.start_retry_seconds("u", "a")
+    assert worker.start_retry_seconds("u", "a") != worker.start_retry_seconds("u", "b")

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from refloat.agent.resources import MountError
+from refloat.agent.simulated import SimulatedRuntime
+from refloat.api.core import Pod
 from refloat.base.rand import Rand
 from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions, Kind
@@ -123,3 +126,35 @@ async def test_pods_of_other_nodes_and_of_none_are_left_alone(sim: Sim) -> None:
             await here.create(nodes.pod(name, node=node))
         await here.after(30)
         assert [each["event"] for each in here.history] == ["ADDED", "ADDED"]
+
+
+class _Unmounted(SimulatedRuntime):
+    """A runtime whose volumes are missing until somebody makes them."""
+
+    mounted = False
+
+    async def start(self, pod: Pod, container: str, attempt: int) -> None:
+        if not self.mounted:
+            raise MountError("v", 'configmap "c" not found')
+        await super().start(pod, container, attempt)
+
+
+@virtual()
+async def test_a_missing_volume_is_an_event_until_it_is_there(sim: Sim) -> None:
+    """behaviour D5.3: the state is that of a container that was never started."""
+    async with nodes.running(sim) as here:
+        await here.crash_agent()
+        here.runtimes["n0"] = runtime = _Unmounted(sim.clock)
+        await here.boot()
+        await here.create(nodes.pod())
+        await here.after(1)
+        status = await here.status()
+        assert status["phase"] == "Pending"
+        assert status["containerStatuses"][0]["state"] == {
+            "waiting": {"reason": "ContainerCreating"}
+        }
+        note = 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'
+        assert here.told == [("Warning", "FailedMount", note)]
+        runtime.mounted = True
+        await here.after(60)
+        assert here.phases()[-1] == "Succeeded"

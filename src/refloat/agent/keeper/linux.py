@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The system calls that Python 3.11 does not have."""
+
+import ctypes
+import os
+import signal
+import time
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
+MS_NOSUID, MS_NODEV, MS_SLAVE = 2, 4, 1 << 19
+
+BOOTTIME = time.CLOCK_BOOTTIME
+"""Runs on while the machine is suspended: a deadline then passes all the same."""
+
+_TFD_CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
+_TFD_TIMER_ABSTIME = 1
+
+
+class _TimerSpec(ctypes.Structure):
+    _fields_ = (
+        ("interval_seconds", ctypes.c_long),
+        ("interval_nanoseconds", ctypes.c_long),
+        ("seconds", ctypes.c_long),
+        ("nanoseconds", ctypes.c_long),
+    )
+
+
+def _checked(answer: int, path: str | None = None) -> int:
+    if answer < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), path)
+    return answer
+
+
+def now() -> float:
+    return time.clock_gettime(BOOTTIME)
+
+
+def prctl(option: int, argument: int) -> None:
+    _checked(_libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0))
+
+
+def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process get a signal when the one that started it ends, however it does."""
+    prctl(PR_SET_PDEATHSIG, by)
+
+
+def unshare(flags: int) -> None:
+    _checked(_libc.unshare(flags))
+
+
+def setns(descriptor: int, flags: int) -> None:
+    _checked(_libc.setns(descriptor, flags))
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    answer = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode() if kind else None,
+        ctypes.c_ulong(flags),
+        options.encode() if options else None,
+    )
+    _checked(answer, target)
+
+
+def timer() -> int:
+    """A descriptor that can be read when the time of `arm` has come."""
+    return _checked(_libc.timerfd_create(BOOTTIME, _TFD_CLOEXEC_NONBLOCK))
+
+
+def arm(descriptor: int, when: float | None) -> None:
+    """Set the timer to a time of `now()`; None: never."""
+    whole = 0 if when is None else int(when)
+    rest = 0 if when is None else int((when - whole) * 1e9)
+    spec = _TimerSpec(0, 0, whole, rest or (1 if when is not None else 0))
+    _checked(_libc.timerfd_settime(descriptor, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None))

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images, which mean nothing to a process: each exists, unless it is said not to.
+
+So that what happens to pods whose image is missing or slow to pull can be
+made to happen. Messages and back-off are a kubelet's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from refloat.agent.runtime import StartError
+from refloat.api.meta import Object
+
+FIRST_SECONDS, LONGEST_SECONDS = 10.0, 300.0
+
+# A kubelet looks again soon after a failed pull, and then says that it backs off.
+_LOOK_AGAIN_SECONDS = 2.0
+
+# Pods and images of which failures are remembered; the oldest are forgotten.
+_MAX_FAILURES = 10_000
+
+
+class ImageError(StartError):
+    """The image cannot be had, now; the event names only the reason."""
+
+    def __init__(self, message: str, reason: str, retry_seconds: float | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.retry_seconds = retry_seconds
+
+    @property
+    def note(self) -> str:
+        return f"Error: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSettings:
+    """What is said of images; patterns as of a shell, the first that fits."""
+
+    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The command of containers that name none (`command`), by image."""
+
+    missing: Sequence[str] = ()
+    """Images that no registry has."""
+
+    pull_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long pulling takes; 0 for others."""
+
+
+@dataclass(slots=True)
+class _Failure:
+    seconds: float
+    until: float
+    message: str
+
+
+class Images:
+    """The images of one node."""
+
+    def __init__(self, settings: ImageSettings) -> None:
+        self._settings = settings
+        self._present: set[str] = set()
+        self._failures: dict[tuple[str, str], _Failure] = {}
+
+    def command(self, image: str) -> Sequence[str]:
+        for pattern, command in self._settings.commands.items():
+            if fnmatchcase(image, pattern):
+                return command
+        raise StartError(
+            f'container has no command, and no pattern under "commands" in the file of --images '
+            f'fits image "{image}"'
+        )
+
+    def pull_seconds(self, container: Object) -> float:
+        """How long it takes until the image is there; only after `check`."""
+        image = container.get("image", "")
+        if image in self._present and container.get("imagePullPolicy") != "Always":
+            return 0.0
+        return next(
+            (
+                seconds
+                for pattern, seconds in self._settings.pull_seconds.items()
+                if fnmatchcase(image, pattern)
+            ),
+            0.0,
+        )
+
+    def pulled(self, image: str) -> None:
+        self._present.add(image)
+
+    def check(self, uid: str, container: Object, now: float) -> None:
+        """Raises `StartError` where the image cannot be had, now."""
+        image = container.get("image", "")
+        if not any(fnmatchcase(image, each) for each in self._settings.missing):
+            return
+        if container.get("imagePullPolicy") == "Never":
+            text = f'Container image "{image}" is not present with pull policy of Never'
+            raise ImageError(text, "ErrImageNeverPull")
+        key = (uid, image)
+        failure = self._failures.get(key)
+        if failure is not None and failure.until > now:
+            text = f'Back-off pulling image "{image}": ErrImagePull: {failure.message}'
+            raise ImageError(text, "ImagePullBackOff", failure.until - now)
+        raise self._failed(key, image, now, failure)
+
+    def _failed(
+        self, key: tuple[str, str], image: str, now: float, before: _Failure | None
+    ) -> StartError:
+        seconds = FIRST_SECONDS if before is None else min(2 * before.seconds, LONGEST_SECONDS)
+        message = f'failed to resolve reference "{image}": {image}: not found'
+        self._failures[key] = _Failure(seconds, now + seconds, message)
+        if len(self._failures) > _MAX_FAILURES:
+            del self._failures[next(iter(self._failures))]
+        return ImageError(message, "ErrImagePull", _LOOK_AGAIN_SECONDS)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an API server asks a node for, at the node's own address: logs.
+
+The paths, the answers and the errors are a kubelet's, so that any API server
+can ask. It is asked over TLS; who asks is what its certificate says, of an
+authority that the node was told to trust, and nobody but an API server or an
+administrator is answered. Errors are plain text, as a kubelet's are.
+"""
+
+import ssl
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from refloat.agent import logs
+from refloat.agent.logs import NoLog, Wish
+from refloat.agent.runtime import Attempts
+from refloat.api import times
+from refloat.api.core import Pod
+from refloat.api.fields import quote
+from refloat.base.clock import Clock
+from refloat.runtime.pages import Page, PageServer, Request
+
+# Kubernetes' own groups of administrators, and the names under which API servers come.
+ADMINISTRATORS = ("system:masters", "kubeadm:cluster-admins")
+API_SERVERS = ("kube-apiserver", "kube-apiserver-kubelet-client")
+
+_FALSE = ("", "0", "false")
+
+
+class Host(Protocol):
+    """What is asked of the node."""
+
+    def pod(self, namespace: str, name: str) -> Pod | None: ...
+
+    def attempts(self, uid: str, container: str) -> Attempts | None: ...
+
+    def log_file(self, uid: str, container: str, attempt: int) -> Path: ...
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class NodeServer:
+    """Serves one node until it is closed."""
+
+    def __init__(self, host: Host, *, clock: Clock) -> None:
+        self._host = host
+        self._clock = clock
+        self._pages = PageServer(self._handle, clock=clock)
+
+    async def start(self, address: str, port: int, tls: ssl.SSLContext) -> int:
+        """Listen; port 0 takes a free one. Returns the port."""
+        _, bound = await self._pages.start(address, port, tls)
+        return bound
+
+    async def close(self) -> None:
+        await self._pages.close()
+
+    async def _handle(self, request: Request) -> Page:
+        try:
+            _authorize(request)
+            return self._serve(request)
+        except _Refused as refused:
+            return Page(str(refused).encode(), refused.status)
+
+    def _serve(self, request: Request) -> Page:
+        parts = request.path.strip("/").split("/")
+        if parts == ["healthz"]:
+            return Page(b"ok")
+        if parts[0] == "containerLogs" and len(parts) == 4:
+            return self._logs(request, *parts[1:])
+        raise _Refused(404, "404: Page Not Found")
+
+    def _logs(self, request: Request, namespace: str, name: str, container: str) -> Page:
+        wish = self._wish(request.query)
+        pod = self._host.pod(namespace, name)
+        if pod is None:
+            raise _Refused(404, f"pod {quote(name)} does not exist")
+        if container not in _containers(pod):
+            raise _Refused(404, f"container {quote(container)} not found in pod {quote(name)}")
+        try:
+            return self._log(request, pod, container, wish)
+        except NoLog as error:
+            raise _Refused(400, str(error)) from error
+
+    def _log(self, request: Request, pod: Pod, container: str, wish: Wish) -> Page:
+        uid = pod.metadata.uid
+        held = self._host.attempts(uid, container)
+        number = logs.attempt(pod, held, container, previous=wish.previous).attempt
+
+        def is_running() -> bool:
+            if not request.is_read():
+                return False
+            now = self._host.attempts(uid, container)
+            return now is not None and now.current.attempt == number and not now.current.has_ended
+
+        path = self._host.log_file(uid, container, number)
+        if not path.exists():
+            raise NoLog(f"unable to retrieve container logs for {container}")
+        lines = logs.read(path, wish, clock=self._clock, is_running=is_running)
+        return Page(lines, media="text/plain")
+
+    def _wish(self, query: Mapping[str, str]) -> Wish:
+        """The options; raises what a kubelet says to wrong ones."""
+        try:
+            since = times.parse(query["sinceTime"]) if "sinceTime" in query else None
+            seconds = _number(query, "sinceSeconds")
+            tail, limit = _number(query, "tailLines"), _number(query, "limitBytes")
+        except ValueError as error:
+            raise _Refused(400, '{"message": "Unable to decode query."}') from error
+        wrong = (seconds is not None and (seconds < 1 or since is not None), (tail or 0) < 0)
+        if any(wrong) or (limit is not None and limit < 1):
+            raise _Refused(422, '{"message": "Invalid request."}')
+        if seconds is not None:
+            since = self._clock.now() - timedelta(seconds=seconds)
+        return Wish(
+            follow=_flag(query, "follow"),
+            previous=_flag(query, "previous"),
+            timestamps=_flag(query, "timestamps"),
+            tail_lines=tail,
+            since=since,
+            limit_bytes=limit,
+        )
+
+
+def _authorize(request: Request) -> None:
+    """Only an API server, or who could do anything anyway; raises 401 and 403."""
+    if not request.certificate:
+        raise _Refused(401, "Unauthorized")
+    names = _subject(request.certificate)
+    user = "".join(names.get("commonName", ())[:1])
+    if user in API_SERVERS or set(names.get("organizationName", ())) & set(ADMINISTRATORS):
+        return
+    raise _Refused(
+        403, f"Forbidden (user={user}, verb=get, resource=nodes, subresource(s)=[proxy])"
+    )
+
+
+def _subject(certificate: Mapping[str, Any]) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            names.setdefault(key, []).append(value)
+    return names
+
+
+def _containers(pod: Pod) -> list[str]:
+    spec = pod.spec
+    return [each.name for each in (*(spec.containers or ()), *(spec.init_containers or ()))]
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    return int(query[name]) if name in query else None
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    return query.get(name, "").lower() not in _FALSE

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runtimes that the contract holds: one that pretends, one of processes.
+
+Each says how a container of a kind is written for it; the suite names kinds.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import pytest
+
+from refloat.agent.process.images import ImageSettings
+from refloat.agent.runtime import Record, Runtime
+from refloat.agent.simulated import ANNOTATION, SimulatedRuntime
+from refloat.api.core import Pod
+from refloat.base.clock import Clock, RealClock
+from refloat.sim.run import Sim
+from refloat.sim.run import run as simulate
+from tests.unit.agent.process import node as processes
+
+ENDS_WITH_3 = "ends with exit code 3"
+RUNS = "runs until it is asked to end"
+IGNORES = "does not listen when it is asked to"
+SLOW = "takes its time to be made"
+HOOKED = "runs until it is asked to end, and has a hook"
+
+_SCRIPTS: dict[str, Any] = {
+    ENDS_WITH_3: {"seconds": 0.1, "exitCode": 3},
+    RUNS: {"seconds": None},
+    IGNORES: {"seconds": None, "ignoreTerm": True},
+    SLOW: {"startSeconds": 0.2, "seconds": 0.1},
+    HOOKED: {"seconds": None, "preStopSeconds": 0.2},
+}
+
+_COMMANDS: dict[str, Any] = {
+    ENDS_WITH_3: processes.sh("u", "sleep 0.1; exit 3"),
+    RUNS: processes.pod("u", "sleep", "100"),
+    IGNORES: processes.sh("u", "trap '' TERM; while true; do sleep 1; done"),
+    SLOW: processes.pod("u", "sleep", "0.1", image="slow"),
+    HOOKED: processes.pod(
+        "u", "sleep", "100", lifecycle={"preStop": {"exec": {"command": ["sleep", "0.2"]}}}
+    ),
+}
+
+
+class World(Protocol):
+    """A runtime, and a time that passes for it."""
+
+    runtime: Runtime
+    clock: Clock
+    told: list[str]
+
+    async def start(self, kind: str, attempt: int = 0) -> None: ...
+
+
+class Simulated:
+    def __init__(self, sim: Sim) -> None:
+        self.clock: Clock = sim.clock
+        self.runtime: Runtime = SimulatedRuntime(sim.clock)
+        self.told: list[str] = []
+        self.runtime.listen(self.told.append)
+
+    async def start(self, kind: str, attempt: int = 0) -> None:
+        annotations = {ANNOTATION: json.dumps({"main": _SCRIPTS[kind]})}
+        meta = {"name": "p", "namespace": "default", "uid": "u", "annotations": annotations}
+        await self.runtime.start(msgspec.convert({"metadata": meta}, Pod), "main", attempt)
+
+
+class Processes:
+    def __init__(self, node: processes.Node) -> None:
+        self.clock: Clock = RealClock()
+        self.runtime: Runtime = node.runtime
+        self.told: list[str] = node.told
+        self._node = node
+
+    async def start(self, kind: str, attempt: int = 0) -> None:
+        await self._node.start(_COMMANDS[kind], attempt)
+        if kind == IGNORES:
+            await asyncio.sleep(0.2)  # until its shell has come as far as not to listen
+
+
+Suite = Callable[[Callable[[World], Coroutine[Any, Any, None]]], None]
+
+
+@asynccontextmanager
+async def of_processes(folder: Path) -> AsyncIterator[World]:
+    async with processes.node(folder, images=ImageSettings(pull_seconds={"slow": 0.2})) as node:
+        yield Processes(node)
+
+
+@pytest.fixture(params=["simulated", "process"])
+def on_runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
+    """Runs a story on a runtime: in virtual time, or with real processes."""
+
+    def in_virtual_time(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+        simulate(lambda sim: story(Simulated(sim)), seed=0)
+
+    def in_real_time(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+        async def program() -> None:
+            async with of_processes(tmp_path) as world:
+                await story(world)
+
+        asyncio.run(program())
+
+    return in_virtual_time if request.param == "simulated" else in_real_time
+
+
+def current(world: World) -> Record:
+    return world.runtime.containers("u")["main"].current
+
+
+async def ended(world: World) -> Record:
+    async with world.clock.timeout(15):
+        while not current(world).has_ended:
+            await world.clock.sleep(0.01)
+    return current(world)

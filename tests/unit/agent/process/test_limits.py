@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounds: memory, output, and the disk that a pod takes."""
+
+import errno
+import os
+import resource
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.agent.keeper.container import Keeping
+from refloat.agent.keeper.output import Log
+from refloat.agent.keeper.server import Server
+from refloat.agent.measuring import ProcessUsage
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.policy import kubelet_eviction
+from tests.unit.agent.process.node import node, pod, sh, until
+
+EATER = "a = []\nwhile True: a.append(bytearray(b'x' * 1000000))"
+FORKED = """
+import os, time
+held = bytearray(b'x' * 30_000_000)
+for _ in range(6):
+    if os.fork() == 0: time.sleep(0.5); os._exit(0)
+time.sleep(0.5)
+"""
+
+
+def limited(uid: str, script: str, memory: str) -> dict[str, object]:
+    resources = {"limits": {"memory": memory}}
+    return pod(uid, sys.executable, "-S", "-c", script, resources=resources)
+
+
+@pytest.mark.parametrize("use_groups", [True, False], ids=["cgroup", "inherited"])
+async def test_one_that_takes_too_much_memory_is_killed_for_it(
+    tmp_path: Path, record_property: Callable[[str, object], None], use_groups: bool
+) -> None:
+    async with node(tmp_path, user=None, use_groups=use_groups) as here:
+        record_property("memory limits", here.runtime.allows["memory"])
+        record = await here.run(limited("a", EATER, "64Mi"))
+        assert (record.exit_code, record.reason) == (137, "OOMKilled")
+
+
+async def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
+    async with node(tmp_path, user=None) as here:
+        record = await here.run(limited("a", FORKED, "100Mi"))
+        assert (record.exit_code, record.reason) == (0, "")
+
+
+async def test_what_a_child_takes_counts(tmp_path: Path) -> None:
+    async with node(tmp_path, user=None) as here:
+        child = f"import os, time\nif os.fork(): time.sleep(100)\n{EATER}"
+        record = await here.run(limited("a", child, "64Mi"))
+        assert record.reason == "OOMKilled"
+
+
+class _Steps:
+    """A keeper's loop that waits for nothing: its timers' steps, to be taken by hand."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], object]] = []
+
+    def watch(self, *_: object) -> None:
+        """Nobody calls."""
+
+    def after(self, seconds: float, step: Callable[[], object]) -> None:
+        self.due.append(step)
+
+
+@dataclass
+class _Kept:
+    """As much of a container with a limit as is looked at."""
+
+    spec: dict[str, int] = field(default_factory=lambda: {"memory": 10})
+    killed: list[str] = field(default_factory=list)
+
+    def measure(self, limit: int, *, among: object) -> tuple[int, int]:
+        return 1, limit + 1
+
+    def kill(self, reason: str) -> None:
+        self.killed.append(reason)
+
+
+def _no_descriptor(path: str) -> list[str]:
+    raise OSError(errno.EMFILE, "too many")
+
+
+def test_memory_is_measured_again_after_a_look_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop: Any = _Steps()
+    kept: Any = _Kept()
+    keeping = Keeping(loop, None, "none")
+    keeping.live["a"] = kept
+    with socket.socket(socket.AF_UNIX) as listener:
+        Server(loop, keeping, listener)._measure_if_needed()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", _no_descriptor)
+        with pytest.raises(OSError, match="too many"):
+            loop.due.pop()()
+    loop.due.pop()()
+    assert kept.killed == ["OOMKilled"]
+
+
+async def test_a_flood_of_output_is_bounded_and_does_not_stop_the_node(tmp_path: Path) -> None:
+    async with node(tmp_path, log_bytes=2_000_000, log_files=3) as here:
+        await here.start(pod("a", "yes"))
+        folder = here.runtime.folder("a").log("main", 0).parent
+        await until(lambda: len(list(folder.iterdir())) == 3)
+        assert (await here.run(pod("b", "echo", "fine"))).exit_code == 0
+        here.runtime.stop("a", "main", 5)
+        await here.ended("a")
+        assert sorted(each.name for each in folder.iterdir()) == ["0.log", "0.log.1", "0.log.2"]
+        assert all(each.stat().st_size <= 2_000_000 for each in folder.iterdir())
+        assert (folder / "0.log.1").read_text().endswith("Z stdout F y\n")
+
+
+async def test_a_log_has_times_streams_and_parts_of_lines(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.run(sh("a", "echo one; sleep 0.1; echo two >&2; sleep 0.1; printf three"))
+        lines = here.runtime.folder("a").log("main", 0).read_text().splitlines()
+        assert [line.split(" ", 1)[1] for line in lines] == [
+            "stdout F one",
+            "stderr F two",
+            "stdout P three",
+        ]
+        times = [line.split(" ", 1)[0] for line in lines]
+        assert times == sorted(times)
+        assert all(len(each) == len("2026-01-02T03:04:05.123456789Z") for each in times)
+
+
+async def test_any_bytes_can_be_printed(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.run(sh("a", r"printf '\377\000\001\r\n'"))
+        text = here.runtime.folder("a").log("main", 0).read_bytes()
+        assert text.endswith(b" stdout F \xff\x00\x01\r\n")
+
+
+async def test_all_that_was_printed_before_the_end_is_in_the_log(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.run(sh("a", "seq 1 20000"))
+        assert here.log("a").split() == [str(each) for each in range(1, 20001)]
+
+
+async def test_logs_of_the_attempt_before_are_kept_and_older_ones_are_not(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        for attempt in range(3):
+            await here.run(pod("a", "echo", str(attempt)), attempt)
+        folder = here.runtime.folder("a").log("main", 0).parent
+        assert sorted(each.name for each in folder.iterdir()) == ["1.log", "2.log"]
+        attempts = here.runtime.containers("a")["main"]
+        assert attempts.current.attempt == 2
+        assert attempts.previous is not None
+        assert attempts.previous.attempt == 1
+
+
+async def test_the_disk_that_a_pod_takes_is_measured(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        write = "head -c 1000000 /dev/zero > ${REFLOAT_VOLUME_V:-/full}/file"
+        volume = [{"name": "v", "emptyDir": {}}]
+        mount = [{"name": "v", "mountPath": "/full"}]
+        await here.run(sh("a", write, volumes=volume, volumeMounts=mount))
+        used = await here.runtime.disk_usage("a")
+        assert 1_000_000 <= used["volumes/v"] < 1_100_000
+        assert used["logs/main"] < 10_000
+
+
+async def test_a_log_counts_as_its_containers_and_against_its_limit(tmp_path: Path) -> None:
+    """behaviour D6: with several containers the message names the one that printed it."""
+    given = sh("a", "head -c 2000000 /dev/zero; echo done; sleep 100")
+    (loud,) = given["spec"]["containers"]
+    quiet: Object = {"name": "quiet", "image": "any", "command": ["sleep", "100"]}
+    for each, limit in ((loud, "1M"), (quiet, "100M")):
+        each["resources"] = {"limits": {"ephemeral-storage": limit}}
+    given["spec"]["containers"] = [loud, quiet]
+
+    async def no_limits(uid: str) -> dict[str, str]:
+        return {}
+
+    async with node(tmp_path) as here:
+        await here.start(given)
+        whole = msgspec.convert(given, Pod)
+        await here.runtime.start(whole, "quiet", 0)
+        await here.printed("a", "done")
+        measured = await ProcessUsage(here.runtime, tmp_path, no_limits).measure()
+        (found,) = kubelet_eviction.over_limits([whole], measured.pods)
+        want = 'Container main exceeded its local ephemeral storage limit "1M". '
+        assert found.message == want
+        for name in ("main", "quiet"):
+            here.runtime.stop("a", name, 0)
+        await until(lambda: all(e.current.has_ended for e in here.runtime.containers("a").values()))
+
+
+def test_output_is_lost_rather_than_the_container_when_the_disk_is_full() -> None:
+    log = Log("/dev/full", 1000, 2)
+    log.write(b"lost\n")
+    log.write(b"lost too\n")
+    log.close()
+
+
+async def test_a_container_may_open_as_many_files_as_its_agent(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.run(sh("a", "ulimit -n"))
+        assert here.log("a").split() == [str(resource.getrlimit(resource.RLIMIT_NOFILE)[0])]

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents that are killed, frozen or replaced, and keepers that die."""
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.agent import containers
+from refloat.agent.keeper import launch
+from refloat.agent.keeper.container import Container, Keeping
+from refloat.agent.process import link
+from refloat.agent.process.link import KeeperError
+from refloat.agent.process.settings import ProcessSettings
+from refloat.agent.runtime import StartError
+from refloat.agent.worker import PodWorker
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.base.clock import RealClock
+from refloat.client.errors import Unavailable
+from tests.unit.agent.process.node import Node, is_alive, node, pod, sh, until
+
+ROUNDS = 12
+
+
+def agent(folder: Path, *acts: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "tests.unit.agent.process.agent", str(folder), *acts]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+async def again(here: Node) -> Node:
+    """The same node as a new agent finds it."""
+    await here.runtime.close()
+    here.runtime = here.another()
+    await here.runtime.open()
+    return here
+
+
+async def test_an_agent_that_restarts_finds_what_runs_and_what_ended_without_it(
+    tmp_path: Path,
+) -> None:
+    async with node(tmp_path) as here:
+        await here.start(sh("a", "sleep 0.2; exit 9"))
+        await here.start(pod("b", "sleep", "100"))
+        before = here.current("b")
+        await here.runtime.close()
+        await asyncio.sleep(0.4)
+        here.runtime = here.another()
+        await here.runtime.open()
+        assert here.current("a").exit_code == 9
+        assert here.current("b") == before
+        assert sorted(here.runtime.pods()) == ["a", "b"]
+        here.runtime.stop("b", "main", 30)
+        assert (await here.ended("b")).exit_code == 143
+
+
+async def test_what_was_started_is_not_started_twice(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.start(pod("a", "sleep", "100"))
+        first = here.processes()
+        await again(here)
+        await here.start(pod("a", "sleep", "100"))
+        assert here.processes() == first
+        await here.runtime.close()
+        here.runtime = here.another()
+        await here.runtime.open()
+        here.runtime.stop("a", "main", 0)
+        assert (await here.ended("a")).exit_code == 143
+
+
+async def test_an_attempt_cannot_begin_while_the_one_before_runs(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.start(pod("a", "sleep", "100"))
+        with pytest.raises(StartError, match="container main of pod a still runs"):
+            await here.start(pod("a", "sleep", "100"), attempt=1)
+        here.runtime.stop("a", "main", 0)
+        await here.ended("a")
+
+
+@pytest.mark.parametrize("delay", [each / ROUNDS for each in range(ROUNDS)])
+async def test_an_agent_killed_at_any_moment_loses_no_exit_code(
+    tmp_path: Path, delay: float
+) -> None:
+    """Killed while it starts five containers; another goes on, and each ran exactly once."""
+    folder = tmp_path / "node"
+    folder.mkdir()
+    ran = "echo ran; exit 4"
+    acts = [f"p{number}={ran}" for number in range(5)]
+    killed = agent(folder, *acts)
+    assert killed.stdout is not None
+    if delay:
+        await asyncio.sleep(0.3 + 0.5 * delay)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.stdout.close()
+    killed.wait()
+    async with node(tmp_path) as here:
+        for number in range(5):
+            record = await here.run(sh(f"p{number}", ran))
+            assert (record.exit_code, record.attempt) == (4, 0)
+            assert here.log(f"p{number}") == "ran\n"
+
+
+async def test_a_frozen_agent_stops_nobody(tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    folder.mkdir()
+    frozen = agent(folder, "a=sleep 0.2; exit 4", "b=sleep 100")
+    try:
+        assert frozen.stdout is not None
+        with frozen.stdout as output:
+            for _ in range(2):
+                await asyncio.get_running_loop().run_in_executor(None, output.readline)
+        os.kill(frozen.pid, signal.SIGSTOP)
+        async with node(tmp_path) as here:
+            assert (await here.ended("a")).exit_code == 4
+            assert not here.current("b").has_ended
+            here.runtime.stop("b", "main", 0)
+            await here.ended("b")
+    finally:
+        frozen.kill()
+        frozen.wait()
+
+
+async def test_an_agent_that_was_replaced_starts_nothing_any_more(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        old = here.runtime
+        here.runtime = here.another()
+        await here.runtime.open()
+        await until(lambda: old.is_replaced)
+        here.pods["a"] = pod("a", "true")
+        with pytest.raises(StartError, match="another agent runs this node's containers now"):
+            await old.start(msgspec.convert(here.pods["a"], Pod), "main", 0)
+        await old.close()
+
+
+async def test_when_the_keeper_dies_its_containers_do_and_are_reported_as_lost(
+    tmp_path: Path,
+) -> None:
+    async with node(tmp_path) as here:
+        await here.start(sh("a", "setsid sleep 100 & echo ready; wait"))
+        await here.run(sh("b", "exit 3"))
+        await here.printed("a", "ready")
+        started = here.current("a").started_at
+        os.kill(here.runtime.allows["pid"], signal.SIGKILL)
+        record = await here.ended("a")
+        assert (record.exit_code, record.reason) == (137, containers.UNKNOWN)
+        assert record.message == containers.GONE_WHILE_RUNNING
+        assert record.started_at == started
+        assert here.current("b").exit_code == 3
+        assert here.processes() == []  # the next keeper ended what was left
+        assert (await here.run(pod("c", "true"))).exit_code == 0
+
+
+async def test_the_end_of_a_lost_container_is_told_when_nothing_of_it_is_left(
+    tmp_path: Path,
+) -> None:
+    """behaviour D4.5"""
+    async with node(tmp_path) as here:
+        await here.start(sh("a", "setsid sleep 100 & echo ready; wait"))
+        await here.printed("a", "ready")
+        seen: list[tuple[bool, list[int]]] = []
+        here.runtime.listen(
+            lambda uid: seen.append((here.current(uid).has_ended, here.processes()))
+        )
+        os.kill(here.runtime.allows["pid"], signal.SIGKILL)
+        await until(lambda: seen)
+        assert seen == [(True, [])]
+
+
+async def test_a_keeper_that_cannot_be_replaced_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node(tmp_path) as here:
+        await here.start(pod("a", "sleep", "100"))
+        tried: list[Path] = []
+
+        async def refuse(folder: Path, *rest: object, **more: object) -> link.Link:
+            tried.append(folder)
+            raise OSError(errno.EAGAIN, "no process can be started")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(link, "connect", refuse)
+            os.kill(here.runtime.allows["pid"], signal.SIGKILL)
+            await until(lambda: len(tried) > 2)
+            assert not here.current("a").has_ended  # nobody knows yet
+        assert (await here.ended("a")).reason == containers.UNKNOWN
+
+
+async def test_an_agent_that_the_keeper_has_cut_off_finds_its_containers_again(
+    tmp_path: Path,
+) -> None:
+    async with node(tmp_path) as here:
+        await here.start(pod("a", "sleep", "100"))
+        before = here.current("a")
+        assert here.runtime._link is not None
+        here.runtime._link._writer.close()
+        await until(lambda: here.told == ["a"])
+        assert here.current("a") == before
+        here.runtime.stop("a", "main", 0)
+        assert (await here.ended("a")).exit_code == 143
+
+
+async def test_a_crash_loses_everything_and_tells_nobody(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.start(pod("a", "sleep", "100"))
+        (process,) = here.processes()
+        here.told.clear()
+        here.runtime.crash()
+        assert here.runtime.containers("a") == {}
+        await until(lambda: not is_alive(process))
+        assert here.told == []
+        assert (await here.run(pod("b", "true"))).exit_code == 0
+
+
+async def lose_both(here: Node) -> None:
+    """Agent and keeper die; another agent finds what they have left."""
+    keeper = here.runtime.allows["pid"]
+    await here.runtime.close()
+    os.kill(keeper, signal.SIGKILL)
+    here.runtime = here.another()
+    await here.runtime.open()
+
+
+async def test_what_began_before_agent_and_keeper_died_is_not_begun_again(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        await here.start(sh("a", "echo ran; sleep 100"))
+        await here.printed("a", "ran")
+        await lose_both(here)
+        assert here.runtime.containers("a") == {}
+        here.told.clear()
+        record = await here.run(here.pods["a"])
+        assert (record.exit_code, record.reason, record.attempt) == (137, containers.UNKNOWN, 0)
+        assert here.log("a") == "ran\n"
+        await until(lambda: here.told == ["a"])
+        assert (await here.run(sh("a", "echo again"), 1)).exit_code == 0
+
+
+async def test_attempts_that_nobody_remembers_are_counted(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        for attempt in range(3):
+            await here.run(sh("a", "echo ran"), attempt)
+        await lose_both(here)
+        record = await here.run(here.pods["a"])
+        assert (record.exit_code, record.attempt) == (137, 2)
+
+
+def test_a_container_that_could_not_be_forked_was_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_fork(*_: object, **__: object) -> launch.Started:
+        raise OSError(errno.EAGAIN, "no fork")
+
+    monkeypatch.setattr(launch, "start", no_fork)
+    loop: Any = None
+    log = {"log": str(tmp_path / "0.log"), "log_bytes": 1000, "log_files": 2}
+    with pytest.raises(OSError, match="no fork"):
+        Container(Keeping(loop, None, "none"), {"id": "a", "pids": 1, **log}, lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+class _Api:
+    """As much of an API as a worker needs for one pod; it may be away."""
+
+    is_away = True
+
+    def __init__(self, given: Object) -> None:
+        self.pod = given
+
+    async def patch(self, kind: object, name: str, patch: Object, **more: object) -> Pod:
+        if self.is_away:
+            raise Unavailable("away")
+        self.pod = {**self.pod, "status": patch["status"]}
+        return msgspec.convert(self.pod, Pod)
+
+
+async def test_a_pod_that_never_restarts_runs_once_though_nobody_heard_of_it(
+    tmp_path: Path,
+) -> None:
+    """Agent and keeper died before the first word about it reached the API."""
+    given = sh("a", "echo ran; sleep 100")
+    given["spec"]["restartPolicy"] = "Never"
+    api: Any = _Api(given)
+
+    def worker(here: Node) -> PodWorker:
+        here.pods["a"] = given
+        made = PodWorker(api, here.runtime, clock=RealClock())
+        made.pods["a"] = msgspec.convert(given, Pod)
+        return made
+
+    async with node(tmp_path) as here:
+        with pytest.raises(Unavailable):
+            await worker(here).reconcile("a")
+        await here.printed("a", "ran")
+        await lose_both(here)
+        api.is_away = False
+        await worker(here).reconcile("a")
+        assert here.log("a") == "ran\n"
+        status = api.pod["status"]
+        ended = status["containerStatuses"][0]["state"]["terminated"]
+        assert (status["phase"], ended["exitCode"]) == ("Failed", 137)
+        assert ended["reason"] == containers.UNKNOWN
+
+
+async def test_one_folder_has_one_keeper(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        other = here.another()
+        await other.open()
+        assert other.allows["pid"] == here.runtime.allows["pid"]
+        await other.close()
+        await until(lambda: here.runtime.is_replaced)
+
+
+async def test_the_socket_is_for_its_owner_alone(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        assert (here.settings.folder / "keeper.sock").stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_keeper_refuses_what_it_does_not_understand(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        other = await link.connect(here.settings.folder, lambda _: None, lambda _: None)
+        with pytest.raises(KeeperError, match="op: 'dance' is not known"):
+            await other.send("dance")
+        with pytest.raises(KeeperError, match="stop: KeyError: 'pod'"):
+            await other.send("stop")
+        with pytest.raises(KeeperError, match="no container x"):
+            await other.send("stop", pod="p", container="x", grace=1)
+        await other.close()
+
+
+async def test_the_keeper_is_small(tmp_path: Path) -> None:
+    async with node(tmp_path) as here:
+        for number in range(20):
+            await here.start(pod(f"p{number}", "sleep", "100"))
+        status = Path(f"/proc/{here.runtime.allows['pid']}/status").read_text()
+        resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        assert int(resident.split()[1]) < 20_000
+        for number in range(20):
+            here.runtime.stop(f"p{number}", "main", 0)
+            await here.ended(f"p{number}")
+
+
+async def test_a_keeper_that_cannot_start_says_where_it_told_why(tmp_path: Path) -> None:
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "keeper.lock").mkdir()
+    here = Node(ProcessSettings(tmp_path / "node"))
+    with pytest.raises(KeeperError, match=r"did not start; see .*keeper\.log"):
+        await link.connect(here.settings.folder, lambda _: None, lambda _: None)
+    assert "IsADirectoryError" in (tmp_path / "node" / "keeper.log").read_text()

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that run low, in virtual time (behaviour D6, D6.1-D6.5)."""
+
+from typing import Any
+
+import pytest
+
+from refloat.policy.eviction_thresholds import DISK, MEMORY, PIDS, EvictionSettings
+from refloat.sim.run import Sim
+from tests.unit.agent import nodes
+from tests.virtual import virtual
+
+
+def greedy(name: str = "p", **more: Any) -> dict[str, Any]:
+    """A pod that takes something, and does not listen."""
+    script = {"main": {"seconds": None, "ignoreTerm": True, **more.pop("script", {})}}
+    return nodes.pod(name, script=script, **more)
+
+
+def requesting(**resources: Any) -> dict[str, Any]:
+    return {"containers": [nodes.container("main", resources=resources)]}
+
+
+def conditions(node: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
+    return {
+        each["type"]: (each["status"], each["reason"], each["message"])
+        for each in node["status"]["conditions"]
+    }
+
+
+def _disruption(status: dict[str, Any]) -> tuple[str, str] | None:
+    for each in status["conditions"]:
+        if each["type"] == "DisruptionTarget":
+            return each["reason"], each["message"]
+    return None
+
+
+MEMORY_TEXT = (
+    "The node was low on resource: memory. Threshold quantity: 100Mi, available: 64Mi. "
+    "Container main was using 8128Mi, request is 0, has larger consumption of memory. "
+)
+# A tenth of 100Gi, in the digits that a kubelet keeps.
+DISK_TEXT = (
+    "The node was low on resource: ephemeral-storage. "
+    "Threshold quantity: 10737418400, available: 10Gi. "
+    "Container main was using 90Gi, request is 1Gi, "
+    "has larger consumption of ephemeral-storage. "
+)
+PIDS_TEXT = "The node was low on resource: pids. Threshold quantity: 1k, available: 768. "
+
+
+@pytest.mark.parametrize(
+    ("script", "spec", "condition", "text"),
+    [
+        pytest.param(
+            {"memory": "8128Mi"},
+            {},
+            ("MemoryPressure", "KubeletHasInsufficientMemory", "Memory"),
+            MEMORY_TEXT,
+            id="memory",
+        ),
+        pytest.param(
+            {"storage": "90Gi"},
+            requesting(requests={"ephemeral-storage": "1Gi"}),
+            ("DiskPressure", "KubeletHasDiskPressure", "Disk"),
+            DISK_TEXT,
+            id="disk",
+        ),
+        pytest.param(
+            {"pids": 32000},
+            {},
+            ("PIDPressure", "KubeletHasInsufficientPID", "PID"),
+            PIDS_TEXT,
+            id="process ids",
+        ),
+    ],
+)
+def test_a_node_that_is_low_evicts_and_says_so(
+    script: dict[str, Any], spec: dict[str, Any], condition: tuple[str, str, str], text: str
+) -> None:
+    """behaviour D6 (first row), D6.1, D6.3."""
+    hard = {MEMORY: "100Mi", DISK: "10%", PIDS: "1000"}
+
+    @virtual(seeds=3)
+    async def check(sim: Sim) -> None:
+        ways = nodes.Ways(eviction=EvictionSettings(hard=hard))
+        async with nodes.running(sim, ways=ways) as here:
+            await here.create(greedy(script=script, spec=spec))
+            await here.after(5)
+            status = await here.status()
+            assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+            assert status["message"] == text
+            assert _disruption(status) == ("TerminationByKubelet", text)
+            assert ("Warning", "Evicted", text) in here.told
+            assert await here.names() == ["p"]
+            name, reason, _ = condition
+            found = conditions(await here.node())
+            assert found[name][:2] == ("True", reason)
+            assert found["Ready"][0] == "True"
+            others = {each for each in found if each.endswith("Pressure")} - {name}
+            assert {found[each][0] for each in others} == {"False"}
+            resource = text.split("resource: ")[1].split(".", maxsplit=1)[0]
+            met = ("Warning", "EvictionThresholdMet", f"Attempting to reclaim {resource}")
+            assert here.told_of_nodes[0] == met
+
+    check()
+
+
+@virtual()
+async def test_a_node_is_low_until_the_transition_is_over(sim: Sim) -> None:
+    """behaviour D6.5: until then it turns away whoever was promised nothing."""
+    async with nodes.running(sim) as here:
+        await here.create(greedy(script={"memory": "8Gi"}))
+        await here.after(5)
+        assert conditions(await here.node())["MemoryPressure"] == (
+            "True",
+            "KubeletHasInsufficientMemory",
+            "kubelet has insufficient memory available",
+        )
+        await here.create(nodes.pod("q"))
+        await here.after(1)
+        status = await here.status("q")
+        assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+        assert status["message"] == "Pod was rejected: The node had condition: [MemoryPressure]. "
+        assert "containerStatuses" not in status
+        text = "The node had condition: [MemoryPressure]. "
+        assert here.told[-1] == ("Warning", "Evicted", text)
+        asked = requesting(requests={"memory": "1Mi"})
+        await here.create(nodes.pod("r", spec=asked))
+        await here.after(280)
+        assert (await here.status("r"))["phase"] == "Succeeded"
+        assert conditions(await here.node())["MemoryPressure"][0] == "True"
+        await here.after(40)
+        assert conditions(await here.node())["MemoryPressure"] == (
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        )
+        await here.create(nodes.pod("s"))
+        await here.after(2)
+        assert (await here.status("s"))["phase"] == "Succeeded"
+        events = [reason for _, reason, _ in here.told_of_nodes]
+        assert events == [
+            "EvictionThresholdMet",
+            "NodeHasInsufficientMemory",
+            "NodeHasSufficientMemory",
+        ]
+        note = "Node n0 status is now: NodeHasSufficientMemory"
+        assert here.told_of_nodes[-1] == ("Normal", "NodeHasSufficientMemory", note)
+
+
+@virtual(seeds=5)
+async def test_one_pod_is_evicted_at_a_time_until_there_is_enough(sim: Sim) -> None:
+    """behaviour D6.2: two of three have to go, one after the other, the largest first."""
+    async with nodes.running(sim) as here:
+        for name, memory in (("a", "2Gi"), ("b", "3Gi"), ("c", "4Gi")):
+            await here.create(greedy(name, script={"memory": memory, "startSeconds": 1}))
+        here.usage["n0"].taken[MEMORY] = 5 << 30
+        await here.after(40)
+        ended = {name: (await here.status(name))["phase"] for name in "abc"}
+        assert ended == {"a": "Running", "b": "Failed", "c": "Failed"}
+        evicted = [note for _, reason, note in here.told if reason == "Evicted"]
+        assert [note.split("using ")[1].split(",")[0] for note in evicted] == ["4Gi", "3Gi"]
+
+
+@virtual()
+async def test_the_next_look_waits_for_the_pod_that_was_evicted(sim: Sim) -> None:
+    """behaviour D6.2: half a minute at most, and nobody else goes meanwhile."""
+    async with nodes.running(sim) as here:
+        await here.create(greedy("a", script={"memory": "5Gi", "killSeconds": 25}))
+        await here.create(greedy("b", script={"memory": "3Gi"}))
+        await here.after(20)
+        phases = [(await here.status(name))["phase"] for name in "ab"]
+        assert phases == ["Running", "Running"]
+        await here.after(20)
+        phases = [(await here.status(name))["phase"] for name in "ab"]
+        assert phases == ["Failed", "Running"]
+
+
+@virtual()
+async def test_a_critical_pod_is_never_evicted(sim: Sim) -> None:
+    """behaviour D6.2."""
+    async with nodes.running(sim) as here:
+        for name, which, memory in (("p", "cluster", "8Gi"), ("q", "node", "1Gi")):
+            spec = {"priorityClassName": f"system-{which}-critical"}
+            await here.create(greedy(name, script={"memory": memory}, spec=spec))
+        await here.after(60)
+        assert (await here.status("p"))["phase"] == "Running"
+        assert (await here.status("q"))["phase"] == "Running"
+        assert conditions(await here.node())["MemoryPressure"][0] == "True"
+
+
+@virtual()
+async def test_a_soft_threshold_has_patience_and_gives_grace(sim: Sim) -> None:
+    """behaviour D6.2: min(maxPodGracePeriodSeconds, spec grace)."""
+    settings = EvictionSettings(
+        hard={},
+        soft={MEMORY: "1Gi"},
+        soft_grace_seconds={MEMORY: 30},
+        max_pod_grace_seconds=20,
+    )
+    async with nodes.running(sim, ways=nodes.Ways(eviction=settings)) as here:
+        await here.create(greedy(script={"memory": "7680Mi"}, grace=60))
+        await here.after(25)
+        assert conditions(await here.node())["MemoryPressure"][0] == "True"
+        assert [reason for _, reason, _ in here.told] == []
+        await here.after(10)
+        assert (await here.status())["phase"] == "Running"
+        assert [reason for _, reason, _ in here.told] == ["Evicted", "Killing"]
+        await here.after(20)
+        assert (await here.status())["reason"] == "Evicted"
+
+
+@pytest.mark.parametrize(
+    ("script", "spec", "text"),
+    [
+        pytest.param(
+            {"volumes": {"tmp": {"used": "2Gi", "sizeLimit": "1024Mi"}}},
+            {},
+            'Usage of EmptyDir volume "tmp" exceeds the limit "1Gi". ',
+            id="emptyDir",
+        ),
+        pytest.param(
+            {"storage": "1Gi", "volumes": {"tmp": {"used": "2Gi"}}},
+            requesting(limits={"ephemeral-storage": "2Gi"}),
+            "Pod ephemeral local storage usage exceeds the total limit of containers 2Gi. ",
+            id="pod",
+        ),
+    ],
+)
+def test_one_that_takes_more_disk_than_it_may_is_evicted_and_not_disrupted(
+    script: dict[str, Any], spec: dict[str, Any], text: str
+) -> None:
+    """behaviour D6, the rows of limits; KEP-3329, "Resource limits exceeded"."""
+
+    @virtual()
+    async def check(sim: Sim) -> None:
+        async with nodes.running(sim) as here:
+            await here.create(greedy(script=script, spec=spec))
+            await here.after(5)
+            status = await here.status()
+            assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+            assert status["message"] == text
+            assert _disruption(status) is None
+            assert conditions(await here.node())["DiskPressure"][0] == "False"
+
+    check()
+
+
+@virtual()
+async def test_a_container_over_its_own_limit_takes_the_pod_along(sim: Sim) -> None:
+    """behaviour D6, the row of the container's limit."""
+    limits = {"limits": {"ephemeral-storage": "1Gi"}}
+    two = [nodes.container(name, resources=limits) for name in ("main", "other")]
+    async with nodes.running(sim) as here:
+        await here.create(greedy(script={"storage": "1536Mi"}, spec={"containers": two}))
+        await here.after(5)
+        status = await here.status()
+        assert status["message"] == (
+            'Container main exceeded its local ephemeral storage limit "1Gi". '
+        )
+
+
+@virtual()
+async def test_a_node_without_numbers_looks_at_nothing(sim: Sim) -> None:
+    """No pass over pods that take nothing."""
+    async with nodes.running(sim) as here:
+        await here.create(greedy())
+        await here.after(300)
+        assert here.usage["n0"].measured == 0
+        assert conditions(await here.node())["MemoryPressure"][0] == "False"
+
+
+@virtual()
+async def test_an_agent_that_is_restarted_sees_at_once_that_it_is_low(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        here.usage["n0"].taken[MEMORY] = 8 << 30
+        await here.restart()
+        await here.after(11)
+        assert conditions(await here.node())["MemoryPressure"][0] == "True"

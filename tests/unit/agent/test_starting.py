@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node starts after it was away, where it may be force evicted (KEP-36)."""
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.agent import starting
+from refloat.api.core import Node, Pod
+from refloat.api.meta import Object
+from refloat.client import errors, kinds
+from refloat.client.local import LocalClient
+from refloat.sim.run import Sim, run
+from tests.unit.agent import nodes
+from tests.unit.agent.nodes import Nodes, Ways, pod
+from tests.unit.policy.made import text
+from tests.virtual import virtual
+
+WISH: Object = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
+ON = Ways(force_eviction=True)
+FOREVER = {"main": {"seconds": None}}
+TOLERANT = {"tolerations": [{"operator": "Exists"}]}
+
+
+def runs(here: Nodes, name: str = "p") -> bool:
+    """Whether anything of the pod runs on node n0."""
+    uids = {each["metadata"]["uid"] for each in here.history if each["metadata"]["name"] == name}
+    held = [each for uid in uids for each in here.runtimes["n0"].containers(uid).values()]
+    return any(not each.current.has_ended for each in held)
+
+
+async def taint(here: Nodes, *taints: Object) -> None:
+    await here.client.patch(kinds.NODES, "n0", {"spec": {"taints": list(taints) or None}})
+
+
+async def submit(here: Nodes, name: str = "p", **spec: Any) -> None:
+    await here.create(pod(name, policy="OnFailure", script=FOREVER, spec=spec))
+
+
+@virtual()
+async def test_a_node_that_is_force_evicted_starts_only_what_tolerates_it(sim: Sim) -> None:
+    async with nodes.running(sim, ways=ON) as here:
+        await taint(here, WISH)
+        await submit(here)
+        await submit(here, "tolerant", **TOLERANT)
+        await here.after(30)
+        assert not runs(here)
+        assert runs(here, "tolerant")
+        assert (await here.status())["phase"] == "Pending"
+        assert here.told[-1][:2] == ("Warning", "ForceEviction")
+        await taint(here)
+        await here.after(2)
+        assert runs(here)
+
+
+@virtual()
+async def test_without_the_gate_the_taint_is_not_asked_for(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        await taint(here, WISH)
+        await submit(here)
+        await here.after(1)
+        assert runs(here)
+
+
+@virtual(seeds=5)
+async def test_a_machine_that_returns_restarts_nothing_that_is_evicted(sim: Sim) -> None:
+    """Scenario 1, step 5: its heartbeat first, and then nothing that has to leave."""
+    async with nodes.running(sim, ways=ON) as here:
+        await submit(here)
+        await submit(here, "tolerant", **TOLERANT)
+        await here.after(1)
+        assert runs(here)
+        here.fleet.fail("n0", "crash")
+        await taint(here, WISH)
+        await here.after(60)
+        here.fleet.heal("n0")
+        await here.after(30)
+        assert not runs(here)
+        assert runs(here, "tolerant")
+        ready = {
+            each["type"]: each["status"] for each in (await here.node())["status"]["conditions"]
+        }
+        assert ready["Ready"] == "True"
+        await taint(here)
+        await here.after(2)
+        assert runs(here)
+
+
+@virtual(seeds=5)
+async def test_a_machine_that_cannot_ask_starts_only_what_tolerates_any_wish(sim: Sim) -> None:
+    """Scenario 2: it was off, and the API server is away when it returns."""
+    async with nodes.running(sim, ways=ON) as here:
+        here.manifests["default", "static-n0"] = static()
+        await submit(here)
+        await submit(here, "tolerant", **TOLERANT)
+        await here.after(3)
+        here.fleet.fail("n0", "crash")
+        await here.after(60)
+        here.fleet.heal("n0")
+        here.fleet.fail("n0", "partition")
+        await here.after(30)
+        assert not runs(here)
+        assert runs(here, "tolerant")
+        assert static_runs(here)
+        here.fleet.heal("n0")
+        await here.after(3)
+        assert runs(here)
+
+
+READY: Object = {
+    "metadata": {"name": "n0"},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+}
+
+
+def _as_found(uid: str = "uid", **more: Any) -> Pod:
+    phase = more.pop("phase", "Pending")
+    meta = {"name": "p", "uid": uid, **more}
+    return msgspec.convert({"metadata": meta, "status": {"phase": phase}}, Pod)
+
+
+@pytest.mark.parametrize(
+    ("found", "may"),
+    [
+        pytest.param(_as_found(), True, id="it is there"),
+        pytest.param(_as_found("other"), False, id="another one has its name"),
+        pytest.param(_as_found(phase="Failed"), False, id="it was made to fail"),
+        pytest.param(_as_found(deletionTimestamp=text(1)), False, id="it is being deleted"),
+        pytest.param(errors.NotFound("gone", code=404), False, id="it is gone"),
+        pytest.param(errors.Unreachable("away"), False, id="nobody can say"),
+    ],
+)
+def test_a_pod_is_read_anew_before_it_begins(found: Any, may: bool) -> None:
+    """The watch may be late, and the taint gone since the pod was evicted."""
+
+    async def program(sim: Sim) -> None:
+        running = False
+
+        async def node() -> Node:
+            return msgspec.convert(READY, Node)
+
+        async def fetch(_: Pod) -> Pod:
+            assert not running, "one that runs is not asked for"
+            if isinstance(found, Exception):
+                raise found
+            assert isinstance(found, Pod)
+            return found
+
+        gate = starting.ForceEvictionGate(
+            "n0",
+            clock=sim.clock,
+            fetch=node,
+            fetch_pod=fetch,
+            has_posted=lambda: True,
+            is_static=lambda _: False,
+            is_running=lambda _: running,
+        )
+        with contextlib.nullcontext() if may else pytest.raises(starting.Evicted):
+            await gate(_as_found())
+        running = True
+        await gate(_as_found())
+
+    run(program, seed=0)
+
+
+def static() -> Object:
+    made = pod("static-n0", policy="Always", script=FOREVER, uid="static-uid", namespace="default")
+    return {**made, "status": {"phase": "Pending"}}
+
+
+def static_runs(here: Nodes) -> bool:
+    held = here.runtimes["n0"].containers("static-uid").values()
+    return any(not each.current.has_ended for each in held)
+
+
+@virtual()
+async def test_nothing_starts_before_the_first_heartbeat(sim: Sim) -> None:
+    async with nodes.running(sim, ways=ON) as here:
+        await here.crash_agent()
+        await submit(here)
+        before = here.client
+        here.client = _Deaf(here.api)
+        await here.boot()
+        await here.after(20)
+        assert not runs(here)
+        _Deaf.hears = True
+        await here.after(20)
+        assert runs(here)
+        here.client = before
+
+
+class _Deaf(LocalClient):
+    """Lets no status of a node through, for a while."""
+
+    hears = False
+
+    def __init__(self, api: Any) -> None:
+        super().__init__(api, field_manager="agent")
+        type(self).hears = False
+
+    async def patch(self, kind: Any, name: str, patch: Any, **more: Any) -> Any:
+        if kind is kinds.NODES and not self.hears:
+            raise errors.Unavailable("not now")
+        return await super().patch(kind, name, patch, **more)
+
+
+@virtual()
+async def test_many_pods_share_a_look_at_the_node(sim: Sim) -> None:
+    asked = 0
+
+    class Counting(LocalClient):
+        async def get(self, kind: Any, name: str, **more: Any) -> Any:
+            nonlocal asked
+            asked += kind is kinds.NODES
+            return await super().get(kind, name, **more)
+
+    async with nodes.running(sim, ways=ON) as here:
+        await here.crash_agent()
+        here.client = Counting(here.api, field_manager="agent")
+        await here.boot()
+        await here.after(2)
+        before = asked
+        for number in range(50):
+            await submit(here, f"p{number}")
+        await here.after(1)
+        assert all(runs(here, f"p{number}") for number in range(50))
+        assert asked - before <= 10  # as many as are looked at at once
