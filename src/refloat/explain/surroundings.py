@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod or a node is explained with: all that was gathered, and nothing of how."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from refloat.api import times
+from refloat.api.core import Node, Pod
+from refloat.api.events import Event
+from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
+from refloat.config.load import Configuration
+from refloat.explain.account import Point, when
+
+# Events of an object that are told, the latest: more is what `kubectl describe` is for.
+MAX_EVENTS = 5
+
+UNKNOWN = (
+    "no Refloat on this cluster says what it is configured to do: it does not run here,"
+    " or you may not read its ConfigMap"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The cluster around an object, at one time."""
+
+    now: datetime
+    configuration: Configuration | None = None
+    """What the Refloat of this cluster goes by; None if none says so."""
+    node: Node | None = None
+    """The pod's node, or the node itself; None if it does not exist."""
+    pods: Sequence[Pod] = ()
+    """Those on the node, where a node is explained."""
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of the namespaces that matter, by name."""
+    events: Sequence[Event] = ()
+    of_node: Sequence[Event] = ()
+    """Those of a pod's node."""
+
+    def labels(self, namespace: str) -> Mapping[str, str]:
+        return self.namespaces.get(namespace, {})
+
+
+def reservation(configuration: Configuration) -> str:
+    """Why a decision is not carried out, whatever it is; empty if it is."""
+    if not Gates(configuration.feature_gates).enabled(FAILURE_RECOVERY_POLICY):
+        return f"the gate {FAILURE_RECOVERY_POLICY} is off, so nothing of this happens"
+    if configuration.failure_recovery.mode == "Report":
+        return "the mode is Report, so it is told and nothing is touched"
+    return ""
+
+
+def told(events: Iterable[Event], now: datetime) -> list[Point]:
+    """The latest events, the oldest first."""
+    known = sorted((event for event in events if _seen(event)), key=_seen)
+    return [
+        Point("event", f"{when(times.parse(_seen(each)), now)} {each.reason}: {each.note}")
+        for each in known[-MAX_EVENTS:]
+    ]
+
+
+def _seen(event: Event) -> str:
+    """When it last happened, as a text that sorts."""
+    series = event.series.last_observed_time if event.series else None
+    found = series or event.deprecated_last_timestamp or event.event_time
+    return found or event.metadata.creation_timestamp or ""
