@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's own certificate authority and the server's certificate.
+"""The cluster's own certificate authority, and the certificates that it signs.
 
-Both are made on the first start and kept in the data directory. The server's
-is made anew when it expires soon or does not name the address to serve at.
+They are made on the first start and kept in the data directory: the server's,
+and the one by which nodes know it. They are made anew when they expire soon,
+the server's also when it does not name the address to serve at. A node that
+has no authority signs its own.
 """
 
 import ipaddress
 import ssl
+import sys
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,11 +19,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from refloat.app import files
+from refloat.app import files, node_tls
+from refloat.base.clock import RealClock
 
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 365
 RENEW_DAYS = 30  # this long before its end a certificate is replaced
+
+NODE_CLIENT = "kube-apiserver-kubelet-client"  # who the API server is to nodes, as with kubeadm
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ def ensure(folder: Path, address: str, now: datetime) -> Paths:
     if not (paths.authority.exists() and paths.authority_key.exists()):
         _make_authority(paths, now)
         paths.server.unlink(missing_ok=True)
+        (folder / f"{NODE_CLIENT}.crt").unlink(missing_ok=True)
     if not _serves(paths, address, now):
         _make_server(paths, address, now)
     return paths
@@ -105,6 +112,20 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
 
 
 def _make_server(paths: Paths, address: str, now: datetime) -> None:
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    files_of = (paths.server_key, paths.server)
+    _sign(paths, files_of, _name("refloat-apiserver"), now, usage, _names(address))
+
+
+def _sign(
+    paths: Paths,
+    into: tuple[Path, Path],
+    subject: x509.Name,
+    now: datetime,
+    usage: x509.ExtendedKeyUsage,
+    names: x509.SubjectAlternativeName | None = None,
+) -> None:
+    """Make a key and a certificate of the authority's for it."""
     authority = x509.load_pem_x509_certificate(paths.authority.read_bytes())
     authority_key = serialization.load_pem_private_key(
         paths.authority_key.read_bytes(), password=None
@@ -112,16 +133,54 @@ def _make_server(paths: Paths, address: str, now: datetime) -> None:
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    certificate = (
-        _builder(_name("refloat-apiserver"), authority.subject, key, now, SERVER_DAYS)
+    made = (
+        _builder(subject, authority.subject, key, now, SERVER_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(usage, critical=False)
         .add_extension(issuer, critical=False)
-        .add_extension(_names(address), critical=False)
-        .sign(authority_key, hashes.SHA256())
     )
-    _save(paths.server_key, paths.server, key, certificate)
+    if names is not None:
+        made = made.add_extension(names, critical=False)
+    _save(*into, key, made.sign(authority_key, hashes.SHA256()))
+
+
+def ensure_client(
+    folder: Path, now: datetime, *, user: str = NODE_CLIENT, group: str = "system:masters"
+) -> tuple[Path, Path]:
+    """Have a client's certificate, by default the API server's for nodes; it and its key."""
+    certificate, key = folder / f"{user}.crt", folder / f"{user}.key"
+    if not (key.exists() and _lasts(certificate, now)):
+        names = ((NameOID.ORGANIZATION_NAME, group), (NameOID.COMMON_NAME, user))
+        subject = x509.Name([x509.NameAttribute(*each) for each in names])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+        _sign(Paths.below(folder), (key, certificate), subject, now, usage)
+    return certificate, key
+
+
+def client_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """TLS as the API server speaks it to nodes, which sign their own certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def ensure_own(folder: Path, address: str, now: datetime) -> tuple[Path, Path]:
+    """Have a certificate for a node that nobody signs one for; it and its key."""
+    certificate, key_file = node_tls.paths(folder)
+    if not (
+        key_file.exists() and _lasts(certificate, now) and _names_address(certificate, address)
+    ):
+        key, subject = ec.generate_private_key(ec.SECP256R1()), _name("refloat-agent")
+        made = (
+            _builder(subject, subject, key, now, SERVER_DAYS)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(_names(address), critical=False)
+        )
+        _save(key_file, certificate, key, made.sign(key, hashes.SHA256()))
+    return certificate, key_file
 
 
 def _names(address: str) -> x509.SubjectAlternativeName:
@@ -141,12 +200,21 @@ def _serves(paths: Paths, address: str, now: datetime) -> bool:
     """Is the server's certificate there, of this authority, valid, and for this address?"""
     if not (paths.server.exists() and paths.server_key.exists()):
         return False
-    certificate = x509.load_pem_x509_certificate(paths.server.read_bytes())
-    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    served = names.get_values_for_type(x509.IPAddress)
-    return ipaddress.ip_address(
-        address
-    ) in served and certificate.not_valid_after_utc > now + timedelta(days=RENEW_DAYS)
+    return _names_address(paths.server, address) and _lasts(paths.server, now)
+
+
+def _names_address(certificate: Path, address: str) -> bool:
+    read = x509.load_pem_x509_certificate(certificate.read_bytes())
+    names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return ipaddress.ip_address(address) in names.get_values_for_type(x509.IPAddress)
+
+
+def _lasts(certificate: Path, now: datetime) -> bool:
+    """Is it there, and good for some time?"""
+    if not certificate.exists():
+        return False
+    end = x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+    return end > now + timedelta(days=RENEW_DAYS)
 
 
 def _save(
@@ -165,3 +233,7 @@ def _save(
         ),
     )
     files.write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+if __name__ == "__main__":  # for `node_tls.certify`
+    ensure_own(Path(sys.argv[1]), sys.argv[2], RealClock().now())

@@ -5,14 +5,39 @@ from dataclasses import dataclass
 
 from refloat.base.errors import UsageError
 
+ATTACH_DETACH = "persistentvolume-attach-detach-controller"
+DISRUPTION = "disruption-controller"
+FAILURE_RECOVERY = "failure-recovery-controller"
+FORCE_EVICTION = "force-eviction-controller"
+GARBAGE = "garbage-collector-controller"
 JOB = "job-controller"
+NAMESPACE = "namespace-controller"
+NODE_LIFECYCLE = "node-lifecycle-controller"
+POD_GC = "pod-garbage-collector-controller"
 SCHEDULER = "scheduler"
+TAINT_EVICTION = "taint-eviction-controller"
+VOLUME_BINDING = "persistentvolume-binder-controller"
+TTL = "ttl-after-finished-controller"
 
 # All of them run in the embedded cluster.
-KNOWN: tuple[str, ...] = (JOB, SCHEDULER)
+KNOWN: tuple[str, ...] = (
+    DISRUPTION,
+    FAILURE_RECOVERY,
+    FORCE_EVICTION,
+    GARBAGE,
+    JOB,
+    NAMESPACE,
+    NODE_LIFECYCLE,
+    ATTACH_DETACH,
+    VOLUME_BINDING,
+    POD_GC,
+    SCHEDULER,
+    TAINT_EVICTION,
+    TTL,
+)
 
 # On Kubernetes only what Kubernetes lacks.
-ON_KUBERNETES: tuple[str, ...] = (JOB,)
+ON_KUBERNETES: tuple[str, ...] = (FAILURE_RECOVERY, FORCE_EVICTION, JOB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +46,10 @@ class Chosen:
 
     controllers: tuple[str, ...] = ()
     simulated_nodes: int = 0
+    fast: bool = False
+    """Waits are about ten times shorter than in Kubernetes (`timings`)."""
+    self_fence_seconds: int | None = None
+    """Of the simulated nodes; None: as `fast` says."""
 
     def __bool__(self) -> bool:
         return bool(self.controllers or self.simulated_nodes)

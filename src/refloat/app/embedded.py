@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refloat.apiserver import bootstrap, documents, watching
+from refloat.apiserver import bootstrap, documents, identity, watching
+from refloat.apiserver.admission import TOLERATION_SECONDS
 from refloat.apiserver.authorization import Authorizer
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.http import Server
@@ -16,20 +17,22 @@ from refloat.apiserver.inprocess import InProcess
 from refloat.apiserver.metrics import Metrics
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.resources import Resources
-from refloat.app import certificates, files, kubeconfig, tokens
+from refloat.app import certificates, control, faults, files, kubeconfig, tokens
 from refloat.app.controllers import Chosen
 from refloat.base import metrics
 from refloat.base.clock import Clock
-from refloat.base.gates import Gates
+from refloat.base.gates import TAINT_FORCE_EVICTION, Gates
 from refloat.base.rand import Rand
 from refloat.base.stalls import StallMeter
 from refloat.base.tasks import Tasks
 from refloat.client.local import LocalClient
+from refloat.config.load import Configuration
 from refloat.store.contract import Store
 from refloat.store.engine import LogStore
 from refloat.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from refloat.app.announcing import Announcer
     from refloat.app.inside import Inside
 
 log = logging.getLogger(__name__)
@@ -37,6 +40,9 @@ log = logging.getLogger(__name__)
 # How often the store is asked whether there is something to forget. At a
 # thousand changes a second, what comes in between is a few megabytes.
 MAINTENANCE_SECONDS = 1.0
+
+# How long pods stay on a node that is lost, where waits are short (`timings`).
+FAST_TOLERATION_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class Settings:
     bind_address: str = "127.0.0.1"
     """The address to listen at; loopback, because pods run this machine's processes."""
     gates: Gates = field(default_factory=Gates)
+    configured: Configuration = field(default_factory=Configuration)
+    """What the configuration file says; its gates are in `gates` already."""
     inside: Chosen = field(default_factory=Chosen)
     """Which controllers and how many simulated nodes run beside the API server."""
 
@@ -68,6 +76,9 @@ class Cluster:
         self._dispatcher: watching.Dispatcher | None = None
         self._server: Server | None = None
         self._inside: Inside | None = None
+        self._announcer: Announcer | None = None
+        self._control: control.Control | None = None
+        self.agents: faults.Processes | None = None  # nodes that run beside it
         self.url = ""
 
     @property
@@ -86,11 +97,22 @@ class Cluster:
         self.kubeconfig_written(paths.authority.read_bytes(), token)
         if self._inside is not None:
             self._inside.start()
+        if self._announcer is not None:
+            self._announcer.start()
+        self._control = control.Control(folder, self._told)
+        await self._control.start()
         self._tasks.spawn(self._maintain(self._store), name="store-maintenance")
 
     async def _serve(self, store: Store, tls: ssl.SSLContext) -> None:
         settings = self._settings
-        registry = Registry(store, rand=self._rand, gates=settings.gates)
+        registry = Registry(
+            store,
+            rand=self._rand,
+            gates=settings.gates,
+            toleration_seconds=(
+                FAST_TOLERATION_SECONDS if settings.inside.fast else TOLERATION_SECONDS
+            ),
+        )
         await bootstrap.ensure(registry, self._clock)
         self._dispatcher = watching.Dispatcher(
             store, self._clock, self._metrics.dispatch_lag.observe
@@ -99,7 +121,12 @@ class Cluster:
         self._measure(store, self._dispatcher)
         evictions = Evictions(registry, self._clock, settings.gates)
         resources = Resources(
-            registry, self._dispatcher, evictions, clock=self._clock, rand=self._rand
+            registry,
+            self._dispatcher,
+            evictions,
+            clock=self._clock,
+            rand=self._rand,
+            to_nodes=self._to_nodes(),
         )
         authorizer = Authorizer(store)
         self._join(resources, authorizer)
@@ -107,7 +134,7 @@ class Cluster:
             f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
         )
         port = settings.port or _last_port(settings.data_dir)
-        pages = documents.Documents(f"{host}:{port}", self._metrics.registry)
+        pages = documents.Documents(f"{host}:{port}", self._metrics.registry, self._settings.gates)
         self._server = Server(
             resources,
             pages,
@@ -120,11 +147,18 @@ class Cluster:
         port = await self._listen(self._server, port, tls)
         self.url = f"https://{host}:{port}"
 
+    def _to_nodes(self) -> ssl.SSLContext:
+        """How the server asks nodes for logs."""
+        folder = self._settings.data_dir / "pki"
+        return certificates.client_context(*certificates.ensure_client(folder, self._clock.now()))
+
     def _join(self, resources: Resources, authorizer: Authorizer) -> None:
         """Make what runs inside, and its way to the server."""
         if not self._settings.inside:
             return
-        from refloat.app.inside import Inside  # noqa: PLC0415 - the API server alone starts sooner
+        # The API server alone starts sooner.
+        from refloat.app import announcing, timings  # noqa: PLC0415
+        from refloat.app.inside import Inside  # noqa: PLC0415
 
         def connect(user: Identity) -> LocalClient:
             way = InProcess(resources, authorizer, user)
@@ -137,6 +171,14 @@ class Cluster:
             clock=self._clock,
             rand=self._rand,
             registry=self._metrics.registry,
+            recovery=self._settings.configured.failure_recovery,
+        )
+        self._announcer = announcing.embedded(
+            connect(identity.ADMIN),
+            self._settings.configured,
+            self._settings.gates,
+            self._clock,
+            period=timings.chosen(fast=self._settings.inside.fast).recovery_period,
         )
 
     def _measure(self, store: Store, dispatcher: watching.Dispatcher) -> None:
@@ -160,6 +202,16 @@ class Cluster:
         files.write(self.kubeconfig, content)
         files.write(self._settings.data_dir / "port", self.url.rpartition(":")[2].encode())
 
+    def _told(self, request: control.Object) -> control.Object:
+        """Do what `refloat node` asks for."""
+        fleet = self._inside.fleet if self._inside is not None else None
+        if request.get("forceEvict") and not self._settings.gates.enabled(TAINT_FORCE_EVICTION):
+            raise control.Refused(
+                f"nobody force evicts nodes here: the gate {TAINT_FORCE_EVICTION} is off; "
+                f"start the cluster with `refloat up --feature-gates {TAINT_FORCE_EVICTION}=true`"
+            )
+        return faults.obey(fleet, request, self.agents)
+
     async def _maintain(self, store: LogStore) -> None:
         while True:
             await self._clock.sleep(MAINTENANCE_SECONDS)
@@ -168,6 +220,10 @@ class Cluster:
     async def close(self) -> None:
         """Stop in order: who writes inside, new requests, watches, then the store."""
         self._stalls.stop()
+        if self._control is not None:
+            await self._control.close()
+        if self._announcer is not None:
+            await self._announcer.stop()
         if self._inside is not None:
             await self._inside.close()
         await self._tasks.close()

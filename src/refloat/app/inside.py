@@ -2,43 +2,49 @@
 """What runs inside the embedded cluster besides the API server: controllers and nodes.
 
 Each controller goes through the same rights as over the wire, under its own
-name. Caches are shared: one watch and one decode for all of them.
+name, and is made by one function here, of what `equipment` has for all.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
 
-from refloat.agent.fleet import Fleet, Member
-from refloat.agent.node import NodeSettings
-from refloat.agent.simulated import SimulatedRuntime
-from refloat.apiserver import identity, roles
-from refloat.apiserver.identity import Identity
-from refloat.app import controllers
+from refloat.agent.fleet import Fleet
+from refloat.apiserver import roles
+from refloat.app import controllers, nodes
 from refloat.app.controllers import Chosen
+from refloat.app.equipment import Connect, Equipment
+from refloat.base import gates as gate_names
 from refloat.base.clock import Clock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
-from refloat.client import kinds
-from refloat.client.contract import Client
-from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobController
+from refloat.controllers import disruption, volume_binding
+from refloat.controllers.attach_detach import controller as attach_detach
+from refloat.controllers.failure_recovery import events as recovery_events
+from refloat.controllers.failure_recovery.controller import FailureRecovery
+from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
+from refloat.controllers.failure_recovery.settings import Settings as FailureRecoverySettings
+from refloat.controllers.force_eviction import events as force_eviction_events
+from refloat.controllers.force_eviction.controller import ForceEviction
+from refloat.controllers.force_eviction.metrics import ForceEvictionMetrics
+from refloat.controllers.garbage import collector, known
+from refloat.controllers.job.controller import JobController
 from refloat.controllers.job.metrics import JobMetrics
-from refloat.controllers.job.settings import Settings as JobSettings
-from refloat.controllers.scheduler.binder import Binder
-from refloat.policy.switches import Switches
-from refloat.runtime.controller import Controller, Instruments
-from refloat.runtime.informer import Informer
+from refloat.controllers.namespaces import NamespaceController
+from refloat.controllers.node_lifecycle import events as node_events
+from refloat.controllers.node_lifecycle.controller import NodeLifecycle
+from refloat.controllers.node_lifecycle.metrics import NodeLifecycleMetrics
+from refloat.controllers.pod_gc import PodGarbageCollector, PodGcMetrics
+from refloat.controllers.scheduler.scheduler import Scheduler
+from refloat.controllers.scheduler.settings import Settings as SchedulerSettings
+from refloat.controllers.taint_eviction import controller as taint_eviction
+from refloat.controllers.taint_eviction.metrics import TaintEvictionMetrics
+from refloat.controllers.ttl.controller import TtlController
+from refloat.controllers.ttl.metrics import TtlMetrics
+from refloat.policy.failure_recovery import FailureRecoveryPolicy
 from refloat.runtime.manager import Manager, Parts, Worker
-from refloat.runtime.queue_metrics import QueueMetrics
-from refloat.runtime.reconcile_metrics import ReconcileMetrics
-from refloat.runtime.recorder import EventMetrics, Recorder
-
-Connect = Callable[[Identity], Client]
-
-# What a simulated node offers; Kubernetes' own number of pods.
-CAPACITY = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 
 
 class Inside:
@@ -53,76 +59,25 @@ class Inside:
         clock: Clock,
         rand: Rand,
         registry: CollectorRegistry,
+        recovery: FailureRecoveryPolicy | None = None,
     ) -> None:
-        self._connect = connect
-        self._gates = gates
-        self._clock = clock
-        self._rand = rand
-        self._registry = registry
-        self._instruments = Instruments(ReconcileMetrics(registry), QueueMetrics(registry))
-        reader = connect(identity.ADMIN)
-        self._jobs = Informer(reader, kinds.JOBS, clock=clock, rand=rand, indexes=JOB_INDEXES)
-        self._pods = Informer(reader, kinds.PODS, clock=clock, rand=rand, indexes=POD_INDEXES)
-        self._nodes = Informer(reader, kinds.NODES, clock=clock, rand=rand)
-        self._recorders: list[Recorder] = []
-        self._manager = Manager(self._parts(chosen), clock=clock)
-        self._running: asyncio.Task[None] | None = None
-
-    def _parts(self, chosen: Chosen) -> Parts:
-        workers: list[Worker] = []
-        if controllers.JOB in chosen.controllers:
-            workers += self._job_controller()
-        if controllers.SCHEDULER in chosen.controllers:
-            workers.append(self._scheduler())
+        shared = Equipment(
+            connect,
+            chosen,
+            gates=gates,
+            clock=clock,
+            rand=rand,
+            registry=registry,
+            recovery=recovery,
+        )
+        workers = [worker for name in chosen.controllers for worker in MAKERS[name](shared)]
+        self.fleet: Fleet | None = None
         if chosen.simulated_nodes:
-            workers.append(self._fleet(chosen.simulated_nodes))
-        informers: list[Informer[Any]] = [self._jobs, self._nodes, self._pods]
-        return Parts(informers=informers, controllers=workers, recorders=self._recorders)
-
-    def _job_controller(self) -> list[Controller[str]]:
-        client = self._connect(roles.controller("job-controller"))
-        recorder = Recorder(
-            client,
-            controller="job-controller",
-            instance="refloat",
-            clock=self._clock,
-            rand=self._rand,
-            metrics=EventMetrics(self._registry),
-        )
-        self._recorders.append(recorder)
-        return JobController(
-            client,
-            self._jobs,
-            self._pods,
-            clock=self._clock,
-            sink=recorder,
-            instruments=self._instruments,
-            metrics=JobMetrics(self._registry),
-            settings=JobSettings(switches=Switches.of(self._gates)),
-        ).controllers
-
-    def _scheduler(self) -> Controller[str]:
-        client = self._connect(roles.controller(roles.SCHEDULER))
-        binder = Binder(client, self._pods, self._nodes, clock=self._clock, rand=self._rand)
-        made: Controller[str] = Controller(
-            "scheduler", binder, clock=self._clock, instruments=self._instruments
-        )
-        binder.feed(made.queue)
-        return made
-
-    def _fleet(self, count: int) -> Fleet:
-        members = [
-            Member(NodeSettings(f"node-{number}", CAPACITY), SimulatedRuntime(self._clock))
-            for number in range(count)
-        ]
-        return Fleet(
-            self._connect(identity.ADMIN),
-            members,
-            self._pods,
-            clock=self._clock,
-            rand=self._rand,
-            instruments=self._instruments,
-        )
+            self.fleet = _fleet(shared, chosen.simulated_nodes)
+            workers.append(self.fleet)
+        parts = Parts(informers=shared.informers, controllers=workers, recorders=shared.recorders)
+        self._manager = Manager(parts, clock=clock)
+        self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._running = asyncio.ensure_future(self._manager.run())
@@ -132,3 +87,235 @@ class Inside:
         if self._running is not None:
             self._manager.stop()
             await self._running
+
+
+def _job(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("job-controller")
+    return JobController(
+        client,
+        shared.jobs,
+        shared.pods,
+        clock=shared.clock,
+        sink=shared.recorder(client, "job-controller"),
+        instruments=shared.instruments,
+        metrics=JobMetrics(shared.registry),
+        settings=replace(shared.timings.job, switches=shared.switches),
+    ).controllers
+
+
+def _scheduler(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client(roles.SCHEDULER)
+    settings = SchedulerSettings(
+        pod_disruption_conditions=shared.switches.pod_disruption_conditions,
+        deletion_reasons=shared.switches.retriable_and_non_retriable_failures,
+        # Nobody else would take the taint off that every new node has.
+        overlook_not_ready=controllers.NODE_LIFECYCLE not in shared.chosen.controllers,
+        force_eviction=shared.gates.enabled(gate_names.TAINT_FORCE_EVICTION),
+    )
+    made = Scheduler(
+        client,
+        shared.pods,
+        shared.nodes,
+        shared.budgets,
+        clock=shared.clock,
+        rand=shared.rand,
+        sink=shared.recorder(client, settings.name),
+        instruments=shared.instruments,
+        settings=settings,
+    )
+    return [made.controller]
+
+
+def _ttl(shared: Equipment) -> Sequence[Worker]:
+    return TtlController(
+        shared.client("ttl-after-finished-controller"),
+        shared.jobs,
+        clock=shared.clock,
+        instruments=shared.instruments,
+        metrics=TtlMetrics(shared.registry),
+    ).controllers
+
+
+def _pod_gc(shared: Equipment) -> Sequence[Worker]:
+    made = PodGarbageCollector(
+        shared.client("pod-garbage-collector"),
+        shared.pods,
+        shared.nodes,
+        clock=shared.clock,
+        instruments=shared.instruments,
+        metrics=PodGcMetrics(shared.registry),
+        settings=shared.timings.pod_gc,
+        switches=shared.switches,
+    )
+    return [made.controller]
+
+
+def _disruption(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("disruption-controller")
+    return disruption.DisruptionController(
+        client,
+        shared.pods,
+        shared.budgets,
+        clock=shared.clock,
+        sink=shared.recorder(client, disruption.COMPONENT),
+        instruments=shared.instruments,
+        settings=shared.timings.disruption,
+    ).controllers
+
+
+def _force_eviction(shared: Equipment) -> Sequence[Worker]:
+    """Only with its gate: nothing is forced that nobody asked for."""
+    if not shared.gates.enabled(gate_names.TAINT_FORCE_EVICTION):
+        return []
+    client = shared.client("force-eviction-controller")
+    made = ForceEviction(
+        client,
+        shared.nodes,
+        shared.leases,
+        clock=shared.clock,
+        sink=shared.recorder(client, force_eviction_events.COMPONENT),
+        instruments=shared.instruments,
+        metrics=ForceEvictionMetrics(shared.registry),
+        switches=shared.switches,
+    )
+    return [made.controller]
+
+
+def _garbage(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("generic-garbage-collector")
+    return collector.GarbageCollector(
+        client,
+        {each: shared.metadata(each) for each in known.RESOURCES},
+        clock=shared.clock,
+        sink=shared.recorder(client, collector.COMPONENT),
+        instruments=shared.instruments,
+    ).controllers
+
+
+def _namespaces(shared: Equipment) -> Sequence[Worker]:
+    made = NamespaceController(
+        shared.client("namespace-controller"),
+        shared.namespaces,
+        clock=shared.clock,
+        instruments=shared.instruments,
+    )
+    return [made.controller]
+
+
+def _node_lifecycle(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("node-controller")
+    beside = controllers.TAINT_EVICTION in shared.chosen.controllers
+    made = NodeLifecycle(
+        client,
+        shared.nodes,
+        shared.pods,
+        shared.leases,
+        clock=shared.clock,
+        sink=shared.recorder(client, node_events.COMPONENT),
+        instruments=shared.instruments,
+        metrics=NodeLifecycleMetrics(shared.registry),
+        settings=replace(shared.timings.node_lifecycle, taint_eviction=beside),
+    )
+    return [made]
+
+
+def _taint_eviction(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("taint-eviction-controller")
+    made = taint_eviction.TaintEviction(
+        client,
+        shared.pods,
+        shared.nodes,
+        clock=shared.clock,
+        sink=shared.recorder(client, taint_eviction.NAME),
+        instruments=shared.instruments,
+        metrics=TaintEvictionMetrics(shared.registry),
+        switches=shared.switches,
+    )
+    return [made]
+
+
+def _failure_recovery(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("zombie-controller")
+    made = FailureRecovery(
+        client,
+        [shared.pods],
+        shared.nodes,
+        shared.leases,
+        shared.namespaces,
+        clock=shared.clock,
+        sink=shared.recorder(
+            client, recovery_events.COMPONENT, sourced=True, queued=recovery_events.MAX_QUEUED
+        ),
+        instruments=shared.instruments,
+        metrics=FailureRecoveryMetrics(shared.registry),
+        settings=FailureRecoverySettings(
+            shared.gates.enabled(gate_names.FAILURE_RECOVERY_POLICY),
+            shared.recovery,
+            says_why=shared.switches.retriable_and_non_retriable_failures,
+        ),
+    )
+    return [made]
+
+
+def _attach_detach(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("attachdetach-controller")
+    caches = attach_detach.Caches(
+        shared.pods, shared.claims, shared.volumes, shared.nodes, shared.attachments
+    )
+    made = attach_detach.AttachDetach(
+        client,
+        caches,
+        clock=shared.clock,
+        sink=shared.recorder(client, attach_detach.COMPONENT),
+        instruments=shared.instruments,
+        settings=shared.timings.attach_detach,
+    )
+    return [made.controller]
+
+
+def _volume_binding(shared: Equipment) -> Sequence[Worker]:
+    client = shared.client("persistent-volume-binder")
+    made = volume_binding.VolumeBinding(
+        client,
+        shared.claims,
+        shared.volumes,
+        clock=shared.clock,
+        sink=shared.recorder(client, volume_binding.COMPONENT),
+        instruments=shared.instruments,
+    )
+    return [made.controller]
+
+
+MAKERS: dict[str, Callable[[Equipment], Sequence[Worker]]] = {
+    controllers.ATTACH_DETACH: _attach_detach,
+    controllers.DISRUPTION: _disruption,
+    controllers.FAILURE_RECOVERY: _failure_recovery,
+    controllers.FORCE_EVICTION: _force_eviction,
+    controllers.GARBAGE: _garbage,
+    controllers.JOB: _job,
+    controllers.NAMESPACE: _namespaces,
+    controllers.NODE_LIFECYCLE: _node_lifecycle,
+    controllers.POD_GC: _pod_gc,
+    controllers.SCHEDULER: _scheduler,
+    controllers.TAINT_EVICTION: _taint_eviction,
+    controllers.TTL: _ttl,
+    controllers.VOLUME_BINDING: _volume_binding,
+}
+
+
+def _fleet(shared: Equipment, count: int) -> Fleet:
+    return Fleet(
+        shared.admin,
+        nodes.simulated(
+            "node",
+            count,
+            shared.clock,
+            nodes.fenced(shared.timings.node, shared.chosen.self_fence_seconds),
+        ),
+        shared.pods,
+        clock=shared.clock,
+        rand=shared.rand,
+        instruments=shared.instruments,
+        switches=shared.switches,
+        force_eviction=shared.gates.enabled(gate_names.TAINT_FORCE_EVICTION),
+    )

@@ -6,24 +6,40 @@ import logging
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from refloat.api.coordination import NODE_NAMESPACE
+from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.app import controllers
+from refloat.app.announcing import Announcer
 from refloat.base import metrics
 from refloat.base.clock import Clock
-from refloat.base.gates import Gates
+from refloat.base.gates import FAILURE_RECOVERY_POLICY, TAINT_FORCE_EVICTION, Gates
 from refloat.base.rand import Rand
 from refloat.base.tasks import Tasks
 from refloat.client import kinds, kubeconfig
+from refloat.client.contract import Client
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings as ClientSettings
+from refloat.config import announced
 from refloat.config.load import Configuration
 from refloat.config.reload import Reloading
+from refloat.controllers.failure_recovery import events as recovery_events
+from refloat.controllers.failure_recovery.controller import POD_INDEXES as RECOVERY_POD_INDEXES
+from refloat.controllers.failure_recovery.controller import FailureRecovery
+from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
+from refloat.controllers.failure_recovery.settings import Settings as FailureRecoverySettings
+from refloat.controllers.force_eviction import events as force_eviction_events
+from refloat.controllers.force_eviction.controller import ForceEviction
+from refloat.controllers.force_eviction.metrics import ForceEvictionMetrics
 from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobController
 from refloat.controllers.job.metrics import JobMetrics
 from refloat.controllers.job.settings import Settings as JobSettings
+from refloat.policy.failure_recovery import FailureRecoveryPolicy
+from refloat.policy.force_eviction import Settings as ForceEvictionSettings
 from refloat.policy.switches import Switches
 from refloat.runtime.controller import Instruments
 from refloat.runtime.election import ElectionSettings, Elector
@@ -32,7 +48,7 @@ from refloat.runtime.informer import Informer
 from refloat.runtime.manager import Manager, Parts, Worker
 from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
-from refloat.runtime.recorder import EventMetrics, Recorder
+from refloat.runtime.recorder import EventMetrics, Recorder, RecorderSettings
 from refloat.runtime.serving import Address, Endpoints
 
 log = logging.getLogger(__name__)
@@ -87,19 +103,31 @@ class ClusterManager:
         # and the elector itself says when to try again.
         self._election_client = self._connect("leader-election", attempts=1)
         self._elector = self._make_elector() if settings.leader_elect else None
-        self._informers: list[Informer[Any]] = [
-            Informer(self._client, kinds.NODES, clock=clock, rand=chance)
-        ]
+        self._nodes = Informer(self._client, kinds.NODES, clock=clock, rand=chance)
+        self._informers: list[Informer[Any]] = [self._nodes]
         self._recorders: list[Recorder] = []
         self._workers: list[Worker] = []
         self._job_controllers: list[JobController] = []
+        self._pods: list[Informer[Pod]] = []
         for namespace in settings.namespaces or ("",):
             self._add_jobs(namespace)
+        self._recovery: FailureRecovery | None = None
+        if controllers.FAILURE_RECOVERY in settings.controllers and self._may_recover:
+            self._recovery = self._add_recovery()
+        self._force_eviction: ForceEviction | None = None
+        # Nodes are of no namespace: whoever may act in some only leaves them alone.
+        if controllers.FORCE_EVICTION in settings.controllers and not settings.namespaces:
+            self._force_eviction = self._add_force_eviction()
+        self._announcer = Announcer(
+            self._writer, self._access.namespace, self._announced(), self._clock
+        )
+        self._workers.append(self._announcer)
         self.endpoints = Endpoints(
             health=settings.health_at,
             metrics_at=settings.metrics_at,
             registry=self._registry,
-            pages={"/debug/caches": self.caches},
+            clock=clock,
+            documents={"/debug/caches": self.caches},
         )
         self._manager = Manager(self._parts(), clock=clock)
 
@@ -125,26 +153,18 @@ class ClusterManager:
         """The Jobs and pods of a namespace, or of all, and who takes care of them."""
         how: dict[str, Any] = {"clock": self._clock, "rand": self._rand, "namespace": namespace}
         jobs = Informer(self._client, kinds.JOBS, indexes=JOB_INDEXES, **how)
-        pods = Informer(self._client, kinds.PODS, indexes=POD_INDEXES, **how)
+        indexes = (*POD_INDEXES, *RECOVERY_POD_INDEXES)
+        pods = Informer(self._client, kinds.PODS, indexes=indexes, **how)
         self._informers += [jobs, pods]
+        self._pods.append(pods)
         if controllers.JOB not in self._settings.controllers:
             return
-        client = Guard(self._client, self._elector.check) if self._elector else self._client
-        recorder = Recorder(
-            client,
-            controller="refloat.dev/job-controller",
-            instance=platform.node(),
-            clock=self._clock,
-            rand=self._rand,
-            metrics=self._event_metrics,
-        )
-        self._recorders.append(recorder)
         controller = JobController(
-            client,
+            self._writer,
             jobs,
             pods,
             clock=self._clock,
-            sink=recorder,
+            sink=self._recorder("refloat.dev/job-controller"),
             instruments=self._instruments,
             metrics=self._job_metrics,
             settings=self._job_settings(),
@@ -152,14 +172,103 @@ class ClusterManager:
         self._job_controllers.append(controller)
         self._workers += controller.controllers
 
+    @cached_property
+    def _writer(self) -> Client:
+        """Asks before each write whether this process still leads."""
+        return Guard(self._client, self._elector.check) if self._elector else self._client
+
+    def _recorder(self, controller: str, *, sourced: bool = False, queued: int = 1000) -> Recorder:
+        made = Recorder(
+            self._writer,
+            controller=controller,
+            instance=platform.node(),
+            clock=self._clock,
+            rand=self._rand,
+            metrics=self._event_metrics,
+            sourced=sourced,
+            settings=RecorderSettings(max_queued=queued),
+        )
+        self._recorders.append(made)
+        return made
+
+    @property
+    def _may_recover(self) -> bool:
+        """The gate is on, or may come to be; else not even a lease is watched for it."""
+        return self._reloading is not None or self._recovery_settings().enabled
+
+    def _add_recovery(self) -> FailureRecovery:
+        how: dict[str, Any] = {"clock": self._clock, "rand": self._rand}
+        leases = Informer(self._client, kinds.LEASES, namespace=NODE_NAMESPACE, **how)
+        namespaces = Informer(self._client, kinds.NAMESPACES, **how)
+        self._informers += [leases, namespaces]
+        made = FailureRecovery(
+            self._writer,
+            self._pods,
+            self._nodes,
+            leases,
+            namespaces,
+            clock=self._clock,
+            sink=self._recorder(
+                recovery_events.COMPONENT, sourced=True, queued=recovery_events.MAX_QUEUED
+            ),
+            instruments=self._instruments,
+            metrics=FailureRecoveryMetrics(self._registry),
+            settings=self._recovery_settings(),
+        )
+        self._workers.append(made)
+        return made
+
+    def _add_force_eviction(self) -> ForceEviction:
+        """Leases are not watched for it: it looks at those of nodes that somebody says are down."""
+        made = ForceEviction(
+            self._writer,
+            self._nodes,
+            None,
+            clock=self._clock,
+            sink=self._recorder(force_eviction_events.COMPONENT),
+            instruments=self._instruments,
+            metrics=ForceEvictionMetrics(self._registry),
+            settings=ForceEvictionSettings(hands_over=True),
+            switches=Switches.of(self._gates),
+            is_on=self._gates.enabled(TAINT_FORCE_EVICTION),
+        )
+        self._workers.append(made.controller)
+        return made
+
+    @property
+    def _configured(self) -> Configuration:
+        return self._reloading.current if self._reloading else Configuration()
+
+    @property
+    def _gates(self) -> Gates:
+        return Gates({**self._configured.feature_gates, **self._settings.gate_flags})
+
     def _job_settings(self) -> JobSettings:
-        configured = self._reloading.current.feature_gates if self._reloading else {}
-        gates = Gates({**configured, **self._settings.gate_flags})
-        return JobSettings(takes_default=False, switches=Switches.of(gates))
+        return JobSettings(takes_default=False, switches=Switches.of(self._gates))
+
+    def _recovery_settings(self) -> FailureRecoverySettings:
+        return FailureRecoverySettings(
+            self._gates.enabled(FAILURE_RECOVERY_POLICY),
+            self._configured.failure_recovery,
+            whole_cluster=not self._settings.namespaces,
+            says_why=Switches.of(self._gates).retriable_and_non_retriable_failures,
+        )
+
+    def _announced(self) -> Object:
+        period = FailureRecoveryPolicy().default_period
+        return announced.body(self._configured.document, self._gates, period)
 
     def _take_up(self, _new: Configuration) -> None:
+        self._announcer.take_up(self._announced())
         for controller in self._job_controllers:
             controller.take_up(self._job_settings())
+        if self._recovery is not None:
+            self._recovery.take_up(self._recovery_settings())
+        if self._force_eviction is not None:
+            self._force_eviction.take_up(
+                is_on=self._gates.enabled(TAINT_FORCE_EVICTION),
+                switches=Switches.of(self._gates),
+            )
 
     def _parts(self) -> Parts:
         return Parts(
@@ -169,6 +278,11 @@ class ClusterManager:
             leadership=self._elector,
             serving=self.endpoints,
         )
+
+    @property
+    def synced(self) -> bool:
+        """Whether the caches are filled."""
+        return self._manager.synced
 
     async def run(self) -> None:
         """Run until `stop`; raises when leadership is lost."""

@@ -85,3 +85,23 @@ def test_file_is_written_whole_over_the_old_one(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nodes_know_the_server_by_a_certificate_that_lasts_as_long_as_its_authority(
+    tmp_path: Path,
+) -> None:
+    certificates.ensure(tmp_path, "127.0.0.1", NOW)
+    certificate, _ = certificates.ensure_client(tmp_path, NOW)
+    before = certificate.read_bytes()
+    assert certificates.ensure_client(tmp_path, NOW)[0].read_bytes() == before
+    (tmp_path / "ca.key").unlink()
+    certificates.ensure(tmp_path, "127.0.0.1", NOW)
+    assert certificates.ensure_client(tmp_path, NOW)[0].read_bytes() != before
+
+
+def test_a_nodes_own_certificate_is_made_anew_for_another_address(tmp_path: Path) -> None:
+    certificate, key = certificates.ensure_own(tmp_path, "127.0.0.1", NOW)
+    before = certificate.read_bytes()
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert certificates.ensure_own(tmp_path, "127.0.0.1", NOW)[0].read_bytes() == before
+    assert certificates.ensure_own(tmp_path, "10.0.0.7", NOW)[0].read_bytes() != before

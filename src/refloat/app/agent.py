@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One node of a cluster, which runs its pods' containers as processes of this machine.
+
+A fleet of one on the process runtime, with the endpoint at which its logs are
+asked for. Strangers' commands must not run here: unless told otherwise, a node
+registers with a taint, and turns away every pod that does not tolerate just
+that taint by its name. All that outlives the process is in its folder; the
+containers are the keeper's, and run on without it.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import refloat
+from refloat.agent import claim, machine
+from refloat.agent.admission import Check
+from refloat.agent.downward import Place
+from refloat.agent.fleet import POD_INDEXES, Fleet, Member
+from refloat.agent.measuring import ProcessUsage
+from refloat.agent.node import NodeSettings
+from refloat.agent.process.images import ImageSettings
+from refloat.agent.process.runtime import ProcessRuntime
+from refloat.agent.process.settings import ProcessSettings
+from refloat.agent.resources import Resources
+from refloat.agent.runtime import Attempts, StartError
+from refloat.agent.server import NodeServer
+from refloat.agent.static_pods import StaticClient, StaticPods
+from refloat.agent.status import TERMINAL
+from refloat.api import kinds as resources
+from refloat.api import times
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.app import files, node_tls, nodes, timings
+from refloat.app.faults import CUT, MEND
+from refloat.base import metrics
+from refloat.base.clock import Clock
+from refloat.base.errors import UsageError
+from refloat.base.gates import TAINT_FORCE_EVICTION, Gates
+from refloat.base.rand import Rand
+from refloat.client import errors, kinds, kubeconfig
+from refloat.client.access import Access, Source
+from refloat.client.contract import Client, Kind, Selector
+from refloat.client.http import HttpClient
+from refloat.client.settings import Settings as ClientSettings
+from refloat.policy.eviction_thresholds import EvictionSettings
+from refloat.policy.node_admission import Rejection
+from refloat.policy.node_shutdown import ShutdownSettings
+from refloat.policy.switches import Switches
+from refloat.runtime.controller import Instruments
+from refloat.runtime.event_series import EventType, Reference
+from refloat.runtime.informer import Informer
+from refloat.runtime.manager import Manager, Parts
+from refloat.runtime.queue_metrics import QueueMetrics
+from refloat.runtime.reconcile_metrics import ReconcileMetrics
+from refloat.runtime.recorder import EventMetrics, Recorder
+
+log = logging.getLogger(__name__)
+
+TAINT = "refloat.dev/process-runtime"
+_NO_EXECUTE = "NoExecute"
+
+# Events of nodes and pods come from kubelets, and tools look for that name.
+COMPONENT = "kubelet"
+
+# Kubernetes learns which pods a node may read from a watch of its own, which is
+# behind the node's at times: within a second, or it is something else.
+_READS, _READ_SECONDS = 10, 0.1
+
+_WHOLE_PODS: Kind[Object] = Kind(resources.of("pods"), dict)
+_WHOLE_NODES: Kind[Object] = Kind(resources.of("nodes"), dict)
+
+# For one that is told to end its pods before it has heard of them: it hears within a second.
+KNOW_SECONDS = 10.0
+
+# How soon an API server that does not answer is asked again who runs the node.
+CLAIM_SECONDS = 2.0
+
+_WAITING = "node %s was run by another agent; it takes %g s to see whether it still is"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One node, and the cluster that it joins."""
+
+    name: str
+    """The node's."""
+    folder: Path
+    """All that it keeps, one node each."""
+    kubeconfig: Path | None = None
+    """The file that names the cluster; else KUBECONFIG, the pod's own identity, ~/.kube/config."""
+    context: str = ""
+    """The context in that file; else the current one."""
+    gates: Gates = field(default_factory=Gates)
+    address: str = "127.0.0.1"
+    """Where it is asked for logs; the API server must be able to reach it."""
+    port: int = 0
+    """At which port; 0 takes a free one."""
+    client_authority: Path | None = None
+    """Whose client certificates are trusted there; else the authority in the kubeconfig."""
+    accept_all_pods: bool = False
+    """Whether pods may run here that do not tolerate the taint."""
+    images: ImageSettings = field(default_factory=ImageSettings)
+    """Which images are commands, missing, or slow to pull."""
+    fast: bool = False
+    """Whether it beats as a cluster with short waits expects (`timings`)."""
+    self_fence_seconds: int | None = None
+    """How long pods that ask for it go on without a renewal of the lease; else as `fast` says."""
+    end_pods: bool = False
+    """Whether pods and keeper end, too, when the agent is told to stop."""
+    eviction: EvictionSettings = field(default_factory=EvictionSettings)
+    shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
+    manifests: Path | None = None
+    """A folder of pods that run here whether there is an API server or not."""
+
+
+class Agent:
+    """A running node."""
+
+    def __init__(self, settings: Settings, clock: Clock, rand: Rand) -> None:
+        self._settings, self._clock, self._rand = settings, clock, rand
+        self._access = kubeconfig.find(settings.kubeconfig, context=settings.context)
+        self.server = self._access.cluster.server
+        self._authority = _authority(settings, self._access)
+        self._stop = asyncio.Event()
+        self._is_replaced = False
+
+    async def run(self) -> None:
+        """Run until `stop`. The containers run on, and so does their keeper."""
+        with _sole(self._settings.folder):
+            # A limit of a kubelet's: 50 requests a second, 100 at once.
+            how = ClientSettings(component="agent", field_manager="kubelet", qps=50.0, burst=100)
+            client = HttpClient(self._access, clock=self._clock, rand=self._rand, settings=how)
+            try:
+                await self._run(client)
+            finally:
+                await client.close()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def _run(self, client: Client) -> None:
+        settings = self._settings
+        capacity = machine.capacity(settings.folder)
+        static = self._static()
+        reading = client if static is None else StaticClient(client, static, _always)
+        volumes = settings.folder.parent.parent / "volumes"
+        given = Resources(client, Place((settings.address,), capacity), volumes)
+        runtime = ProcessRuntime(
+            ProcessSettings(settings.folder, images=settings.images),
+            clock=self._clock,
+            whole=partial(whole_pod, reading, self._clock),
+            resources=given,
+        )
+        await runtime.open()
+        host = _Host(runtime)
+        server = NodeServer(host, clock=self._clock)
+        try:
+            await node_tls.certify(settings.folder, settings.address)
+            port = await self._listen(server)
+            node = _node(settings, capacity, port)
+            node = replace(node, instance=_instance(settings.folder, self._rand))
+            limits = partial(_size_limits, reading, host)
+            member = Member(
+                node,
+                runtime,
+                ProcessUsage(runtime, settings.folder, limits),
+                eviction=settings.eviction,
+                shutdown=settings.shutdown,
+                checks=_checks(settings, static),
+                static=static,
+            )
+            await self._serve(client, host, member)
+        finally:
+            await server.close()
+            await (runtime.shutdown() if self._takes_all_along() else runtime.close())
+
+    async def _listen(self, server: NodeServer) -> int:
+        settings = self._settings
+        try:
+            return await server.start(settings.address, settings.port, self._tls())
+        except OSError as error:
+            where = f"--address {settings.address} --port {settings.port}"
+            raise UsageError(f"{where}: {os.strerror(error.errno or 0)}") from error
+
+    def _takes_all_along(self) -> bool:
+        return self._is_replaced or (self._settings.end_pods and self._stop.is_set())
+
+    def _static(self) -> StaticPods | None:
+        """The pods of its files, if it is to have any."""
+        folder = self._settings.manifests
+        if folder is None:
+            return None
+        # What reads manifests knows all of the API, and few nodes need that.
+        from refloat.agent.manifests import Manifests  # noqa: PLC0415
+
+        def now() -> str:
+            return times.format_micro(self._clock.now())
+
+        return StaticPods(Manifests(folder, self._settings.name, now), self._clock)
+
+    async def _serve(self, client: Client, host: "_Host", member: Member) -> None:
+        node = member.settings
+        registry = metrics.process_registry()
+        recorder = Recorder(
+            client,
+            controller=COMPONENT,
+            instance=node.name,
+            clock=self._clock,
+            rand=self._rand,
+            metrics=EventMetrics(registry),
+        )
+        pods = Informer(
+            client,
+            kinds.PODS,
+            clock=self._clock,
+            rand=self._rand,
+            selector=Selector(fields=f"spec.nodeName={node.name}"),
+            indexes=POD_INDEXES,
+        )
+        fleet = Fleet(
+            client,
+            [member],
+            pods,
+            clock=self._clock,
+            rand=self._rand,
+            instruments=Instruments(ReconcileMetrics(registry), QueueMetrics(registry)),
+            tell=partial(_tell, recorder),
+            tell_of_node=partial(_tell_of_node, recorder),
+            switches=Switches.of(self._settings.gates),
+            replaced=self._give_way,
+            force_eviction=self._settings.gates.enabled(TAINT_FORCE_EVICTION),
+        )
+        host.fleet = fleet
+        parts = Parts(informers=[pods], controllers=[fleet], recorders=[recorder])
+        manager = Manager(parts, clock=self._clock)
+        _on_faults(fleet, self._settings.name)
+        fleet.begin()
+        claiming = asyncio.ensure_future(self._claim(client, node.instance))
+        stopping = asyncio.ensure_future(self._until_stop(fleet, manager, claiming))
+        try:
+            await asyncio.wait({claiming})
+            if not claiming.cancelled():  # else it was told to stop meanwhile
+                claiming.result()
+            await manager.run()
+        finally:
+            await fleet.stop()  # the manager does not if it never got as far as to start it
+            for task in (claiming, stopping):
+                task.cancel()
+            await asyncio.gather(claiming, stopping, return_exceptions=True)
+        if self._is_replaced:
+            raise UsageError(await self._refusal(client))
+
+    async def _claim(self, client: Client, instance: str) -> None:
+        """Wait until no other agent runs this node."""
+        name = self._settings.name
+        held = claim.Claim(client, name, instance, self._clock)
+        settle = partial(held.settle, partial(log.warning, _WAITING, name))
+        try:
+            await claim.persist(settle, self._clock, CLAIM_SECONDS)
+        except claim.Taken as error:
+            self._is_replaced = True
+            raise UsageError(await self._refusal(client)) from error
+
+    async def _refusal(self, client: Client) -> str:
+        """What to say of the other, and where it is, if that is known."""
+        name = self._settings.name
+        where = ""
+        with contextlib.suppress(errors.ClientError):
+            where = _place(await client.get(_WHOLE_NODES, name))
+        return f"another agent runs node {name}{where}: stop it, or choose another --name"
+
+    def _give_way(self, name: str) -> None:
+        """Another agent runs the node now, and speaks for its pods: ours end, and so do we."""
+        self._is_replaced = True
+        self._stop.set()
+
+    async def _until_stop(
+        self, fleet: Fleet, manager: Manager, claiming: "asyncio.Future[None]"
+    ) -> None:
+        await self._stop.wait()
+        if self._settings.end_pods and not self._is_replaced:
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.timeout(KNOW_SECONDS):
+                    await fleet.started()  # before, it knows of no pod that it could end
+        claiming.cancel()
+        if self._is_replaced:
+            fleet.fail(self._settings.name, "partition")  # it says nothing of them any more
+        if self._takes_all_along():
+            await fleet.end_pods(self._settings.name)
+        manager.stop()
+
+    def _tls(self) -> ssl.SSLContext:
+        return node_tls.context(*node_tls.paths(self._settings.folder), self._authority)
+
+
+def _on_faults(fleet: Fleet, name: str) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(CUT, fleet.fail, name, "partition")
+    loop.add_signal_handler(MEND, fleet.heal, name)
+    # Whoever started us may have held them back until now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (CUT, MEND))
+
+
+def _authority(settings: Settings, access: Access) -> bytes:
+    """Whose certificates clients of the node's endpoint have."""
+    source = access.cluster.authority
+    if settings.client_authority is not None:
+        source = Source(path=settings.client_authority)
+    found = source.data or (source.path.read_bytes() if source.path is not None else b"")
+    if not found:
+        raise UsageError(
+            "the kubeconfig names no certificate authority, by which the API server could be "
+            "known that asks for logs; give it with --client-ca-file"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def _sole(folder: Path) -> Iterator[None]:
+    """Of two agents on one folder the second is refused."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"--data-dir: {error.filename}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise UsageError(
+            f"another agent runs on {folder}: a node has one; stop it, or choose another --name"
+        ) from error
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _place(node: Object) -> str:
+    status = node.get("status") or {}
+    addresses = [each["address"] for each in status.get("addresses") or ()]
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port")
+    return f", at {addresses[0]}:{port}" if addresses and port else ""
+
+
+def _instance(folder: Path, rand: Rand) -> str:
+    """Which agent this is: the same on one folder, and on no other."""
+    path = folder / "instance"
+    if not path.exists():
+        files.write(path, rand.uid().encode())
+    return path.read_text().strip()
+
+
+def _node(settings: Settings, capacity: dict[str, str], port: int) -> NodeSettings:
+    taint = {"key": TAINT, "effect": _NO_EXECUTE}
+    like = timings.chosen(fast=settings.fast)
+    return replace(
+        nodes.fenced(like.node, settings.self_fence_seconds),
+        name=settings.name,
+        capacity=capacity,
+        version=f"v{refloat.__version__}",
+        info=machine.info(),
+        address=settings.address,
+        port=port,
+        taints=() if settings.accept_all_pods else (taint,),
+    )
+
+
+def _checks(settings: Settings, static: StaticPods | None) -> tuple[Check, ...]:
+    if settings.accept_all_pods:
+        return ()
+    if static is None:
+        return (check_invited,)
+    # Whoever may write its files is no stranger. An annotation would not do: anybody writes those.
+    is_own = static.find
+    return (lambda pod: None if is_own(pod.metadata.uid) else check_invited(pod),)
+
+
+def _always() -> None:
+    """Whether it may write is the fleet's business."""
+
+
+def check_invited(pod: Pod) -> Rejection | None:
+    """Whoever tolerates everything does not mean this machine: the taint has to be named."""
+    for each in pod.spec.tolerations or ():
+        if each.key == TAINT and each.effect in ("", _NO_EXECUTE):
+            return None
+    text = f"Predicate TaintToleration failed: the pod does not tolerate {TAINT} by its name"
+    return Rejection("TaintToleration", text)
+
+
+def _tell(sink: Recorder, pod: Pod, event_type: EventType, reason: str, note: str) -> None:
+    sink.event(Reference.of(kinds.PODS, pod), event_type, reason, reason, note)
+
+
+def _tell_of_node(sink: Recorder, name: str, event_type: EventType, reason: str, note: str) -> None:
+    # By its name, as a kubelet does: `kubectl describe node` looks for that.
+    sink.event(Reference("v1", "Node", name, uid=name), event_type, reason, reason, note)
+
+
+async def _size_limits(client: Client, host: "_Host", uid: str) -> dict[str, str]:
+    """How large each emptyDir of a pod may be; those without a limit are left out."""
+    pod = host.pod_of(uid)
+    if pod is None:
+        return {}
+    meta = pod.metadata
+    whole = await client.get(_WHOLE_PODS, meta.name, namespace=meta.namespace)
+    volumes = whole["spec"].get("volumes") or ()
+    sizes = {each["name"]: (each.get("emptyDir") or {}).get("sizeLimit", "") for each in volumes}
+    return {name: size for name, size in sizes.items() if size}
+
+
+async def whole_pod(client: Client, clock: Clock, pod: Pod) -> Object:
+    """All of a pod, as it is now: the watch of an agent that slept may be far behind.
+
+    Raises `StartError` for one of which nothing is to be started any more (behaviour D4.1).
+    """
+    meta = pod.metadata
+    whole = await _read(client, clock, meta.name, meta.namespace)
+    if whole["metadata"]["uid"] != meta.uid:
+        raise StartError(f"pod {meta.uid} is gone")
+    ended = (whole.get("status") or {}).get("phase") in TERMINAL
+    if ended or whole["metadata"].get("deletionTimestamp"):
+        raise StartError(f"pod {meta.uid} has ended, or is about to", reason="")
+    return whole
+
+
+async def _read(client: Client, clock: Clock, name: str, namespace: str) -> Object:
+    for _ in range(_READS - 1):
+        with contextlib.suppress(errors.Forbidden):
+            return await client.get(_WHOLE_PODS, name, namespace=namespace)
+        await clock.sleep(_READ_SECONDS)
+    return await client.get(_WHOLE_PODS, name, namespace=namespace)
+
+
+class _Host:
+    """What the node's endpoint asks about."""
+
+    def __init__(self, runtime: ProcessRuntime) -> None:
+        self._runtime = runtime
+        self.fleet: Fleet | None = None
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        if self.fleet is None:
+            return None
+        (node,) = self.fleet.names()
+        for pod in self.fleet.worker(node).pods.values():
+            if (pod.metadata.namespace, pod.metadata.name) == (namespace, name):
+                return pod
+        return None
+
+    def pod_of(self, uid: str) -> Pod | None:
+        if self.fleet is None:
+            return None
+        (node,) = self.fleet.names()
+        return self.fleet.worker(node).pods.get(uid)
+
+    def attempts(self, uid: str, container: str) -> Attempts | None:
+        return self._runtime.containers(uid).get(container)
+
+    def log_file(self, uid: str, container: str, attempt: int) -> Path:
+        return self._runtime.folder(uid).log(container, attempt)

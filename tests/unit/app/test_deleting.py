@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deleting a pod for a reason."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.app import deleting
+from refloat.base.errors import RefloatError, UsageError
+from refloat.client import errors, kinds
+from refloat.client.contract import DeleteOptions
+from refloat.client.local import LocalClient
+from refloat.client.requests import Request
+from refloat.policy import pod_reason
+from refloat.sim.run import Sim
+from tests.simulation import api_program
+from tests.simulation.api_program import Server
+from tests.virtual import virtual
+
+HELD: Object = {
+    "metadata": {"name": "p", "finalizers": ["example.com/held"]},
+    "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+}
+
+
+class Client(LocalClient):
+    """Lets something happen before its first patch, or before each."""
+
+    def __init__(self, api: Server) -> None:
+        super().__init__(api, field_manager="test")
+        self.meanwhile: Callable[[], Awaitable[Any]] | None = None
+        self.again = False
+
+    async def _call(self, request: Request) -> bytes:
+        happens = self.meanwhile
+        if request.method == "PATCH" and happens is not None:
+            self.meanwhile = None
+            await happens()
+            self.meanwhile = happens if self.again else None
+        return await super()._call(request)
+
+    async def status(self, **status: Any) -> None:
+        await self.patch(
+            kinds.PODS, "p", {"status": status}, namespace="default", subresource="status"
+        )
+
+    async def label(self, **labels: str) -> None:
+        await self.patch(kinds.PODS, "p", {"metadata": {"labels": labels}}, namespace="default")
+
+    async def pod(self) -> Pod:
+        return await self.get(kinds.PODS, "p", namespace="default")
+
+    async def deleted(self, reason: str = "Maintenance") -> Pod:
+        await deleting.delete_pod(self, "p", namespace="default", reason=reason)
+        return await self.pod()
+
+
+async def made(api: Server) -> Client:
+    client = Client(api)
+    await client.create(kinds.PODS, HELD, namespace="default")
+    return client
+
+
+def said(pod: Pod) -> tuple[str, str | None]:
+    return pod.status.reason, (pod.metadata.annotations or {}).get(pod_reason.ANNOTATION)
+
+
+@virtual()
+async def test_the_reason_is_in_the_status_and_in_an_annotation(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        pod = await (await made(api)).deleted()
+        assert pod.is_terminating
+        assert said(pod) == ("Maintenance", "Maintenance")
+
+
+@virtual()
+async def test_a_pod_that_has_ended_is_deleted_without_it(sim: Sim) -> None:
+    """It failed by itself; a policy must not take it for disrupted."""
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        await client.status(phase="Failed")
+        pod = await client.deleted()
+        assert pod.is_terminating
+        assert said(pod) == ("", None)
+
+
+@virtual()
+async def test_a_pod_that_ends_meanwhile_is_deleted_without_it(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        client.meanwhile = lambda: client.status(phase="Failed")
+        assert said(await client.deleted()) == ("", None)
+
+
+@virtual()
+async def test_a_change_of_something_else_is_no_hindrance(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        client.meanwhile = lambda: client.label(a="b")
+        assert said(await client.deleted()) == ("Maintenance", "Maintenance")
+
+
+@virtual()
+async def test_a_pod_that_never_rests_is_not_deleted(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        turns = iter(range(100))
+        client.again = True
+        client.meanwhile = lambda: client.label(a=str(next(turns)))
+        with pytest.raises(RefloatError, match="pod p changes all the time"):
+            await client.deleted()
+        assert not (await client.pod()).is_terminating
+
+
+@virtual()
+async def test_the_first_reason_stays(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        await client.deleted("First")
+        assert said(await client.deleted("Second")) == ("First", "First")
+
+
+@virtual()
+async def test_a_reason_that_was_given_by_another_client_stays(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        options = DeleteOptions(reason="First")
+        await client.delete(kinds.PODS, "p", namespace="default", options=options)
+        assert said(await client.deleted("Second")) == ("First", None)
+
+
+@virtual()
+async def test_an_annotation_that_no_delete_followed_is_no_reason(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        noted = {"metadata": {"annotations": {pod_reason.ANNOTATION: "First"}}}
+        await client.patch(kinds.PODS, "p", noted, namespace="default")
+        assert said(await client.deleted("Second")) == ("Second", "Second")
+
+
+@virtual()
+async def test_a_pod_that_there_is_not_is_not_found(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        with pytest.raises(errors.NotFound, match='pods "p" not found'):
+            await Client(api).deleted()
+
+
+@pytest.mark.parametrize("text", ["Maintenance", "A", "Node_1,a:b"])
+def test_a_reason_is_one_word(text: str) -> None:
+    assert deleting.check_reason(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "two words", "1st", "x" * 1025, "a.", "ümlaut"])
+def test_anything_else_is_no_reason(text: str) -> None:
+    with pytest.raises(UsageError, match="is no reason; expected one word"):
+        deleting.check_reason(text)
