@@ -12,6 +12,11 @@ from refloat.base.errors import RefloatError, UsageError
 _COMMANDS = {
     "up": ("refloat.cli.up", "Run a Kubernetes-compatible cluster on this machine."),
     "manager": ("refloat.cli.manager", "Run the controllers on a Kubernetes cluster."),
+    "agent": ("refloat.cli.agent", "Join this machine to a Kubernetes cluster as a node."),
+    "node": ("refloat.cli.node", "Make a node of the embedded cluster fail, or return."),
+    "explain": ("refloat.cli.explain", "Say why a pod or a node is where it is."),
+    "delete": ("refloat.cli.delete", "Delete a pod, and say why."),
+    "policy": ("refloat.cli.policy", "Convert failure policies, without a cluster."),
     "demo": ("refloat.cli.demo", "Play a story on a cluster of its own, and show it."),
     "bench": ("refloat.cli.bench", "Measure Refloat on this machine."),
     "version": ("refloat.cli.version", "Print the version."),
@@ -55,12 +60,22 @@ def main() -> None:
         refloat.main(standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
-    except click.ClickException as error:
-        error.show()
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()  # the help is what was asked for
         sys.exit(2)
-    except UsageError as error:
-        click.echo(f"refloat: {error}", err=True)
+    except click.ClickException as error:
+        _tell(f"{error.format_message().removesuffix('.')}{_hint(error)}")
         sys.exit(2)
     except RefloatError as error:
-        click.echo(f"refloat: {error}", err=True)
-        sys.exit(1)
+        _tell(str(error))
+        sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+def _hint(error: click.ClickException) -> str:
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return "" if ctx is None else f" (see '{ctx.command_path} --help')"
+
+
+def _tell(text: str) -> None:
+    """In one line, whatever was quoted: whoever reads logs reads them by lines."""
+    click.echo(f"refloat: {' '.join(line.strip() for line in text.splitlines())}", err=True)

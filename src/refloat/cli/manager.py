@@ -8,20 +8,19 @@ import click
 
 from refloat.app import controllers as controller_table
 from refloat.app import manager
-from refloat.base import gates, log
+from refloat.base import gates, log, process
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
 from refloat.cli import options
 from refloat.runtime import serving
 
+# How often it looks whether the caches are filled, which nobody waits for.
+_LOOK_SECONDS = 0.5
+
 
 @click.command()
-@click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="[default: KUBECONFIG, the pod's own identity, ~/.kube/config]",
-)
-@click.option("--context", default="", help="A context of the kubeconfig.")
+@options.kubeconfig
+@options.context
 @click.option(
     "--namespace",
     "namespaces",
@@ -72,7 +71,10 @@ def command(  # one parameter for each option
     """Run the controllers on the cluster that the kubeconfig names.
 
     Takes care of Jobs that say `managedBy: refloat.dev/job-controller`, and of
-    no others. Ends with 0 on Ctrl-C or SIGTERM, with 1 when it loses its Lease.
+    no others. With the gate FailureRecoveryPolicy it also frees pods that hang
+    on lost nodes, where they opted in; with TaintForceEviction those of nodes
+    that somebody says are down. Ends with 0 on Ctrl-C or SIGTERM, with 1 when
+    it loses its Lease.
     """
     log.setup(log_format, level=log_level)
     chosen = controller_table.chosen(controllers, among=controller_table.ON_KUBERNETES)
@@ -103,4 +105,7 @@ async def _run(settings: manager.Settings) -> None:
         await asyncio.wait([work], timeout=0.01)
     for what, (host, port) in running.endpoints.addresses.items():
         click.echo(f"  {what} at http://{host}:{port}")
+    while not work.done() and not running.synced:
+        await asyncio.wait([work], timeout=_LOOK_SECONDS)
+    process.settle()
     await work

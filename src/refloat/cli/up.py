@@ -2,7 +2,9 @@
 """`refloat up`"""
 
 import asyncio
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,17 +16,15 @@ from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
 from refloat.cli import options
 
-DEFAULT_DATA_DIR = "~/.local/share/refloat"
+if TYPE_CHECKING:
+    from refloat.app import supervision
+
+# Pods run without a further word; a cluster of simulated nodes is there for those alone.
+DEFAULT_NODES = 1
 
 
 @click.command()
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=DEFAULT_DATA_DIR,
-    show_default=True,
-    help="Where the cluster's state lives; it resumes from there.",
-)
+@options.data_dir
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -40,9 +40,8 @@ DEFAULT_DATA_DIR = "~/.local/share/refloat"
 @click.option(
     "--nodes",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="How many nodes to run.",
+    help="How many nodes to run: n1, n2 and so on run containers as processes of this machine. "
+    "[default: 1, or 0 with --simulated-nodes]",
 )
 @click.option(
     "--simulated-nodes",
@@ -51,6 +50,12 @@ DEFAULT_DATA_DIR = "~/.local/share/refloat"
     show_default=True,
     help="How many nodes to simulate: their pods run for as long, and end as, an annotation says.",
 )
+@click.option(
+    "--fast",
+    is_flag=True,
+    help="Waits about ten times shorter than Kubernetes': for demonstrations and tests.",
+)
+@options.self_fence_seconds
 @options.controllers
 @options.config("A configuration file.")
 @options.feature_gates
@@ -61,8 +66,10 @@ def command(  # one parameter for each option
     data_dir: Path,
     port: int,
     bind_address: str,
-    nodes: int,
+    nodes: int | None,
     simulated_nodes: int,
+    fast: bool,
+    self_fence_seconds: int | None,
     controllers: str,
     config_file: Path | None,
     feature_gates: str,
@@ -76,17 +83,21 @@ def command(  # one parameter for each option
     """
     log.setup(log_format, level=log_level)
     chosen = controller_table.chosen(controllers)
-    if nodes:
-        raise UsageError(f"--nodes {nodes}: nodes that run pods do not exist yet; use --nodes 0")
+    fence = options.check_self_fence(self_fence_seconds, fast=fast)
+    configured = options.configuration(config_file)
     settings = embedded.Settings(
         data_dir=data_dir.expanduser(),
         port=port,
         bind_address=check_address(bind_address),
-        gates=options.chosen_gates(config_file, feature_gates),
-        inside=controller_table.Chosen(chosen, simulated_nodes),
+        gates=options.chosen_gates(configured, feature_gates),
+        configured=configured,
+        inside=controller_table.Chosen(chosen, simulated_nodes, fast, fence),
     )
+    if nodes is None:
+        nodes = 0 if simulated_nodes else DEFAULT_NODES
     process.allow_many_files()
-    options.run(_run(settings))
+    flags = [f"--log-level={log_level}", f"--log-format={log_format}"]
+    options.run(_run(settings, nodes, flags))
 
 
 def check_address(text: str) -> str:
@@ -99,20 +110,44 @@ def check_address(text: str) -> str:
         raise UsageError(f"--bind-address: {text!r} is not an IP address") from error
 
 
-async def _run(settings: embedded.Settings) -> None:
+async def _run(settings: embedded.Settings, nodes: int, flags: list[str]) -> None:
     stop = asyncio.Event()
     options.on_stop(stop.set)
-    cluster = embedded.Cluster(settings, RealClock(), Rand())
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = embedded.Cluster(settings, RealClock(), Rand())
+        stack.push_async_callback(cluster.close)
         await _start(cluster, settings)
+        if nodes:
+            agents = _agents(cluster, settings, nodes, flags)
+            agents.start()
+            cluster.agents = agents
+            stack.push_async_callback(agents.close)
         process.settle()
         click.echo(f"Kubernetes API at {cluster.url}")
         click.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
         click.echo("  kubectl get namespaces")
         click.echo("Ctrl-C stops it; its state stays in the data directory.")
         await stop.wait()
-    finally:
-        await cluster.close()
+
+
+def _agents(
+    cluster: embedded.Cluster, settings: embedded.Settings, nodes: int, flags: list[str]
+) -> "supervision.Agents":
+    import ipaddress  # noqa: PLC0415 - not before it is needed
+
+    from refloat.app import supervision  # noqa: PLC0415 - without nodes it is not needed
+
+    flags = [*flags, f"--feature-gates={settings.gates!r}"]
+    # Beyond this machine others may create pods, and their commands would run here.
+    if ipaddress.ip_address(settings.bind_address).is_loopback:
+        flags.append("--accept-all-pods")
+    if settings.inside.fast:
+        flags.append("--fast")
+    if settings.inside.self_fence_seconds is not None:
+        flags.append(f"--self-fence-seconds={settings.inside.self_fence_seconds}")
+    folder = settings.data_dir.absolute()
+    commands = supervision.commands(folder, cluster.url, nodes, flags)
+    return supervision.Agents(commands, folder / "nodes", RealClock())
 
 
 async def _start(cluster: embedded.Cluster, settings: embedded.Settings) -> None:

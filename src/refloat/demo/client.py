@@ -8,6 +8,7 @@ cache, no retries and no types; what runs for longer than a story needs more.
 import base64
 import ssl
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,30 @@ class Client:
     async def table(self, path: str) -> dict[str, Any]:
         return await self.do("GET", path, accept=TABLE)
 
-    async def watch(self, path: str, revision: str) -> AsyncIterator[dict[str, Any]]:
-        """The events of a collection after a revision, for as long as they are read."""
+    async def text(self, path: str) -> str:
+        """What is no JSON: a log."""
+        async with self._session.get(path) as response:
+            text = await response.text()
+        if response.status != HTTPStatus.OK:
+            raise Refused("GET", path, msgspec.json.decode(text))
+        return text
+
+    async def watch(
+        self, path: str, revision: str, *, rows: bool = False
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The events of a collection after a revision, for as long as they are read.
+
+        With `rows` their objects are Tables of one row, which has the object itself too.
+        """
         endless = aiohttp.ClientTimeout(total=None)
         query = {"watch": "true", "resourceVersion": revision}
-        async with self._session.get(path, params=query, timeout=endless) as response:
+        headers = {}
+        if rows:
+            query["includeObject"] = "Object"
+            headers["Accept"] = TABLE
+        async with self._session.get(
+            path, params=query, headers=headers, timeout=endless
+        ) as response:
             async for line in response.content:
                 event = msgspec.json.decode(line)
                 if event["type"] == "ERROR":

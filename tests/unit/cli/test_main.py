@@ -32,6 +32,13 @@ def test_version_names_both(
     assert re.fullmatch(rf"refloat {re.escape(refloat.__version__)} \(Kubernetes API .+\)\n", shown)
 
 
+def test_without_a_command_it_shows_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch) == 2
+    assert capsys.readouterr().err.startswith("Usage: refloat")
+
+
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_lists_the_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str
@@ -54,8 +61,11 @@ def test_every_command_has_help(
     ("argv", "told"),
     [
         pytest.param(["nonsense"], "No such command 'nonsense'", id="no command"),
-        pytest.param(["up", "--nonsense"], "No such option", id="no option"),
+        pytest.param(["up", "--nonsense"], "(see 'refloat up --help')", id="no option"),
         pytest.param(["up", "--port", "99999"], "99999", id="no port"),
+        pytest.param(["node", "crash"], "(see 'refloat node crash --help')", id="no node"),
+        pytest.param(["policy", "convert", "x"], "No such file", id="no file"),
+        pytest.param(["policy", "convert", "."], "Is a directory", id="no file but a folder"),
         pytest.param(
             ["up", "--controllers", "nope"], "unknown controller 'nope'", id="no controller"
         ),
@@ -64,6 +74,16 @@ def test_every_command_has_help(
         ),
         pytest.param(
             ["up", "--feature-gates", "Nope=true"], "unknown feature gate 'Nope'", id="no gate"
+        ),
+        pytest.param(
+            ["up", "--self-fence-seconds", "39"],
+            "--self-fence-seconds: 39 is less than the 40 s for which a node's lease is good",
+            id="shorter than a lease",
+        ),
+        pytest.param(
+            ["agent", "--fast", "--self-fence-seconds", "3"],
+            "--self-fence-seconds: 3 is less than the 4 s",
+            id="shorter than a fast lease",
         ),
         pytest.param(["up", "--config", "none.yaml"], "cannot be read", id="no configuration"),
     ],
@@ -80,6 +100,7 @@ def test_wrong_use_ends_with_two_and_says_why(
     assert run(monkeypatch, *argv, *data) == 2
     captured = capsys.readouterr()
     assert told in captured.err
+    assert re.fullmatch("refloat: .+[^.]\n", captured.err)
     assert captured.out == ""
     assert not (tmp_path / "data").exists()
 
@@ -94,7 +115,7 @@ def test_gates_of_the_command_line_go_over_those_of_the_file(
     )
     seen = []
 
-    async def note(settings: embedded.Settings) -> None:
+    async def note(settings: embedded.Settings, nodes: int, flags: list[str]) -> None:
         seen.append(settings.gates)
 
     monkeypatch.setattr(up, "_run", note)
@@ -103,6 +124,30 @@ def test_gates_of_the_command_line_go_over_those_of_the_file(
     (gates,) = seen
     assert not gates.enabled("TaintForceEviction")
     assert gates.enabled("FailureRecoveryPolicy")
+
+
+@pytest.mark.parametrize(
+    ("flags", "want"),
+    [
+        pytest.param([], 1, id="one if nothing is said"),
+        pytest.param(["--nodes", "0"], 0, id="none if that is said"),
+        pytest.param(["--nodes", "3"], 3, id="so many"),
+        pytest.param(["--simulated-nodes", "2"], 0, id="none beside simulated ones"),
+        pytest.param(["--simulated-nodes", "0"], 1, id="one if nothing is simulated"),
+        pytest.param(["--simulated-nodes", "2", "--nodes", "1"], 1, id="both if both are said"),
+    ],
+)
+def test_a_cluster_has_one_node_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], want: int
+) -> None:
+    seen = []
+
+    async def note(settings: embedded.Settings, nodes: int, flags: list[str]) -> None:
+        seen.append(nodes)
+
+    monkeypatch.setattr(up, "_run", note)
+    assert run(monkeypatch, "up", "--data-dir", str(tmp_path), *flags) == 0
+    assert seen == [want]
 
 
 @pytest.mark.parametrize(("text", "want"), [("::1", "::1"), ("127.0.0.1", "127.0.0.1")])

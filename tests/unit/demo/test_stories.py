@@ -10,10 +10,11 @@ from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
 from refloat.cli import demo as cli
-from refloat.demo import catalogue, story
+from refloat.demo import catalogue, nodes, story
 from refloat.demo.errors import Refused, StoryFailed
 from refloat.demo.line import Line
-from refloat.demo.stage import Stage
+from refloat.demo.nodes import NodeSetting
+from refloat.demo.stage import ALONE, Setting, Stage
 from refloat.demo.story import Story
 
 
@@ -21,7 +22,11 @@ async def _played(chosen: Story) -> list[Line]:
     return [line async for line in story.play(chosen, RealClock(), Rand(1), pace=0)]
 
 
-@pytest.fixture(params=catalogue.STORIES, ids=lambda each: each.name)
+# Those with nodes are played in tests/e2e/test_failures.py, many on one cluster.
+WITHOUT_NODES = [each for each in catalogue.STORIES if each.setting == ALONE]
+
+
+@pytest.fixture(params=WITHOUT_NODES, ids=lambda each: each.name)
 def any_story(request: pytest.FixtureRequest) -> Story:
     found: Story = request.param
     return found
@@ -98,10 +103,23 @@ async def test_a_story_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_unknown_story_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="unknown story 'x'; known are: lifecycle, restart"):
+    with pytest.raises(
+        UsageError, match="unknown story 'x'; known are: zombie, lifecycle, restart"
+    ):
         catalogue.find("x")
 
 
 def test_names_of_stories_are_distinct() -> None:
     names = [each.name for each in catalogue.STORIES]
     assert len(set(names)) == len(names)
+
+
+async def test_a_node_that_does_not_come_up_ends_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "START_SECONDS", 0.0)
+
+    async def act(stage: Stage) -> None:
+        raise AssertionError
+
+    setting = Setting("none", (NodeSetting("n1"),))
+    with pytest.raises(StoryFailed, match="node n1 was not ready after 0 s"):
+        await _played(Story("absent", "", act, setting))

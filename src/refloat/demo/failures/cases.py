@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All scenarios, as `refloat demo --list` shows them."""
+
+from refloat.demo.failures import disconnected, disruptions, node_endings, pending, replacement
+from refloat.demo.failures.case import Case
+
+CASES: tuple[Case, ...] = (
+    *disruptions.CASES,
+    *node_endings.CASES,
+    *disconnected.CASES,
+    *pending.CASES,
+    *replacement.CASES,
+)
