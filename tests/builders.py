@@ -47,6 +47,50 @@ def lease(name: str = "l", **metadata: Any) -> Object:
     return _object("coordination.k8s.io/v1", "Lease", name, metadata, spec={})
 
 
+def folder(handle: str) -> Object:
+    """The source of a volume that all nodes of a machine could reach."""
+    return {"csi": {"driver": "volumes.refloat.dev", "volumeHandle": handle}}
+
+
+def volume(
+    name: str = "v",
+    *,
+    modes: list[str] | None = None,
+    source: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": modes or ["ReadWriteOnce"],
+        **(source or folder("data")),
+    }
+    return _object("v1", "PersistentVolume", name, metadata, spec=spec)
+
+
+def claim(
+    name: str = "c", *, volume: str = "", modes: list[str] | None = None, **metadata: Any
+) -> Object:
+    spec: Object = {
+        "accessModes": modes or ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+    }
+    if volume:
+        spec["volumeName"] = volume
+    return _object("v1", "PersistentVolumeClaim", name, metadata, spec=spec)
+
+
+def volume_attachment(
+    name: str = "va", *, node: str = "n", source: Object | None = None, **metadata: Any
+) -> Object:
+    spec = {
+        "attacher": "attacher.example.com",
+        "nodeName": node,
+        "source": source or {"persistentVolumeName": "pv"},
+    }
+    return _object("storage.k8s.io/v1", "VolumeAttachment", name, metadata, spec=spec)
+
+
 def event(name: str = "e", **metadata: Any) -> Object:
     about = {"kind": "Pod", "namespace": "default", "name": "p"}
     metadata.setdefault("namespace", "default")

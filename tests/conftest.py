@@ -8,6 +8,7 @@ looks for new ones.
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -17,3 +18,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("refloat")
+
+# What waits for processes more than it computes. The scenarios are played once for all
+# workers: whoever asks for them later need not wait. The kills take longest of all.
+_WAITING = ("tests/scenarios/", "tests/e2e/test_crash.py", "tests/e2e/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what waits: one worker has it, and leaves its processor to the others."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    found = (at for at, each in enumerate(_WAITING) if item.nodeid.startswith(each))
+    return next(found, len(_WAITING))

@@ -265,7 +265,7 @@ class FollowedClient(Server):
     async def _never(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("an informer only lists and watches")
 
-    get = create = patch = delete = evict = bind = _never
+    get = create = patch = delete = evict = bind = finalize = _never
 
     async def close(self) -> None:
         pass

@@ -5,6 +5,7 @@ For tests of what is between a socket and a verb: limits, metrics, logs and
 the loop that all of it shares. Time is real there, because sockets are.
 """
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -27,7 +28,13 @@ TOKEN = "secret"
 class Reachable:
     """What a test may look at, while clients go through `port`."""
 
-    def __init__(self, bounds: limits.Limits, store: MemoryStore, tokens: Tokens) -> None:
+    def __init__(
+        self,
+        bounds: limits.Limits,
+        store: MemoryStore,
+        tokens: Tokens,
+        to_nodes: ssl.SSLContext | None = None,
+    ) -> None:
         clock, rand, gates = RealClock(), Rand(1), Gates()
         self.store = store
         self.tokens = tokens
@@ -40,10 +47,11 @@ class Reachable:
             Evictions(self.registry, clock, gates),
             clock=clock,
             rand=rand,
+            to_nodes=to_nodes,
         )
         self.server = Server(
             self.resources,
-            documents.Documents("127.0.0.1:0", self.metrics.registry),
+            documents.Documents("127.0.0.1:0", self.metrics.registry, gates),
             tokens,
             Authorizer(self.store),
             clock=clock,
@@ -64,10 +72,14 @@ async def serving(
     *,
     store: MemoryStore | None = None,
     tokens: Tokens | None = None,
+    to_nodes: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Reachable]:
     """A server with the objects that every cluster has, until the end of the block."""
     found = Reachable(
-        bounds or limits.Limits(), store or MemoryStore(), tokens or Tokens({TOKEN: ADMIN})
+        bounds or limits.Limits(),
+        store or MemoryStore(),
+        tokens or Tokens({TOKEN: ADMIN}),
+        to_nodes,
     )
     await bootstrap.ensure(found.registry, RealClock())
     found.metrics.read_store(found.store)

@@ -90,7 +90,7 @@ class World:
             resource,
             _in(resource, "default"),
             name or obj["metadata"]["name"],
-            lambda: self.registry.decode(context, resource, body, "json"),
+            lambda held: self.registry.decode(context, resource, body, "json", held),
             subresource=subresource,
         )
         return stored.unpack(resource, entry), created

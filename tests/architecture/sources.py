@@ -12,7 +12,14 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 TOOLS = sorted((ROOT / "tools").rglob("*.py"))
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench/README.md"])
+DOCUMENTS = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "bench/README.md",
+        ROOT / "examples/README.md",
+    ]
+)
 
 
 def name(path: Path) -> str:

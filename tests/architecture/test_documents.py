@@ -10,7 +10,7 @@ import pytest
 
 from refloat.api import schema
 from refloat.base import gates
-from refloat.cli import main, manager, up
+from refloat.cli import agent, main, manager, up
 from refloat.demo import catalogue
 from tests.architecture import sources
 from tests.architecture.sources import DOCUMENTS, PACKAGE, ROOT
@@ -53,7 +53,7 @@ def test_commands_of_refloat_exist(document: Path) -> None:
 
 
 def test_stories_that_are_named_exist(document: Path) -> None:
-    named = set(re.findall(r"`refloat demo ([a-z]+)", document.read_text()))
+    named = set(re.findall(r"`refloat demo ([a-z][a-z-]*)", document.read_text()))
     assert named - {each.name for each in catalogue.STORIES} == set()
 
 
@@ -100,7 +100,11 @@ def test_the_gates_are_told_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [("docs/apiserver.md", up.command), ("docs/manager.md", manager.command)],
+    [
+        ("docs/agent.md", agent.command),
+        ("docs/apiserver.md", up.command),
+        ("docs/manager.md", manager.command),
+    ],
 )
 def test_the_options_of_a_command_are_told(name: str, command: click.Command) -> None:
     rows = [line for line in (ROOT / name).read_text().splitlines() if line.startswith("| `--")]

@@ -41,20 +41,41 @@ Object: TypeAlias = dict[str, Any]
 Act: TypeAlias = Callable[["Writer"], Awaitable[object]]
 
 
+class Server(InProcess):
+    """An administrator's way to an API server that can be given other gates."""
+
+    def __init__(self, sim: Sim, store: MemoryStore, dispatcher: watching.Dispatcher) -> None:
+        self._sim = sim
+        self._store = store
+        self._dispatcher = dispatcher
+        super().__init__(self._made(Gates()), Authorizer(store), identity.ADMIN)
+
+    def use(self, gates: Gates) -> None:
+        """As a server that was started anew with these; watches go on."""
+        self._resources = self._made(gates)
+
+    def as_user(self, user: identity.Identity) -> InProcess:
+        """The way of somebody else, with the gates of now."""
+        return InProcess(self._resources, self._authorizer, user)
+
+    def _made(self, gates: Gates) -> Resources:
+        clock, rand = self._sim.clock, self._sim.rand
+        registry = Registry(self._store, rand=rand, gates=gates)
+        evictions = Evictions(registry, clock, gates)
+        return Resources(registry, self._dispatcher, evictions, clock=clock, rand=rand)
+
+
 @asynccontextmanager
-async def serving(sim: Sim) -> AsyncIterator[InProcess]:
+async def serving(sim: Sim) -> AsyncIterator[Server]:
     """An API server on a store in memory, and an administrator's way to it."""
     store = MemoryStore(Compaction(age=60.0))
-    registry = Registry(store, rand=sim.rand, gates=Gates())
-    await bootstrap.ensure(registry, sim.clock)
+    await bootstrap.ensure(Registry(store, rand=sim.rand, gates=Gates()), sim.clock)
     dispatcher = watching.Dispatcher(store, sim.clock)
     dispatcher.start()
-    evictions = Evictions(registry, sim.clock, Gates())
-    resources = Resources(registry, dispatcher, evictions, clock=sim.clock, rand=sim.rand)
     tasks = Tasks()
     tasks.spawn(_maintain(sim, store), name="maintenance")
     try:
-        yield InProcess(resources, Authorizer(store), identity.ADMIN)
+        yield Server(sim, store, dispatcher)
     finally:
         await tasks.close()
         await dispatcher.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty simulated nodes, a binder and two hundred pods, to the end of all.
+"""Twenty simulated nodes, a scheduler and two hundred pods, to the end of all.
 
 As a program of its own, `python -m tests.simulation.fleet_program SEED`, it prints the
 digest of the trace.
@@ -11,14 +11,15 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from refloat.agent.fleet import Fleet, Member
+from refloat.agent.fleet import POD_INDEXES, Fleet, Member
 from refloat.agent.node import NodeSettings
 from refloat.agent.simulated import ANNOTATION, SimulatedRuntime
 from refloat.api.core import Pod
 from refloat.client import kinds
 from refloat.client.local import LocalClient
-from refloat.controllers.scheduler.binder import Binder
-from refloat.runtime.controller import Controller, Instruments
+from refloat.controllers.scheduler.scheduler import Scheduler
+from refloat.controllers.scheduler.settings import Settings
+from refloat.runtime.controller import Instruments
 from refloat.runtime.informer import Informer
 from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
@@ -26,6 +27,7 @@ from refloat.sim.run import Sim, run
 from refloat.sim.trace import Trace
 from tests import builders
 from tests.simulation import api_program
+from tests.simulation.job_world import Told
 
 NODES = 20
 PODS = 200
@@ -42,8 +44,9 @@ async def program(sim: Sim) -> Trace:
         client = LocalClient(api, field_manager="simulation")
         registry = CollectorRegistry()
         instruments = Instruments(ReconcileMetrics(registry), QueueMetrics(registry))
-        pods = Informer(client, kinds.PODS, clock=sim.clock, rand=sim.rand)
+        pods = Informer(client, kinds.PODS, clock=sim.clock, rand=sim.rand, indexes=POD_INDEXES)
         nodes = Informer(client, kinds.NODES, clock=sim.clock, rand=sim.rand)
+        budgets = Informer(client, kinds.POD_DISRUPTION_BUDGETS, clock=sim.clock, rand=sim.rand)
         capacity = {"cpu": "8", "memory": "32Gi", "pods": PODS_PER_NODE}
         members = [
             Member(NodeSettings(f"node-{n}", capacity), SimulatedRuntime(sim.clock))
@@ -52,13 +55,20 @@ async def program(sim: Sim) -> Trace:
         fleet = Fleet(
             client, members, pods, clock=sim.clock, rand=sim.rand, instruments=instruments
         )
-        binder = Binder(client, pods, nodes, clock=sim.clock, rand=sim.rand)
-        scheduler: Controller[str] = Controller(
-            "scheduler", binder, clock=sim.clock, instruments=instruments
-        )
-        binder.feed(scheduler.queue)
+        scheduler = Scheduler(
+            client,
+            pods,
+            nodes,
+            budgets,
+            clock=sim.clock,
+            rand=sim.rand,
+            sink=Told(),
+            instruments=instruments,
+            settings=Settings(overlook_not_ready=True),
+        ).controller
         pods.add_handler(lambda old, new: _note(sim, old, new))
-        for informer in (nodes, pods):
+        informers: list[Informer[Any]] = [nodes, budgets, pods]
+        for informer in informers:
             informer.start()
             await informer.wait_synced()
         fleet.start()
@@ -68,8 +78,8 @@ async def program(sim: Sim) -> Trace:
         finally:
             await scheduler.stop()
             await fleet.stop()
-            await pods.close()
-            await nodes.close()
+            for informer in informers:
+                await informer.close()
         sim.trace.add(f"left: {sum(len(each.runtime.pods()) for each in members)}")
     return sim.trace
 

@@ -9,7 +9,7 @@ pod of a Job or index.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -21,6 +21,7 @@ from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
+from refloat.base.gates import Gates
 from refloat.base.tasks import Tasks
 from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions, Kind, Watch, WatchEvent
@@ -30,6 +31,7 @@ from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobCont
 from refloat.controllers.job.metrics import JobMetrics
 from refloat.controllers.job.settings import Settings
 from refloat.policy import job_conditions, pod_state
+from refloat.policy.switches import Switches
 from refloat.runtime.controller import Instruments
 from refloat.runtime.event_series import EventType, Reference
 from refloat.runtime.informer import Informer
@@ -76,6 +78,10 @@ def by_index(**runs: Run) -> Script:
     return lambda pod, _: runs.get(f"i{pod_state.completion_index(pod)}", OK)
 
 
+async def nothing(_: Request) -> None:
+    pass
+
+
 class MortalClient(LocalClient):
     """Dies before or after its nth write: then nothing ever comes back from it."""
 
@@ -84,8 +90,12 @@ class MortalClient(LocalClient):
         self.writes = 0
         self.dies_at: int | None = None
         self.dies_after = False
-        self.loses: int | None = None
-        """The number of the write whose answer is lost, though it happens."""
+        self.dies_on: Callable[[Request], bool] = lambda _: False
+        """Before which writes it dies, whatever their number."""
+        self.before: Callable[[Request], Awaitable[None]] = nothing
+        """What happens before each write."""
+        self.loses: Container[int] = ()
+        """The numbers of the writes whose answers are lost, though they happen."""
         self.refuses: Callable[[Request, int], errors.ClientError | None] = lambda *_: None
         """What a write comes back with instead of happening."""
         self.died = asyncio.Event()
@@ -97,14 +107,15 @@ class MortalClient(LocalClient):
             return await super()._call(request)
         self.writes += 1
         number = self.writes
-        if number == self.dies_at and not self.dies_after:
+        await self.before(request)
+        if (number == self.dies_at and not self.dies_after) or self.dies_on(request):
             await self._die()
         if (refusal := self.refuses(request, number)) is not None:
             raise refusal
         answer = await super()._call(request)
         if number == self.dies_at:
             await self._die()
-        if number == self.loses:
+        if number in self.loses:
             raise errors.Unavailable("the answer was lost")
         return answer
 
@@ -139,6 +150,8 @@ class LaggingWatch(Generic[T]):
         event = await self._watch.__anext__()
         if self._world.lag:
             await self._world.sleep(self._world.lag * self._world.sim.rand.random())
+        if self._world.gaps and self._world.sim.rand.random() < self._world.gaps:
+            raise errors.Expired("too old resource version")
         return event
 
     async def aclose(self) -> None:
@@ -200,7 +213,7 @@ class Process:
 
 
 class World:
-    def __init__(self, sim: Sim, api: InProcess, script: Script) -> None:
+    def __init__(self, sim: Sim, api: api_program.Server, script: Script) -> None:
         self.sim = sim
         self.api = api
         self.client = LocalClient(api, field_manager="test")
@@ -209,6 +222,9 @@ class World:
         self.settings: Settings | None = None
         self.lag = 0.0
         """How many seconds the controller's caches are behind, at most, with each event."""
+        self.gaps = 0.0
+        """How likely a watch of the controller ends in the place of an event, which is lost."""
+        self._tasks = Tasks()
         self.process = Process(self, None)
         self.began: datetime = sim.clock.now()
 
@@ -217,20 +233,45 @@ class World:
         """Since the beginning."""
         return (self.sim.clock.now() - self.began).total_seconds()
 
+    async def close(self) -> None:
+        await self._tasks.close()
+        await self.process.stop()
+        await self.kubelet.close()
+
+    def restart_when_dead(self, client: MortalClient) -> None:
+        self._tasks.spawn(self._restart(client), name="who restarts the controller")
+
+    async def _restart(self, client: MortalClient) -> None:
+        await client.died.wait()
+        await self.restart()
+
     async def restart(self) -> None:
         await self.process.stop()
         self.process = Process(self, self.settings)
         await self.process.start()
 
+    async def switch(self, gates: Gates, *, server: Gates | None = None) -> None:
+        """Start server and controller anew with these gates, or the server with others."""
+        self.api.use(gates if server is None else server)
+        self.settings = Settings(switches=Switches.of(gates))
+        await self.restart()
+
     async def sleep(self, seconds: float) -> None:
         await self.sim.clock.sleep(seconds)
 
-    async def submit(self, name: str = "job", template: Object | None = None, **spec: Any) -> Job:
+    async def submit(
+        self,
+        name: str = "job",
+        template: Object | None = None,
+        labels: Object | None = None,
+        **spec: Any,
+    ) -> Job:
         pod = {
             "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "busybox:1"}],
         }
-        spec["template"] = {"spec": {**pod, **(template or {})}}
+        metadata = {"metadata": {"labels": labels}} if labels else {}
+        spec["template"] = {**metadata, "spec": {**pod, **(template or {})}}
         return await self.client.create(
             kinds.JOBS, {"metadata": {"name": name}, "spec": spec}, namespace=NAMESPACE
         )
@@ -286,6 +327,15 @@ class Kubelet:
         """Its container was started anew, in all so often."""
         state = {"running": {"startedAt": self._now()}}
         await self._status(pod, "Running", state, ready=True, restarts=times_restarted)
+
+    def ends_when_deleted(self, pod: Pod) -> Callable[[Request], Awaitable[None]]:
+        """Lets the pod end well directly before a request to delete it."""
+
+        async def before(request: Request) -> None:
+            if request.method == "DELETE" and pod.metadata.uid not in self.done:
+                await self._end(pod, 0)
+
+        return before
 
     async def _follow(self) -> None:
         watch = self._world.client.watch(kinds.PODS, initial_events=True)
@@ -376,5 +426,4 @@ async def world(
         try:
             yield made
         finally:
-            await made.process.stop()
-            await made.kubelet.close()
+            await made.close()

@@ -3,14 +3,20 @@
 
 from typing import Any
 
+import pytest
+
+from refloat.api.batch import Job
 from refloat.api.core import Pod
-from refloat.client import kinds
+from refloat.api.selectors import LabelSelector
+from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions
+from refloat.client.requests import Request
+from refloat.controllers.job import claims
 from refloat.controllers.job.settings import Settings
 from refloat.policy import pod_state
 from refloat.sim.run import Sim
 from tests.simulation import job_world
-from tests.simulation.job_world import FOREVER, NAMESPACE, World
+from tests.simulation.job_world import FOREVER, NAMESPACE, OK, Run, World
 from tests.virtual import virtual
 
 
@@ -19,11 +25,18 @@ async def patched(world: World, pod: Pod, metadata: dict[str, Any]) -> None:
     await world.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
 
 
+async def stray(world: World, name: str, labels: dict[str, str]) -> None:
+    """A pod that nobody controls."""
+    spec = {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}
+    pod = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+    await world.client.create(kinds.PODS, pod, namespace=NAMESPACE)
+
+
 @virtual(seeds=20)
 async def test_a_pod_that_matches_is_adopted_and_counts(sim: Sim) -> None:
     async with job_world.world(sim) as world:
         spec = {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}
-        labels = {"app": "x"}
+        labels: dict[str, Any] = {"app": "x"}
         pod = {"metadata": {"name": "stray", "labels": labels}, "spec": spec}
         await world.client.create(kinds.PODS, pod, namespace=NAMESPACE)
         template = {"metadata": {"labels": labels}, "spec": spec}
@@ -44,6 +57,110 @@ async def test_a_pod_that_matches_is_adopted_and_counts(sim: Sim) -> None:
         done = await world.finished()
         assert done.status.succeeded == 1
         assert [each.metadata.name for each in world.kubelet.created] == ["stray"]
+
+
+@virtual(seeds=5)
+async def test_more_successes_than_asked_for_are_told_of(sim: Sim) -> None:
+    """Behaviour A6.3, A22.1: before the end itself is."""
+    async with job_world.world(sim) as world:
+        labels: dict[str, Any] = {"app": "x"}
+        for name in ("one", "two"):
+            await stray(world, name, labels)
+        await world.sleep(10)
+        selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
+        await world.submit(labels=labels, completions=1, **selector)
+        job = await world.finished()
+        assert (job.status.succeeded, len(world.kubelet.created)) == (2, 2)
+        assert world.told.events == [
+            (
+                "Warning",
+                "TooManySucceededPods",
+                "Too many succeeded pods running after completion count reached",
+            ),
+            ("Normal", "Completed", "Job completed"),
+        ]
+
+
+@virtual(seeds=5)
+async def test_a_counted_pod_whose_labels_change_is_released(sim: Sim) -> None:
+    """Behaviour A2.4: also after it is over, while its Job is not; its count stays."""
+    async with job_world.world(sim, job_world.in_turn(OK, FOREVER)) as world:
+        await world.submit(completions=2, parallelism=1)
+        await world.sleep(10)
+        assert (await world.job()).status.succeeded == 1
+        pod = world.kubelet.created[0]
+        await patched(world, pod, {"labels": {"batch.kubernetes.io/controller-uid": None}})
+        await world.sleep(3)
+        released = await world.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+        assert released.metadata.owner_references is None
+        status = (await world.job()).status
+        assert (status.succeeded, status.active, len(world.kubelet.created)) == (1, 1, 2)
+
+
+@virtual(seeds=5)
+async def test_counted_pods_of_a_selector_of_its_own_stay(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(OK, FOREVER)) as world:
+        labels: dict[str, Any] = {"app": "x"}
+        selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
+        await world.submit(labels=labels, completions=2, parallelism=1, **selector)
+        await world.sleep(10)
+        first = world.kubelet.created[0]
+        await patched(world, first, {"labels": {"other": "y"}})
+        await world.sleep(3)
+        kept = await world.client.get(kinds.PODS, first.metadata.name, namespace=NAMESPACE)
+        assert kept.metadata.controller is not None
+        await patched(world, first, {"labels": {"app": None}})
+        await world.sleep(3)
+        kept = await world.client.get(kinds.PODS, first.metadata.name, namespace=NAMESPACE)
+        assert kept.metadata.controller is None
+
+
+async def relabelled(world: World) -> Pod:
+    """A counted pod of a Job that goes on, with a selector of its own that it no longer matches."""
+    labels: dict[str, Any] = {"app": "x"}
+    selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
+    await world.submit(labels=labels, completions=2, parallelism=1, **selector)
+    await world.sleep(10)
+    pod = world.kubelet.created[0]
+    await patched(world, pod, {"labels": {"app": None}})
+    return pod
+
+
+async def is_owned(world: World, pod: Pod) -> bool:
+    found = await world.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+    return found.metadata.controller is not None
+
+
+@virtual(seeds=5)
+async def test_a_counted_pod_that_could_not_be_released_is_tried_again(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(OK, FOREVER)) as world:
+        refusals = [errors.Unavailable("not now") for _ in range(3)]
+
+        def refuse(request: Request, _: int) -> errors.ClientError | None:
+            releases = b'"$patch"' in (request.body or b"")
+            return refusals.pop() if releases and refusals else None
+
+        world.process.client.refuses = refuse
+        pod = await relabelled(world)
+        await world.sleep(5)
+        assert await is_owned(world, pod)
+        await world.sleep(30)
+        assert not await is_owned(world, pod)
+        assert refusals == []
+
+
+@virtual(seeds=5)
+async def test_a_counted_pod_whose_labels_changed_while_nobody_looked_is_released(
+    sim: Sim,
+) -> None:
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=8), FOREVER)) as world:
+        world.process.client.dies_on = lambda request: b'"$patch"' in (request.body or b"")
+        pod = await relabelled(world)
+        await world.process.client.died.wait()
+        assert await is_owned(world, pod)
+        await world.restart()
+        await world.sleep(3)
+        assert not await is_owned(world, pod)
 
 
 @virtual(seeds=20)
@@ -128,3 +245,31 @@ async def test_a_pod_that_names_no_controller_loses_the_finalizer(sim: Sim) -> N
         await world.sleep(5)
         [found] = await world.pods()
         assert not pod_state.is_tracked(found)
+
+
+@virtual(seeds=3)
+async def test_a_bare_pod_costs_nothing_for_jobs_that_want_none(sim: Sim) -> None:
+    """Selectors are built for Jobs at work, and one of these may still adopt it (A25.1)."""
+    asked: list[str] = []
+    built = claims.selector_of
+
+    def selector_of(job: Job) -> LabelSelector:
+        asked.append(job.metadata.name)
+        return built(job)
+
+    def script(pod: Pod, _: int) -> Run:
+        return OK if pod.metadata.name.startswith("over") else FOREVER
+
+    async with job_world.world(sim, script) as world:
+        labels: dict[str, Any] = {"app": "x"}
+        selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
+        await world.submit("over", labels=labels, **selector)
+        await world.finished("over")
+        await world.submit("others", labels=labels, managedBy="example.com/other", **selector)
+        await world.submit("works", labels={"app": "y"}, completions=2)
+        await world.sleep(5)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(claims, "selector_of", selector_of)
+            await stray(world, "bare", labels)
+            await world.sleep(5)
+        assert asked == ["works"]

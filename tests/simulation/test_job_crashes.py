@@ -1,107 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller is killed at each of its writes, and nobody can tell afterwards."""
+"""The controller is killed at each of its writes, or hears nothing of it: nobody can tell."""
 
-import itertools
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import pytest
 
-from refloat.policy import pod_state
 from refloat.sim.run import Sim, run
 from tests.simulation import job_world
-from tests.simulation.job_world import FAILS, FOREVER, OK, Process, Script, World
+from tests.simulation.job_scenarios import RACES, SCENARIOS, Ending, checked
+from tests.simulation.job_world import OK, Process, Run, World
 from tests.virtual import virtual
 
-MIXED: dict[str, Any] = {"completions": 3, "parallelism": 2}
-INDEXED: dict[str, Any] = {
-    "completions": 3,
-    "parallelism": 2,
-    "completionMode": "Indexed",
-    "backoffLimitPerIndex": 1,
-}
-LIMITED: dict[str, Any] = {"completions": 2, "parallelism": 2, "backoffLimit": 1}
+SEED = 1
 
-# With the policy `Failed`: else a kill between the deletion of the stragglers and
-# the condition makes failures of them, as in Kubernetes (behaviour H12).
-ENOUGH: dict[str, Any] = {
-    "completions": 3,
-    "parallelism": 3,
-    "completionMode": "Indexed",
-    "podReplacementPolicy": "Failed",
-    "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
-}
-
-# Orders of events for each write.
-SEEDS = 3
-
-SCENARIOS: dict[str, tuple[dict[str, Any], Callable[[], Script]]] = {
-    "failures and successes": (MIXED, lambda: job_world.in_turn(FAILS, OK, FAILS, OK)),
-    "an index that fails": (INDEXED, lambda: job_world.by_index(i1=FAILS)),
-    "stragglers of a success": (ENOUGH, lambda: job_world.by_index(i1=FOREVER, i2=FOREVER)),
-    "a limit that is exceeded": (LIMITED, lambda: job_world.in_turn(FAILS)),
-}
-
-Ending = dict[str, Any]
+ALL = SCENARIOS | RACES
 
 
-async def ending(world: World) -> Ending:
-    """How a Job ended, without the times."""
-    status = (await world.finished()).status
-    await world.sleep(10)
-    assert not any(pod_state.is_tracked(pod) for pod in await world.pods())
-    return {
-        "conditions": [(each.type, each.reason) for each in status.conditions or ()],
-        "counts": (status.succeeded, status.failed, status.active, status.terminating),
-        "indexes": (status.completed_indexes, status.failed_indexes),
-        "pods": len(world.kubelet.created),
-    }
+@functools.cache
+def undisturbed(name: str) -> tuple[Ending, int]:
+    """How it ends, and the number of writes until then."""
 
-
-def undisturbed(spec: dict[str, Any], script: Script) -> tuple[Ending, int]:
     async def program(sim: Sim) -> tuple[Ending, int]:
-        async with job_world.world(sim, script) as world:
-            await world.submit(**spec)
-            return await ending(world), world.process.client.writes
+        async with job_world.world(sim, ALL[name].script) as world:
+            return await checked(world, ALL[name]), world.process.client.writes
 
-    return run(program, seed=1)
+    return run(program, seed=SEED)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def killed(name: str, number: int, *, after: bool) -> Ending:
+    async def program(sim: Sim) -> Ending:
+        async with job_world.world(sim, ALL[name].script) as world:
+            client = world.process.client
+            client.dies_at, client.dies_after = number, after
+            world.restart_when_dead(client)
+            return await checked(world, ALL[name])
+
+    return run(program, seed=SEED)
+
+
+def unanswered(name: str, number: int) -> Ending:
+    async def program(sim: Sim) -> Ending:
+        async with job_world.world(sim, ALL[name].script) as world:
+            world.process.client.loses = {number}
+            return await checked(world, ALL[name])
+
+    return run(program, seed=SEED)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", ALL)
 def test_a_kill_at_any_write_changes_nothing(name: str, *, after: bool) -> None:
-    spec, script = SCENARIOS[name]
-    want, writes = undisturbed(spec, script())
-    for number, seed in itertools.product(range(1, writes + 1), range(SEEDS)):
-
-        async def program(sim: Sim, number: int = number) -> Ending:
-            async with job_world.world(sim, script()) as world:
-                client = world.process.client
-                client.dies_at, client.dies_after = number, after
-                await world.submit(**spec)
-                await client.died.wait()
-                await world.restart()
-                return await ending(world)
-
-        assert run(program, seed=seed) == want, f"killed at write {number}, seed {seed}"
+    want, writes = undisturbed(name)
+    for number in range(1, writes + 1):
+        assert killed(name, number, after=after) == want, f"killed at write {number}"
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", ALL)
 def test_an_answer_that_is_lost_changes_nothing(name: str) -> None:
-    spec, script = SCENARIOS[name]
-    want, writes = undisturbed(spec, script())
-    for number, seed in itertools.product(range(1, writes + 1), range(SEEDS)):
-
-        async def program(sim: Sim, number: int = number) -> Ending:
-            async with job_world.world(sim, script()) as world:
-                world.process.client.loses = number
-                await world.submit(**spec)
-                return await ending(world)
-
-        assert run(program, seed=seed) == want, f"lost answer {number}, seed {seed}"
+    want, writes = undisturbed(name)
+    for number in range(1, writes + 1):
+        assert unanswered(name, number) == want, f"lost answer {number}"
 
 
-@virtual(seeds=20)
+@virtual(seeds=8)
 async def test_a_restart_at_any_moment_makes_no_pod_twice(sim: Sim) -> None:
     async with job_world.world(sim) as world:
         await world.submit(completions=6, parallelism=3)
@@ -113,3 +75,74 @@ async def test_a_restart_at_any_moment_makes_no_pod_twice(sim: Sim) -> None:
             await world.process.start()
         job = await world.finished()
         assert (job.status.succeeded, len(world.kubelet.created)) == (6, 6)
+
+
+# -- between the removal of a finalizer and the deletion (behaviour A9.1) -----------
+
+
+async def killed_before_the_deletion(world: World, **change: Any) -> None:
+    """A change makes the controller release pods; then it is killed, and deletes none."""
+    await world.sleep(3)
+    client = world.process.client
+    client.dies_on = lambda request: request.method == "DELETE"
+    await world.change(**change)
+    await client.died.wait()
+
+
+@pytest.mark.parametrize("change", [{"suspend": True}, {"parallelism": 0}], ids=["stop", "shrink"])
+def test_a_pod_that_ends_before_it_could_be_deleted_is_counted(change: dict[str, Any]) -> None:
+    @virtual(seeds=3)
+    async def test(sim: Sim) -> None:
+        async with job_world.world(sim, job_world.in_turn(OK)) as world:
+            await world.submit(completions=2, parallelism=2)
+            await killed_before_the_deletion(world, **change)
+            await world.sleep(10)
+            assert len(world.kubelet.done) == 2
+            await world.restart()
+            job = await world.finished()
+            assert (job.status.succeeded, len(world.kubelet.created)) == (2, 2)
+
+    test()
+
+
+@virtual(seeds=3)
+async def test_a_job_that_wants_a_pod_back_counts_it(sim: Sim) -> None:
+    """Suspended, killed, resumed: the pods go on, and one is deleted by hand."""
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=30), OK)) as world:
+        await world.submit(completions=1, parallelism=1, podReplacementPolicy="Failed")
+        await killed_before_the_deletion(world, suspend=True)
+        await world.change(suspend=False)
+        await world.restart()
+        await world.sleep(3)
+        await world.delete_pod(world.kubelet.created[0].metadata.name)
+        job = await world.finished()
+        assert (job.status.succeeded, job.status.failed) == (1, 1)
+
+
+@virtual(seeds=3)
+async def test_a_job_that_does_not_want_the_pod_deletes_it_uncounted(sim: Sim) -> None:
+    """As if the controller had not been killed (behaviour A9.1)."""
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=30), OK)) as world:
+        await world.submit(completions=1, parallelism=1)
+        await killed_before_the_deletion(world, suspend=True)
+        await world.restart()
+        await world.sleep(10)
+        assert await world.pods() == []
+        await world.change(suspend=False)
+        job = await world.finished()
+        assert (job.status.succeeded, job.status.failed) == (1, 0)
+
+
+@virtual(seeds=3)
+async def test_a_pod_that_ends_while_it_is_released_is_counted(sim: Sim) -> None:
+    """It changed, so it is not deleted: without any crash."""
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=30))) as world:
+        await world.submit(completions=1, parallelism=1)
+        await world.sleep(3)
+        [pod] = await world.pods()
+        world.process.client.before = world.kubelet.ends_when_deleted(pod)
+        await world.change(suspend=True)
+        await world.sleep(10)
+        job = await world.finished()
+        assert (job.status.succeeded, len(world.kubelet.created)) == (1, 1)
+        assert "FailedDelete" not in world.told.reasons()

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Caches that are behind, and an API that refuses: no pod twice, none uncounted."""
 
-from refloat.client import errors
+import functools
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from refloat.client import errors, kinds
 from refloat.client.requests import Request
 from refloat.policy import pod_state
-from refloat.sim.run import Sim
+from refloat.sim.run import Sim, run
 from tests.simulation import job_world
-from tests.simulation.job_world import FAILS, FOREVER, OK, Run
+from tests.simulation.job_scenarios import SCENARIOS, Ending, checked, relabel_a_pod
+from tests.simulation.job_world import FAILS, FOREVER, OK, Run, World
 from tests.virtual import virtual
 
 
@@ -14,7 +21,77 @@ def creates_a_pod(request: Request) -> bool:
     return request.method == "POST" and "/pods" in request.path
 
 
-@virtual(seeds=40)
+def disturbed(name: str, disturb: Callable[[World], None], *, seed: int) -> Ending:
+    async def program(sim: Sim) -> Ending:
+        scenario = SCENARIOS[name]
+        async with job_world.world(sim, scenario.script) as world:
+            disturb(world)
+            return await checked(world, scenario)
+
+    return run(program, seed=seed)
+
+
+@functools.cache
+def undisturbed(name: str) -> Ending:
+    return disturbed(name, lambda _: None, seed=0)
+
+
+def lagging(world: World) -> None:
+    world.lag = 1.5
+
+
+def with_gaps(world: World) -> None:
+    world.gaps = 0.3
+
+
+def conflicting(world: World) -> None:
+    """Each write conflicts, and is let through when it is tried again."""
+    tried: set[tuple[str, str]] = set()
+
+    def refuse(request: Request, _: int) -> errors.ClientError | None:
+        write = (request.method, request.path)
+        if write in tried:
+            tried.discard(write)
+            return None
+        tried.add(write)
+        return errors.Conflict("somebody was faster")
+
+    world.process.client.refuses = refuse
+
+
+def overloaded(world: World) -> None:
+    """Every fifth write is not done, and the answers say so in turn."""
+    refusals = itertools.cycle(
+        [
+            errors.TooManyRequests("try again later", code=429, retry_after=1),
+            errors.Unavailable("internal error", code=500),
+            errors.Timeout("no answer in time"),
+        ]
+    )
+    world.process.client.refuses = lambda _, number: None if number % 5 else next(refusals)
+
+
+def hardly_answering(world: World) -> None:
+    """Every second answer is lost."""
+    world.process.client.loses = range(1, 10_000, 2)
+
+
+FAULTS: dict[str, Callable[[World], None]] = {
+    "caches that are behind": lagging,
+    "watches that end in a gap": with_gaps,
+    "a conflict on every write": conflicting,
+    "a server that has too much to do": overloaded,
+    "every second answer lost": hardly_answering,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_fault_changes_how_a_job_ends(name: str, fault: str) -> None:
+    assert disturbed(name, FAULTS[fault], seed=0) == undisturbed(name)
+
+
+@virtual(seeds=15)
 async def test_caches_that_are_behind_make_no_pod_twice(sim: Sim) -> None:
     async with job_world.world(sim, job_world.in_turn(OK, FAILS, OK)) as world:
         world.lag = 4.0
@@ -24,7 +101,7 @@ async def test_caches_that_are_behind_make_no_pod_twice(sim: Sim) -> None:
         assert len(world.kubelet.created) == 5
 
 
-@virtual(seeds=40)
+@virtual(seeds=15)
 async def test_caches_that_are_behind_make_no_index_twice(sim: Sim) -> None:
     script = job_world.by_index(i0=Run(seconds=1, exit_code=1))
     async with job_world.world(sim, script) as world:
@@ -36,22 +113,6 @@ async def test_caches_that_are_behind_make_no_index_twice(sim: Sim) -> None:
         assert (job.status.succeeded, job.status.failed) == (2, 2)
         assert (job.status.completed_indexes, job.status.failed_indexes) == ("1,2", "0")
         assert len(world.kubelet.created) == 4
-
-
-@virtual(seeds=20)
-async def test_a_job_gets_through_a_third_of_its_writes_conflicting(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(OK, FAILS, OK)) as world:
-
-        def refuse(_: Request, number: int) -> errors.ClientError | None:
-            return errors.Conflict("somebody was faster") if number % 3 == 0 else None
-
-        world.process.client.refuses = refuse
-        await world.submit(completions=4, parallelism=2)
-        job = await world.finished()
-        assert (job.status.succeeded, job.status.failed) == (4, 1)
-        assert len(world.kubelet.created) == 5
-        await world.sleep(5)
-        assert not any(pod_state.is_tracked(pod) for pod in await world.pods())
 
 
 @virtual(seeds=5)
@@ -136,3 +197,109 @@ async def test_a_success_that_the_cache_has_not_seen_survives_a_suspension(sim: 
         job = await world.finished()
         ended = [pod for pod in world.kubelet.created if pod.metadata.uid in world.kubelet.done]
         assert job.status.succeeded == len(ended) == 3
+
+
+# -- a sync that hangs is cancelled, and tried again with the same memory -----------
+
+
+def delaying(world: World, *delays: tuple[str, bytes, float]) -> None:
+    """The next write of this method with this in its body waits for so long, in this order."""
+    waiting = list(delays)
+
+    async def before(request: Request) -> None:
+        if not waiting:
+            return
+        method, part, seconds = waiting[0]
+        if request.method == method and part in (request.body or b""):
+            waiting.pop(0)
+            await world.sleep(seconds)
+
+    world.process.client.before = before
+
+
+HANGS = 400.0
+
+
+@virtual(seeds=3)
+async def test_a_removal_that_is_cancelled_counts_nobody_twice(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(FAILS, FOREVER)) as world:
+        delaying(world, ("PATCH", b"deleteFromPrimitiveList", HANGS))
+        await world.submit(backoffLimit=6)
+        await world.sleep(900)
+        assert (await world.job()).status.failed == 1
+        assert [pod_state.is_tracked(pod) for pod in await world.pods()].count(True) == 1
+        await world.restart()
+        await world.sleep(10)
+        assert (await world.job()).status.failed == 1
+
+
+@virtual(seeds=3)
+async def test_removals_that_are_cancelled_in_part_count_all_once(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(FAILS, FAILS, FAILS, FOREVER)) as world:
+        delaying(world, ("PATCH", b"deleteFromPrimitiveList", HANGS))
+        await world.submit(completions=3, parallelism=3, backoffLimit=6)
+        for seconds in (20, 900):
+            await world.sleep(seconds)
+        await world.restart()
+        await world.sleep(10)
+        assert (await world.job()).status.failed == 3
+
+
+# Before anything is expected: so the bound on a sync is over before what it expects expires.
+SLOW_CLAIM = ("PATCH", b"ownerReferences", 10.0)
+
+
+@virtual(seeds=3)
+async def test_creations_that_are_cancelled_are_tried_again(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(FOREVER, OK)) as world:
+        await world.submit()
+        await world.sleep(1)
+        delaying(world, SLOW_CLAIM, ("POST", b"", HANGS))
+        await relabel_a_pod(world)
+        await world.finished(within=1000)
+        assert len(world.kubelet.created) == 2
+
+
+@virtual(seeds=3)
+async def test_deletions_that_are_cancelled_are_tried_again(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        await world.submit(completions=2, parallelism=2)
+        await world.sleep(1)
+        delaying(world, SLOW_CLAIM, ("DELETE", b"", HANGS))
+        await relabel_a_pod(world)
+        await world.change(suspend=True)
+        await world.sleep(1000)
+        stray = world.kubelet.created[0].metadata.uid
+        assert [pod.metadata.uid for pod in await world.pods()] == [stray]
+        status = (await world.job()).status
+        assert (status.active, status.failed) == (0, 0)
+
+
+FULL = {"metadata": {"annotations": {"note": "x" * (256 * 1024 - len("note"))}}}
+
+
+@virtual(seeds=3)
+async def test_a_job_whose_annotations_leave_no_room_ends_all_the_same(sim: Sim) -> None:
+    """It has 256 KB of its own, and neither failures nor decisions can be noted."""
+    async with job_world.world(sim, job_world.in_turn(FAILS, FOREVER)) as world:
+        await world.submit(completions=2, parallelism=2, backoffLimit=0)
+        await world.client.patch(kinds.JOBS, "job", FULL, namespace=job_world.NAMESPACE)
+        job = await world.finished(within=60)
+        assert (job.status.conditions or ())[-1].reason == "BackoffLimitExceeded"
+        assert job.status.failed == 2
+        assert list(job.metadata.annotations or ()) == ["note"]
+        assert "PodFailureJudged" in world.told.reasons()
+
+
+@virtual(seeds=3)
+async def test_a_pod_whose_annotations_leave_no_room_is_suspended_all_the_same(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        await world.submit()
+        await world.sleep(3)
+        [pod] = await world.pods()
+        name = pod.metadata.name
+        await world.client.patch(kinds.PODS, name, FULL, namespace=job_world.NAMESPACE)
+        await world.change(suspend=True)
+        await world.sleep(10)
+        assert await world.pods() == []
+        assert (await world.job()).status.failed == 0

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs from their creation to their end, on a real API server in virtual time."""
 
+import pytest
+
 from refloat.api import structs
 from refloat.api.batch import Job, UncountedTerminatedPods
 from refloat.controllers.job.settings import Settings
@@ -153,6 +155,24 @@ async def test_a_suspended_job_loses_its_pods_and_counts_none_of_them(sim: Sim) 
             ("Normal", "Resumed", "Job resumed"),
             ("Normal", "Completed", "Job completed"),
         ]
+
+
+@pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
+def test_a_resumed_job_gives_no_name_of_a_suspended_pod_again(mode: str) -> None:
+    """Behaviour A8.5, A8.6: in Kubernetes a name is as good as never the same."""
+
+    @virtual(seeds=5)
+    async def test(sim: Sim) -> None:
+        async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+            await world.submit(parallelism=2, completions=2, completionMode=mode)
+            for suspended in (True, False) * 2:
+                await world.sleep(10)
+                await world.change(suspend=suspended)
+            await world.sleep(10)
+            names = [pod.metadata.name for pod in world.kubelet.created]
+            assert len(names) == len(set(names)) == 6
+
+    test()
 
 
 @virtual(seeds=5)

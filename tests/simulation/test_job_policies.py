@@ -56,6 +56,23 @@ async def test_fail_job_ends_the_job_and_names_the_pod(sim: Sim) -> None:
         assert world.told.events[-1] == ("Warning", "PodFailurePolicy", message)
 
 
+@virtual(seeds=5)
+async def test_a_job_without_a_policy_tells_of_its_failures_too(sim: Sim) -> None:
+    """Each failure has an entry; those of one sync have one event."""
+    async with job_world.world(sim, job_world.in_turn(FAILS, FAILS, OK)) as world:
+        await world.submit(completions=2, parallelism=2)
+        job = await world.finished()
+        first, second = (pod.metadata.name for pod in world.kubelet.created[:2])
+        told = [note for _, reason, note in world.told.events if reason == "PodFailureJudged"]
+        assert told in [
+            [f"{one}, {other}: container main failed with exit code 1 matching no rule"]
+            for one, other in ((first, second), (second, first))
+        ]
+        kept = attempts.recorded(job.metadata.annotations)
+        assert {each["pod"]: each["exitCode"] for each in kept} == {first: 1, second: 1}
+        assert not any("rule" in each or "action" in each for each in kept)
+
+
 @virtual(seeds=20)
 async def test_ignored_failures_count_for_no_limit_but_delay(sim: Sim) -> None:
     """Behaviour A11.3, A15.6."""

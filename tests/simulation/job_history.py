@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that happened to a Job and its pods, in the server's order, and what must hold all along.
+
+Two watches take down every version of every object; sorted by their
+resourceVersions they are the one history that the server had. The rules are
+written anew here, on plain fields: nothing of what they judge is asked.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from refloat.api import intervals
+from refloat.api.batch import Job, JobStatus
+from refloat.api.core import Pod
+from refloat.base.tasks import Tasks
+from refloat.client import errors, kinds
+from refloat.client.contract import Client, Kind
+
+T = TypeVar("T", Job, Pod)
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+RELEASED = "refloat.dev/released"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    number: int
+    gone: bool
+    job: Job | None = None
+    pod: Pod | None = None
+
+
+class History:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._tasks = Tasks()
+        self.versions: list[Version] = []
+
+    def start(self) -> None:
+        self._tasks.spawn(self._follow(kinds.JOBS), name="history of Jobs")
+        self._tasks.spawn(self._follow(kinds.PODS), name="history of pods")
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def _follow(self, kind: Kind[T]) -> None:
+        watch = self._client.watch(kind, initial_events=True, timeout_seconds=10**6)
+        try:
+            async for event in watch:
+                obj, gone = event.object, event.type == "DELETED"
+                number = int(event.resource_version)
+                if isinstance(obj, Job):
+                    self.versions.append(Version(number, gone, job=obj))
+                elif isinstance(obj, Pod):
+                    self.versions.append(Version(number, gone, pod=obj))
+        except errors.ClientError as error:  # the history would have holes
+            raise AssertionError(f"the history of {kind.resource.plural} ended") from error
+        finally:
+            await watch.aclose()
+
+
+@dataclass(slots=True)
+class Checker:
+    """Walks through a history of one Job, and fails where something must not be."""
+
+    ignores: Callable[[Pod], bool] = lambda _: False
+    """Whether the Job's policy does not count the failure of this pod."""
+
+    job: Job | None = None
+    pods: dict[str, Pod] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
+    """The uids that have been in a list and left it."""
+
+    parallelism: int = 0
+    """The most that was ever asked for."""
+
+    def walk(self, history: History) -> None:
+        for version in sorted(history.versions, key=lambda each: each.number):
+            if version.job is not None:
+                self._job_changed(version.job, gone=version.gone)
+            if version.pod is not None:
+                self._pod_changed(version.pod, gone=version.gone)
+        left = [pod.metadata.name for pod in self.pods.values() if _is_forgotten(pod)]
+        assert not left, f"released, ended by themselves and never counted: {left}"
+
+    # -- counting ---------------------------------------------------------------
+
+    def _job_changed(self, new: Job, *, gone: bool) -> None:
+        if not gone:
+            self.parallelism = max(self.parallelism, new.spec.parallelism or 0)
+            before = self.job.status if self.job is not None else JobStatus()
+            self._count(before, new.status, indexed=new.spec.completion_mode == "Indexed")
+            self.job = new
+        else:
+            self.job = None
+
+    def _count(self, old: JobStatus, new: JobStatus, *, indexed: bool) -> None:
+        """A counter moves only by those who leave its list, and nobody comes back to one."""
+        left_failed = _listed(old, "failed") - _listed(new, "failed")
+        left_succeeded = _listed(old, "succeeded") - _listed(new, "succeeded")
+        assert new.failed - old.failed == len(left_failed), "failed is not what left its list"
+        if not indexed:
+            assert new.succeeded - old.succeeded == len(left_succeeded), "so is succeeded"
+        self.counted |= left_failed | left_succeeded
+        for uid in left_failed | left_succeeded:
+            pod = self.pods.get(uid)
+            assert pod is None or not _is_tracked(pod), f"{uid} is counted and tracked"
+        again = (_listed(new, "failed") | _listed(new, "succeeded")) & self.counted
+        assert not again, f"counted twice: {again}"
+
+    # -- pods -------------------------------------------------------------------
+
+    def _pod_changed(self, new: Pod, *, gone: bool) -> None:
+        uid = new.metadata.uid
+        old = self.pods.pop(uid, None)
+        if old is not None and _is_tracked(old) and (gone or not _is_tracked(new)):
+            ended = new if new.is_terminal else old
+            assert self._may_lose_finalizer(ended, new), f"{new.metadata.name} was never counted"
+        if gone:
+            return
+        self.pods[uid] = new
+        if old is None:
+            self._check_room()
+
+    def _may_lose_finalizer(self, ended: Pod, new: Pod) -> bool:
+        """Is it listed or recorded, or is there nobody who would count it?"""
+        job, meta = self.job, new.metadata
+        if job is None or job.metadata.deletion_timestamp is not None or meta.controller is None:
+            return True
+        if meta.uid in _listed(job.status, "failed") | _listed(job.status, "succeeded"):
+            return True
+        if (meta.annotations or {}).get(RELEASED) == meta.uid:
+            return True
+        if job.spec.completion_mode == "Indexed" and _index(ended) >= (job.spec.completions or 0):
+            return True
+        if ended.status.phase == "Succeeded":
+            if meta.deletion_timestamp is not None and _succeeds(job, "SuccessPolicy"):
+                return True  # it was told to end, and did
+            return job.spec.completion_mode == "Indexed" and self._is_recorded(ended)
+        return _succeeds(job) or (ended.status.phase == "Failed" and self.ignores(ended))
+
+    def _is_recorded(self, pod: Pod) -> bool:
+        assert self.job is not None
+        done = intervals.parse(self.job.status.completed_indexes, self.job.spec.completions or 0)
+        return intervals.contains(done, _index(pod))
+
+    def _check_room(self) -> None:
+        """Under Failed, a new pod has a place of its own."""
+        job = self.job
+        if job is None or job.spec.pod_replacement_policy != "Failed":
+            return
+        alive = list(self._alive(job))
+        assert len(alive) <= self.parallelism, "more pods than asked for"
+        if job.spec.completion_mode == "Indexed":
+            indexes = [_index(pod) for pod in alive]
+            assert len(set(indexes)) == len(indexes), f"two pods of one index: {indexes}"
+
+    def _alive(self, job: Job) -> Iterator[Pod]:
+        for pod in self.pods.values():
+            owner = pod.metadata.controller
+            if owner is not None and owner.uid == job.metadata.uid and not pod.is_terminal:
+                yield pod
+
+
+def _index(pod: Pod) -> int:
+    return int((pod.metadata.annotations or {})[INDEX])
+
+
+def _is_tracked(pod: Pod) -> bool:
+    return TRACKING in (pod.metadata.finalizers or ())
+
+
+def _is_forgotten(pod: Pod) -> bool:
+    meta = pod.metadata
+    return (
+        pod.is_terminal
+        and meta.deletion_timestamp is None
+        and (meta.annotations or {}).get(RELEASED) == meta.uid
+    )
+
+
+def _listed(status: JobStatus, which: str) -> set[str]:
+    lists = status.uncounted_terminated_pods
+    return set() if lists is None else set(getattr(lists, which) or ())
+
+
+def _succeeds(job: Job, *reasons: str) -> bool:
+    """Whether it will be complete, for one of these reasons if there are any."""
+    return any(
+        each.type == "SuccessCriteriaMet"
+        and each.status == "True"
+        and (not reasons or each.reason in reasons)
+        for each in job.status.conditions or ()
+    )

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KEP-36's scenarios on a whole cluster in virtual time, in every order of their steps."""
+
+import pytest
+
+from refloat.api import structs
+from refloat.client import kinds
+from refloat.sim.run import Sim, run
+from tests.simulation.cluster_world import describe_pod
+from tests.simulation.force_eviction_story import FREE, Moment, Story, story
+from tests.virtual import virtual
+
+# How long a node is off before somebody says so: it is not Ready by then, and its lease stands
+# still for longer than it is good for.
+OFF_SECONDS = 70
+
+# From then on everything has its end: the Job's delay, the start of its next pod.
+END_SECONDS = 300
+
+# Those of force eviction, with or without that of the attachment, which may be gone by then.
+WRITES = 6
+
+MOMENTS: list[Moment] = [(n, side) for n in range(1, WRITES + 1) for side in ("before", "after")]
+
+
+@virtual(seeds=5)
+async def test_a_node_that_stays_off(sim: Sim) -> None:
+    """Scenario 1, and nobody comes back: at once, where six minutes would pass without it."""
+    async with story(sim) as s:
+        node = await s.begin()
+        [pod] = s.pods()
+        s.fleet.fail(node, "crash")
+        await sim.clock.sleep(OFF_SECONDS)
+        await s.wish(node)
+        await sim.clock.sleep(30)
+        assert s.hooked is not None
+        assert s.hooked.writes in (WRITES - 1, WRITES)
+        assert s.running()
+        assert node not in s.running()
+        told = [text for _, text in s.story(pod)]
+        assert "Failed terminating(0) DeletionByForceEviction" in told[-3:]
+        await sim.clock.sleep(END_SECONDS)
+        await s.settled()
+        assert s.job().status.failed == 1
+
+
+@virtual()
+async def test_without_the_wish_the_volume_is_not_free_for_six_minutes(sim: Sim) -> None:
+    async with story(sim) as s:
+        node = await s.begin()
+        [pod] = s.pods()
+        s.fleet.fail(node, "crash")
+        await sim.clock.sleep(OFF_SECONDS)
+        status = {"phase": "Failed"}
+        await s.client.patch(
+            kinds.PODS,
+            pod.metadata.name,
+            {"status": status},
+            namespace="default",
+            subresource="status",
+        )
+        await sim.clock.sleep(350)
+        assert not s.running()
+        assert "Pending" in describe_pod(s.pods()[-1])
+        await sim.clock.sleep(60)
+        assert s.running()
+        assert node not in s.running()
+        assert s.wrong == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: f"{moment[1]} {moment[0]}")
+def test_a_node_that_returns_in_the_middle(moment: Moment, seed: int) -> None:
+    """Scenario 1, step 5, before and after every step of the controller."""
+
+    async def program(sim: Sim) -> None:
+        async with story(sim) as s:
+            node = await s.begin()
+            s.returns_at, s.returns = moment, lambda: back(s, node)
+            s.fleet.fail(node, "crash")
+            await sim.clock.sleep(OFF_SECONDS)
+            await s.wish(node)
+            await sim.clock.sleep(END_SECONDS)
+            if s.fleet.fault(node):  # there was no such write: the attachment was gone by then
+                s.fleet.heal(node)
+                await sim.clock.sleep(60)
+            await s.settled()
+            refused = moment in MOMENTS[:3]
+            assert s.job().status.failed == (0 if refused else 1)
+
+    run(program, seed=seed)
+
+
+# The end of an eviction without a volume is its fifth.
+@pytest.mark.parametrize("number", range(2, 6))
+def test_a_node_that_does_not_hear_what_became_of_its_pod(number: int) -> None:
+    """Scenario 1, step 8: when the taint is gone, its watch is still behind."""
+
+    async def program(sim: Sim) -> None:
+        async with story(sim) as s:
+            node = await s.begin(FREE)
+            s.returns_at, s.returns = (number, "after"), lambda: back(s, node)
+            # Of a replacement there it would not hear either.
+            await s.client.patch(kinds.NODES, node, {"spec": {"unschedulable": True}})
+            s.fleet.fail(node, "crash")
+            s.late.untold = node
+            await sim.clock.sleep(OFF_SECONDS)
+            await s.wish(node)
+            await sim.clock.sleep(60)
+            assert s.fleet.fault(node) is None
+            assert s.wrong == []
+            assert s.running()
+            assert node not in s.running()
+
+    run(program, seed=number)
+
+
+async def back(s: Story, node: str) -> None:
+    """It returns, and has time to do what it would."""
+    s.fleet.heal(node)
+    await s.sim.clock.sleep(3)
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: f"{moment[1]} {moment[0]}")
+def test_a_node_that_returns_and_cannot_reach_the_api_server(moment: Moment) -> None:
+    """Scenario 2, in every order; later the line is mended."""
+
+    async def program(sim: Sim) -> None:
+        async with story(sim) as s:
+            node = await s.begin()
+
+            async def comes_back() -> None:
+                s.fleet.heal(node)
+                s.fleet.fail(node, "partition")
+                await sim.clock.sleep(3)
+
+            s.returns_at, s.returns = moment, comes_back
+            s.fleet.fail(node, "crash")
+            await sim.clock.sleep(OFF_SECONDS)
+            await s.wish(node)
+            await sim.clock.sleep(60)
+            assert s.wrong == []
+            assert node not in s.running()
+            s.fleet.heal(node)
+            await sim.clock.sleep(END_SECONDS)
+            await s.settled()
+            assert s.job().status.failed == 1
+
+    run(program, seed=1)
+
+
+@pytest.mark.parametrize("early", [0.0, 0.5, 5.0, 15.0])
+def test_a_node_that_returns_before_the_check(early: float) -> None:
+    """Scenario 3: it is refused, and its pod goes on where it was."""
+
+    async def program(sim: Sim) -> None:
+        async with story(sim) as s:
+            node = await s.begin()
+            [pod] = s.pods()
+            s.fleet.fail(node, "crash")
+            await sim.clock.sleep(OFF_SECONDS - early)
+            s.fleet.heal(node)
+            await sim.clock.sleep(early)
+            await s.wish(node)
+            await sim.clock.sleep(END_SECONDS)
+            await s.settled()
+            assert s.job().status.failed == 0
+            assert list(s.running()) == [node]
+            found = await s.found(pod)
+            assert found is not None
+            assert found.metadata.uid == pod.metadata.uid
+
+    run(program, seed=3)
+
+
+@virtual(seeds=3)
+async def test_a_node_that_never_was_off_is_refused(sim: Sim) -> None:
+    async with story(sim) as s:
+        node = await s.begin()
+        await s.wish(node)
+        await sim.clock.sleep(60)
+        await s.settled()
+        assert list(s.running()) == [node]
+        seen = await s.client.get(kinds.NODES, node)
+        assert structs.is_true(seen.status.conditions, "Ready")
+
+
+@virtual(seeds=3)
+async def test_a_tool_that_says_so_again_and_again_starts_no_loop(sim: Sim) -> None:
+    """Each wish is one look; on a node that is back each is refused, and nothing is evicted."""
+    async with story(sim) as s:
+        node = await s.begin()
+        s.fleet.fail(node, "crash")
+        await sim.clock.sleep(OFF_SECONDS)
+        await s.wish(node)
+        await sim.clock.sleep(60)
+        s.fleet.heal(node)
+        await sim.clock.sleep(20)
+        assert s.hooked is not None
+        before = s.hooked.writes
+        for _ in range(5):
+            await s.wish(node)
+            await sim.clock.sleep(20)
+        assert s.hooked.writes == before + 5
+        await s.settled()
+        assert s.job().status.failed == 1

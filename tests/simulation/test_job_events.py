@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a Job, and in which words (behaviour A22).
+
+What was decided of single pods, which Kubernetes does not tell, is in
+`test_job_policies`.
+"""
+
+from typing import Any
+
+import pytest
+
+from refloat.client import errors
+from refloat.client.requests import Request
+from refloat.sim.run import Sim
+from tests.simulation import job_world
+from tests.simulation.job_world import FAILS, FOREVER, OK, Run, Script, World
+from tests.virtual import virtual
+
+INDEXED: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+ON_42 = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+
+ENDS: dict[str, tuple[dict[str, Any], Script, tuple[str, str, str]]] = {
+    "completed": ({}, job_world.in_turn(OK), ("Normal", "Completed", "Job completed")),
+    "enough indexes": (
+        {**INDEXED, "successPolicy": {"rules": [{"succeededCount": 1}]}},
+        job_world.by_index(i1=FOREVER),
+        ("Normal", "Completed", "Job completed"),
+    ),
+    "too many failures": (
+        {"backoffLimit": 0},
+        job_world.in_turn(FAILS),
+        ("Warning", "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+    ),
+    "too slow": (
+        {"activeDeadlineSeconds": 10},
+        job_world.in_turn(FOREVER),
+        ("Warning", "DeadlineExceeded", "Job was active longer than specified deadline"),
+    ),
+    "a failure that is final": (
+        {"podFailurePolicy": {"rules": [ON_42]}},
+        job_world.in_turn(Run(exit_code=42)),
+        (
+            "Warning",
+            "PodFailurePolicy",
+            (
+                "Container main for pod default/POD-0 failed with exit code 42 "
+                "matching FailJob rule at index 0"
+            ),
+        ),
+    ),
+    "too many failed indexes": (
+        {**INDEXED, "backoffLimitPerIndex": 0, "maxFailedIndexes": 0},
+        job_world.by_index(i0=FAILS, i1=FOREVER),
+        (
+            "Warning",
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+        ),
+    ),
+    "a failed index": (
+        {**INDEXED, "backoffLimitPerIndex": 0},
+        job_world.by_index(i0=FAILS),
+        ("Warning", "FailedIndexes", "Job has failed indexes"),
+    ),
+}
+
+
+def told(world: World) -> list[tuple[str, str, str]]:
+    """Of Kubernetes' own events, with POD-n for the name of the nth pod."""
+    names = [pod.metadata.name for pod in world.kubelet.created]
+    return [
+        (kind, reason, _with_numbers(note, names))
+        for kind, reason, note in world.told.events
+        if reason != "PodFailureJudged"
+    ]
+
+
+def _with_numbers(note: str, names: list[str]) -> str:
+    for number, name in enumerate(names):
+        note = note.replace(name, f"POD-{number}")
+    return note
+
+
+@pytest.mark.parametrize("how", ENDS)
+@virtual()
+async def test_the_end_of_a_job_is_told_last_and_once(sim: Sim, how: str) -> None:
+    spec, script, want = ENDS[how]
+    async with job_world.world(sim, script) as world:
+        await world.submit(**spec)
+        await world.finished()
+        await world.sleep(60)
+        assert told(world)[-1] == want
+        assert told(world).count(want) == 1
+
+
+@virtual()
+async def test_the_end_is_not_told_before_the_last_pod_has_ended(sim: Sim) -> None:
+    """The interim condition is not told: only what is written for good is (A5.11)."""
+    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=100))
+    async with job_world.world(sim, script) as world:
+        await world.submit(activeDeadlineSeconds=10)
+        await world.sleep(90)
+        assert told(world) == [
+            ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
+            ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
+        ]
+        await world.finished()
+        assert told(world)[2:] == [ENDS["too slow"][-1]]
+
+
+@virtual()
+async def test_creations_and_deletions_name_the_pod(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        await world.submit(parallelism=2, completions=9)
+        await world.sleep(3)
+        await world.change(parallelism=0)
+        await world.sleep(3)
+        assert sorted(told(world)) == [
+            ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
+            ("Normal", "SuccessfulCreate", "Created pod: POD-1"),
+            ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
+            ("Normal", "SuccessfulDelete", "Deleted pod: POD-1"),
+        ]
+
+
+@virtual()
+async def test_suspension_and_resumption_are_told_once_each(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        await world.submit(suspend=True)
+        await world.sleep(5)
+        await world.change(suspend=False)
+        await world.sleep(5)
+        await world.change(suspend=True)
+        await world.sleep(5)
+        assert told(world) == [
+            ("Normal", "Suspended", "Job suspended"),
+            ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
+            ("Normal", "Resumed", "Job resumed"),
+            ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
+            ("Normal", "Suspended", "Job suspended"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        pytest.param(
+            errors.Unavailable("try later"),
+            [("Warning", "FailedDelete", "Error deleting: try later")],
+            id="a failure is told",
+        ),
+        pytest.param(
+            errors.NotFound("gone", code=404, reason="NotFound"),
+            [],
+            id="one that is gone is no failure (A22.1)",
+        ),
+    ],
+)
+@virtual()
+async def test_a_delete_that_failed(
+    sim: Sim, error: errors.ClientError, want: list[tuple[str, str, str]]
+) -> None:
+    refused: list[Request] = []
+
+    def refuse(request: Request, _: int) -> errors.ClientError | None:
+        if request.method != "DELETE" or refused:
+            return None
+        refused.append(request)
+        return error
+
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        world.process.client.refuses = refuse
+        await world.submit()
+        await world.sleep(3)
+        await world.change(suspend=True)
+        await world.sleep(20)
+        assert refused
+        assert [each for each in told(world) if each[1] == "FailedDelete"] == want
+
+
+@virtual()
+async def test_a_restart_tells_nothing_again(sim: Sim) -> None:
+    async with job_world.world(sim) as world:
+        await world.submit()
+        await world.finished()
+        before = list(world.told.events)
+        await world.restart()
+        await world.sleep(60)
+        assert world.told.events == before

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preemption on a whole API server: what stands on the pods, when, and who runs in the end."""
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from refloat.api.meta import Object
+from refloat.client import errors, kinds
+from refloat.sim.run import Sim
+from tests import builders
+from tests.simulation.scheduler_world import NAMESPACE, SETTINGS, World, world
+from tests.virtual import virtual
+
+MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
+
+
+async def _filled(here: World, *victims: str, grace: int = 30, **spec: Any) -> None:
+    """One node of four cpus, full of pods of no priority."""
+    await here.classes(high=1000, higher=2000)
+    await here.node("a")
+    for name in victims:
+        await here.pod(name, cpu=f"{4000 // len(victims)}m", grace=grace, **spec)
+    await here.settle()
+    assert set((await here.places()).values()) == {"a"}
+
+
+@virtual(seeds=5)
+async def test_a_victim_is_marked_then_deleted_and_then_replaced(sim: Sim) -> None:
+    """Behaviour C7.1, C7.2, F, F.4."""
+    async with world(sim) as here:
+        await _filled(here, "low")
+        before = await here.get("low")
+        preemptor = await here.pod("p", cpu="3", priority="high")
+        await here.settle()
+        victim = await here.get("low")
+        assert here.seen == ["low condition", "low deletion"]
+        assert await here.condition("low", "DisruptionTarget") == {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": MESSAGE,
+            "lastProbeTime": None,
+            "lastTransitionTime": victim["metadata"]["deletionTimestamp"].replace(":31Z", ":01Z"),
+            "observedGeneration": before["metadata"]["generation"],
+        }
+        assert victim["metadata"]["deletionGracePeriodSeconds"] == 30
+        assert victim["metadata"]["generation"] == before["metadata"]["generation"] + 1
+        waiting = await here.get("p")
+        assert waiting["status"]["nominatedNodeName"] == "a"
+        assert await here.why("p") == "0/1 nodes are available: 1 Insufficient cpu."
+        note = f"Preempted by pod {preemptor.metadata.uid} on node a"
+        assert ("Normal", "Preempted", note) in here.told.events
+        await here.settle(40)
+        assert await here.places() == {"p": "a"}
+        assert "nominatedNodeName" not in (await here.get("p"))["status"]
+        assert here.most["a"] == 4000
+
+
+@virtual(seeds=5)
+async def test_the_least_is_lost(sim: Sim) -> None:
+    """Of three full nodes: one victim of priority 3, not two, and none of priority 5."""
+    async with world(sim) as here:
+        await here.classes(low=3, middle=5, high=10)
+        held = {"a": ("middle", ""), "b": ("low",), "c": ("low", "low")}
+        for node, priorities in held.items():
+            await here.node(node, cpu="2")
+            for number, priority in enumerate(priorities):
+                cpu = f"{2000 // len(priorities)}m"
+                await here.pod(f"{node}{number}", cpu=cpu, nodeName=node, priority=priority)
+        await here.settle()
+        await here.pod("p", cpu="2", priority="high")
+        await here.settle(0.5)
+        assert here.seen == ["b0 condition", "b0 deletion"]
+        await here.pod("q", cpu="1", priority="high")
+        await here.settle(0.5)
+        assert here.seen[2:] == ["a1 condition", "a1 deletion"]
+
+
+@virtual(seeds=3)
+async def test_a_preemptor_that_is_looked_at_again_says_for_whom_it_waits(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "low", grace=300)
+        await here.pod("p", cpu="4", priority="high")
+        await here.settle()
+        status = {"status": {"allocatable": {"cpu": "4001m"}}}
+        await here.client.patch(kinds.NODES, "a", status, subresource="status")
+        await here.settle()
+        assert await here.why("p") == (
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+            "preemption: not eligible due to a terminating pod on the nominated node."
+        )
+        assert (await here.get("p"))["status"]["nominatedNodeName"] == "a"
+        assert here.seen == ["low condition", "low deletion"]
+
+
+@virtual(seeds=3)
+async def test_nothing_more_is_written_while_the_victim_takes_its_time(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "low", grace=300)
+        await here.pod("p", cpu="3", priority="high")
+        await here.settle()
+        writes = here.process.client.writes
+        await here.settle(200)
+        assert here.process.client.writes == writes
+        assert here.seen == ["low condition", "low deletion"]
+
+
+@virtual(seeds=3)
+async def test_the_promised_room_is_kept_from_the_less_important(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "low", grace=5)
+        await here.pod("p", cpu="4", priority="high")
+        await here.settle()
+        await here.pod("sneaky", cpu="1")
+        await here.settle(20)
+        assert await here.places() == {"p": "a", "sneaky": ""}
+
+
+@virtual(seeds=3)
+async def test_a_still_more_important_pod_takes_the_promised_room(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "low", grace=5)
+        await here.pod("p", cpu="4", priority="high")
+        await here.settle()
+        await here.pod("q", cpu="4", priority="higher")
+        await here.settle(20)
+        assert await here.places() == {"p": "", "q": "a"}
+        assert "nominatedNodeName" not in (await here.get("p"))["status"]
+
+
+@virtual(seeds=3)
+async def test_a_pod_that_may_not_preempt_waits(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "low")
+        made = builders.priority_class("never", value=9999, preemptionPolicy="Never")
+        await here.client.create(kinds.PRIORITY_CLASSES, made)
+        await here.pod("p", cpu="3", priority="never")
+        await here.settle(10)
+        assert here.seen == []
+        assert await here.why("p") == (
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+            "preemption: not eligible due to preemptionPolicy=Never."
+        )
+
+
+@virtual(seeds=3)
+async def test_a_node_that_opens_lets_all_preempt_who_can(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "l0", "l1", "l2", "l3", grace=2)
+        await here.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
+        for number in range(5):
+            await here.pod(f"h{number}", cpu="1", priority="high")
+        await here.settle()
+        assert here.seen == []
+        await here.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": None}})
+        await here.settle(10)
+        assert sorted((await here.places()).values()) == ["", "a", "a", "a", "a"]
+        assert here.most["a"] == 4000
+
+
+@virtual(seeds=3)
+async def test_a_preemptor_tries_once_and_waits(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "l0", "l1", grace=5)
+        for number in range(2):
+            await here.pod(f"h{number}", cpu="2", priority="high")
+        await here.settle(20)
+        assert set((await here.places()).values()) == {"a"}
+        assert here.told.reasons().count("FailedScheduling") == 2
+
+
+@virtual(seeds=3)
+async def test_equals_are_never_preempted(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "first", priority="high")
+        await here.pod("p", cpu="3", priority="high")
+        await here.settle(10)
+        assert here.seen == []
+        assert await here.places() == {"first": "a", "p": ""}
+
+
+@pytest.mark.parametrize(("on", "want"), [(True, "Preemption"), (False, None)])
+@virtual(seeds=3)
+async def test_the_delete_says_why_while_its_gate_is_on(
+    sim: Sim, on: bool, want: str | None
+) -> None:
+    """KEP-3329, first design."""
+    settings = dataclasses.replace(SETTINGS, deletion_reasons=on)
+    async with world(sim, settings) as here:
+        await _filled(here, "low", grace=10)
+        await here.pod("p", cpu="3", priority="high")
+        await here.settle()
+        assert (await here.get("low"))["status"].get("reason") == want
+
+
+@virtual(seeds=3)
+async def test_no_condition_with_the_gate_off(sim: Sim) -> None:
+    settings = dataclasses.replace(SETTINGS, pod_disruption_conditions=False)
+    async with world(sim, settings) as here:
+        await _filled(here, "low", grace=10)
+        await here.pod("p", cpu="3", priority="high")
+        await here.settle()
+        assert here.seen == ["low deletion"]
+        assert await here.condition("low", "DisruptionTarget") is None
+        await here.settle(5)
+        assert here.seen == ["low deletion"]
+        await here.settle(20)
+        assert await here.places() == {"p": "a"}
+
+
+TWICE: list[Object] = [
+    {
+        "name": "main",
+        "image": "busybox",
+        "resources": {"requests": {"cpu": "4"}},
+        "env": [{"name": "X", "value": "1"}, {"name": "X", "value": "2"}],
+        "ports": [{"containerPort": 80}, {"containerPort": 80}],
+    }
+]
+
+
+@virtual()
+async def test_pods_with_duplicate_names_are_preempted_like_any_other(sim: Sim) -> None:
+    """Written with an apply, their status would be refused for what the spec holds twice."""
+    async with world(sim) as here:
+        await _filled(here, "low", grace=1, containers=TWICE)
+        await here.pod("p", cpu="3", priority="high")
+        await here.settle(5)
+        assert here.seen == ["low condition", "low deletion"]
+        assert await here.places() == {"p": "a"}
+
+
+@virtual(seeds=3)
+async def test_a_disruption_budget_is_respected_where_possible(sim: Sim) -> None:
+    async with world(sim) as here:
+        await here.classes(high=1000)
+        for name in ("a", "b"):
+            await here.node(name)
+            await here.pod(f"on-{name}", cpu="4", nodeName=name, labels={"app": name})
+        budget = builders.budget("keep", app="b", spec={"maxUnavailable": 0})
+        await here.client.create(kinds.POD_DISRUPTION_BUDGETS, budget, namespace=NAMESPACE)
+        await here.settle()
+        await here.pod("p", cpu="3", priority="high")
+        await here.settle()
+        assert here.seen == ["on-a condition", "on-a deletion"]
+
+
+@virtual(seeds=3)
+async def test_room_that_comes_elsewhere_is_taken_and_the_promise_given_up(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "low", grace=300)
+        await here.pod("p", cpu="4", priority="high")
+        await here.settle()
+        await here.node("b")
+        await here.settle()
+        assert (await here.places())["p"] == "b"
+        await here.settle(400)
+        await here.pod("q", cpu="4")
+        await here.settle()
+        assert await here.places() == {"p": "b", "q": "a"}
+
+
+@virtual(seeds=5)
+async def test_a_job_of_high_priority_takes_just_what_it_needs(sim: Sim) -> None:
+    async with world(sim) as here:
+        await here.classes(high=1000)
+        for name in ("a", "b", "c"):
+            await here.node(name)
+        for number in range(12):
+            await here.pod(f"low-{number}", cpu="1")
+        await here.settle()
+        for number in range(6):
+            await here.pod(f"high-{number}", cpu="1", priority="high")
+        await here.settle(30)
+        places = await here.places()
+        assert all(places[f"high-{number}"] for number in range(6))
+        assert Counter(each.split()[1] for each in here.seen) == {"condition": 6, "deletion": 6}
+        assert all(here.most[name] <= 4000 for name in ("a", "b", "c"))
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_a_promise_on_a_node_that_is_lost_does_not_bind_its_pod(cordoned: bool) -> None:
+    @virtual(seeds=3)
+    async def check(sim: Sim) -> None:
+        async with world(sim) as here:
+            await _filled(here, "low", grace=300)
+            await here.pod("p", cpu="4", priority="high")
+            await here.settle()
+            if cordoned:
+                await here.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
+            else:
+                await here.client.delete(kinds.NODES, "a")
+            await here.settle()
+            await here.node("b")
+            await here.settle()
+            assert (await here.places())["p"] == "b"
+
+    check()
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_who_loses_the_promised_node_preempts_elsewhere(cordoned: bool) -> None:
+    @virtual(seeds=3)
+    async def check(sim: Sim) -> None:
+        async with world(sim) as here:
+            await _filled(here, "low", grace=300)
+            await here.pod("p", cpu="4", priority="high")
+            await here.settle()
+            await here.node("b")
+            await here.pod("other", cpu="4", nodeName="b", priority="high")
+            await here.settle()
+            if cordoned:
+                await here.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
+            else:
+                await here.client.delete(kinds.NODES, "a")
+            await here.settle()
+            assert "nominatedNodeName" not in (await here.get("p"))["status"]
+            await here.delete("other", grace=0)
+            await here.pod("later", cpu="1", nodeName="b")
+            await here.settle(5)
+            assert (await here.places())["p"] == "b"
+
+    check()
+
+
+@virtual(seeds=5)
+async def test_a_promise_whose_write_failed_is_written_with_the_next(sim: Sim) -> None:
+    async with world(sim) as here:
+        await _filled(here, "l0", "l1", "l2", "l3", grace=20)
+        failing = iter([True] * 4)
+        here.process.client.refuses = lambda request, number: (
+            errors.TooManyRequests("not now")
+            if request.path.endswith("/status") and next(failing, False)
+            else None
+        )
+        for number in range(4):
+            await here.pod(f"h{number}", cpu="1", priority="high")
+        await here.settle(60)
+        assert sorted((await here.places()).values()) == ["a"] * 4
