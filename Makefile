@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
-JOBS ?= 2
+# What test-kubernetes is asked for, e.g. ARGS='--only contract'
+ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench fuzz clean lock
+.PHONY: help setup demo test test-kubernetes lint bench fuzz clean lock
 
 help: ## show the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -33,9 +34,15 @@ lint: setup ## lint, format, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+# One more than two processors: some tests wait for processes, and begin first.
+test: JOBS ?= 3
 test: lint ## everything: lint, types, contracts, all tests
 	@$(BIN)/python -m tests.e2e.kubectl
 	@$(BIN)/pytest -n $(JOBS) --dist worksteal
+
+test-kubernetes: JOBS ?= 2
+test-kubernetes: setup ## the suites on a real Kubernetes, which is built once
+	@JOBS=$(JOBS) $(BIN)/python -m tests.kubernetes $(ARGS)
 
 fuzz: setup ## send malformed requests until something breaks; SEED=n repeats a run
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))

@@ -79,6 +79,8 @@ class Server:
 
     def __init__(self, data_dir: Path, *flags: str) -> None:
         """The API server alone, unless the flags say what else is to run."""
+        if "--nodes" not in flags:
+            flags = (*flags, "--nodes", "0")
         if not {"--controllers", "--simulated-nodes"} & set(flags):
             flags = (*flags, "--controllers", "none")
         self.data_dir = data_dir
@@ -221,6 +223,12 @@ class Api:
         plain = socket.create_connection((host.strip("[]"), int(port)), PATIENCE_SECONDS)
         return self._context.wrap_socket(plain, server_hostname=host.strip("[]"))
 
+    def connection(self) -> http.client.HTTPSConnection:
+        """A connection for requests; the caller adds its token."""
+        return http.client.HTTPSConnection(
+            self._host, context=self._context, timeout=PATIENCE_SECONDS
+        )
+
     def ask(
         self,
         method: str,
@@ -241,9 +249,7 @@ class Api:
     def _send(
         self, method: str, path: str, body: object, content_type: str, accept: str
     ) -> http.client.HTTPSConnection:
-        connection = http.client.HTTPSConnection(
-            self._host, context=self._context, timeout=PATIENCE_SECONDS
-        )
+        connection = self.connection()
         headers = {"Accept": accept}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"

@@ -66,7 +66,8 @@ class Server:
         if self._pid == 0:
             os.close(reader)
             os.dup2(writer, sys.stdout.fileno())
-            alone = ["--controllers", "none"]  # nobody else is to write
+            # Nobody else is to write, and no node's keeper is to outlive a kill.
+            alone = ["--controllers", "none", "--nodes", "0"]
             up.command.main(["--data-dir", str(data_dir), *alone], standalone_mode=False)
             os._exit(1)
         self._alive = True

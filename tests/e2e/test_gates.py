@@ -66,6 +66,26 @@ def test_force_eviction_is_accepted_while_its_gate_is_on(
     assert FORCE in made["spec"]["taints"]
 
 
+def test_force_eviction_is_tolerated_while_its_gate_is_on(data_dir: Path) -> None:
+    """Tolerations outlive the gate as taints do; kubectl need not know the effect to read it."""
+    toleration = {"key": "example.com/dead", "operator": "Exists", "effect": "ForceEviction"}
+    pods = "/api/v1/namespaces/default/pods"
+    with cluster.serving(data_dir, ON, "--controllers", "none") as server:
+        api = Api(server.kubeconfig)
+        made = api.create(pods, objects.pod("a", tolerations=[toleration]))
+        assert toleration in made["spec"]["tolerations"]
+        patient = {**toleration, "tolerationSeconds": 5}
+        answer = api.ask("POST", pods, objects.pod("b", tolerations=[patient]))
+        assert (answer.status, "must be 'NoExecute'" in answer.object["message"]) == (422, True)
+        assert server.end() == 0
+    with cluster.serving(data_dir, "--controllers", "none"):
+        labelled = api.patch(f"{pods}/a", {"metadata": {"labels": {"x": "1"}}})
+        assert labelled["spec"] == made["spec"]
+        answer = api.ask("POST", pods, objects.pod("b", tolerations=[toleration]))
+        assert answer.status == 422
+        assert f"spec.tolerations[0].effect: {REFUSED}" in answer.object["message"]
+
+
 def test_the_flag_has_the_last_word(data_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "refloat.yaml"
     file.write_text(
@@ -110,6 +130,36 @@ def test_a_taint_that_outlived_its_gate_can_be_taken_away(data_dir: Path, home: 
         kubectl = Kubectl(server.kubeconfig, home)
         assert kubectl("taint", "nodes", "n1", f"{FORCE['key']}-") == "node/n1 untainted\n"
         assert "ForceEviction" not in effects(kubectl.object("get", "node", "n1"))
+
+
+# -- policies of Jobs ----------------------------------------------------
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+RULES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
+NO_POLICIES = "--feature-gates=JobPodFailurePolicy=false,JobPodReplacementPolicy=false"
+
+
+def policies(job: objects.Object) -> tuple[object, object]:
+    return job["spec"].get("podFailurePolicy"), job["spec"].get("podReplacementPolicy")
+
+
+def test_policies_of_jobs_outlive_their_gates_and_no_new_ones_come(data_dir: Path) -> None:
+    """On, off, on. docs/gates.md has the whole table."""
+    none = ("--controllers", "none")
+    with cluster.serving(data_dir, *none) as server:
+        api = Api(server.kubeconfig)
+        api.create(JOBS, objects.job("old", podFailurePolicy=RULES))
+        assert server.end() == 0
+    with cluster.serving(data_dir, NO_POLICIES, *none) as server:
+        assert policies(api.patch(f"{JOBS}/old", {"spec": {"parallelism": 2}})) == (RULES, "Failed")
+        made = api.create(JOBS, objects.job("new", podFailurePolicy=RULES))
+        assert policies(made) == (None, None)
+        assert server.end() == 0
+    with cluster.serving(data_dir, *none) as server:
+        assert policies(api.get(f"{JOBS}/old")) == (RULES, "Failed")
+        labelled = api.patch(f"{JOBS}/new", {"metadata": {"labels": {"a": "b"}}})
+        assert policies(labelled) == (None, "TerminatingOrFailed")
+        assert labelled["metadata"]["generation"] == 1
 
 
 # -- the reason of a delete ----------------------------------------------

@@ -101,3 +101,15 @@ def test_a_job_outlives_its_server(tmp_path: Path) -> None:
         end = ended(Api(server.kubeconfig), "long")
         assert end["type"] == "Complete"
         assert end["job"]["succeeded"] == 4
+
+
+def test_a_job_goes_when_its_time_after_its_end_is_over(api: Api) -> None:
+    """Behaviour A24. It may wait for its pods, whose deletion is the garbage collector's."""
+    api.create(JOBS, job("brief", ttlSecondsAfterFinished=1))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        answer = api.ask("GET", f"{JOBS}/brief")
+        if answer.status == 404 or "deletionTimestamp" in answer.object["metadata"]:
+            return
+        assert time.monotonic() < deadline, answer.object
+        time.sleep(0.05)

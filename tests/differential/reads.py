@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random reads: gets, lists and their pages, and addresses that lead nowhere."""
+
+from refloat.api import kinds
+from tests.differential.answers import Call, Step
+from tests.differential.scene import Object, Scene, collection
+
+SELECTORS = (
+    *("labelSelector=app=x", "labelSelector=a", "labelSelector=!a", "limit=1", "limit=2"),
+    *("labelSelector=app+in+(x,y),a!=b", "labelSelector=app+in+(", "labelSelector=-=x"),
+    *("fieldSelector=metadata.name=a", "fieldSelector=metadata.name!=a", "resourceVersion=0"),
+    *("fieldSelector=status.phase=Running", "fieldSelector=status.phase!=Running"),
+    *("fieldSelector=spec.nodeName=n1", "fieldSelector=type=Opaque", "fieldSelector=reason=R"),
+    *("fieldSelector=involvedObject.name=a", "fieldSelector=status.successful=0"),
+    *("fieldSelector=spec.unschedulable=true", "fieldSelector=metadata.namespace=x"),
+    *("fieldSelector=spec.restartPolicy=Always", "fieldSelector=spec.clusterIP=None"),
+    *("fieldSelector=spec.type=ExternalName", "fieldSelector=status.podIP="),
+    *("fieldSelector=spec.hostNetwork=false", "fieldSelector=source=x"),
+    *("fieldSelector=reportingComponent=x", "fieldSelector=status.nominatedNodeName="),
+    *("fieldSelector=metadata.name", "fieldSelector=metadata.name=a,x=y", "fieldSelector==x"),
+    *("fieldSelector=regarding.name=a", "fieldSelector=spec.schedulerName=x"),
+    *("fieldSelector=involvedObject.uid!=x,involvedObject.kind=Pod", "labelSelector=a=b=c"),
+    *(
+        "labelSelector=a+notin+(b),app",
+        "labelSelector=a>1",
+        "labelSelector=a>x",
+        "labelSelector=a==",
+    ),
+)
+
+# Options of lists; most of them wrong alone, or wrong together with another.
+_MORE = (
+    *("limit=0", "limit=-1", "limit=x", "limit=1", "limit=500", "pretty=true", "timeoutSeconds=5"),
+    *("timeoutSeconds=x", "watch=0", "watch=false", "continue=x", "continue=", "x=y"),
+    *("resourceVersion=x", "resourceVersion=-1", "resourceVersion=0", "resourceVersion="),
+    *("resourceVersionMatch=Exact", "resourceVersionMatch=NotOlderThan", "resourceVersionMatch=x"),
+    *("sendInitialEvents=true", "sendInitialEvents=x", "allowWatchBookmarks=true"),
+    *("includeObject=Object", "includeObject=None", "includeObject=Metadata", "includeObject=x"),
+    *("resourceVersion=0&resourceVersionMatch=Exact", "labelSelector=app=x&labelSelector=a"),
+    "resourceVersion=0&resourceVersionMatch=NotOlderThan",
+)
+
+# Watches that are refused at once.
+_REFUSED = (
+    *("resourceVersion=x", "sendInitialEvents=true", "resourceVersionMatch=NotOlderThan"),
+    *("labelSelector=a+in+(", "fieldSelector=x=y", "timeoutSeconds=x"),
+    "sendInitialEvents=true&resourceVersionMatch=Exact",
+)
+
+
+def get(scene: Scene) -> Call:
+    query = ""
+    if scene.random.random() < 0.1:
+        query = "?" + scene.random.choice(_MORE)
+    return Call("GET", f"{scene.collection}/{scene.name()}{query}", accept=scene.form())
+
+
+def get_status(scene: Scene) -> Call:
+    return Call("GET", f"{scene.collection}/{scene.name()}/status", accept=scene.form())
+
+
+def listed(scene: Scene) -> Call:
+    query = [scene.random.choice(SELECTORS)]
+    if scene.random.random() < 0.4:
+        query.append(scene.random.choice(_MORE))
+    return Call("GET", f"{scene.collection}?{only(scene, query)}", accept=scene.form())
+
+
+def only(scene: Scene, query: list[str]) -> str:
+    """A query that is about the objects of the case, outside of namespaces too."""
+    if not scene.resource.namespaced:
+        kept = [each for each in query if not each.startswith("fieldSelector")]
+        query = [f"fieldSelector=metadata.name={scene.name()}", *kept]
+    return "&".join(query)
+
+
+def page(scene: Scene) -> Step | None:
+    """The second page of a list, or the list as it was at its first page."""
+    if not scene.resource.namespaced:
+        return None
+    path = f"{scene.collection}?limit=1"
+    tokens = [
+        (answer.found or {}).get("metadata", {}) for answer in scene.pair.both(Call("GET", path))
+    ]
+    if scene.random.random() < 0.5 and all(each.get("continue") for each in tokens):
+        more = scene.random.choice(("", "&labelSelector=app=x", "&resourceVersion=0"))
+        ends = [f"{path}&continue={each['continue']}{more}" for each in tokens]
+    else:
+        match = scene.random.choice(("Exact", "Exact", "NotOlderThan"))
+        limit = scene.random.choice(("", "&limit=1"))
+        ends = [
+            f"{scene.collection}?resourceVersion={each.get('resourceVersion', '')}"
+            f"&resourceVersionMatch={match}{limit}"
+            for each in tokens
+        ]
+    accept = scene.form()
+    return Step(*(Call("GET", each, accept=accept) for each in ends))
+
+
+def refused_watch(scene: Scene) -> Call:
+    query = scene.random.choice(_REFUSED)
+    return Call("GET", f"{scene.collection}?watch=1&{query}", accept=scene.form())
+
+
+_NOWHERE = (
+    *("/{}/x", "/{}/status", "/{}/scale", "/{}/eviction", "/{}/binding", "/{}/finalize"),
+    *("/{}/status/x", "/", "/{}/", "/A_b", "/{}/approval"),
+)
+
+
+def nowhere(scene: Scene) -> Call:
+    """A method at an address that does not know it, or that is none."""
+    random = scene.random
+    place = random.choice(_NOWHERE).format(scene.name())
+    method = random.choice(("GET", "POST", "PUT", "PATCH", "DELETE"))
+    if method in ("DELETE", "GET") and place == "/":
+        method = "PUT"  # rather than all that is there, of others too
+    body: Object | None = None if method in ("GET", "DELETE") else {}
+    media = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    return Call(method, scene.collection + place, body, media)
+
+
+def event_elsewhere(scene: Scene) -> Call:
+    """An event, by the address of its other group."""
+    others = [each for each in kinds.RESOURCES if each.plural == "events"]
+    other = next(each for each in others if each is not scene.resource)
+    path = collection(other, scene.namespace)
+    if scene.random.random() < 0.5:
+        return Call("GET", f"{path}/{scene.name()}", accept=scene.form())
+    return Call("GET", f"{path}?{scene.random.choice(SELECTORS)}", accept=scene.form())

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`refloat agent` as a process of its own, with the rights of its node and no more."""
+
+import asyncio
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import yaml
+
+from refloat.agent.process import link
+from refloat.app import tokens
+from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Lines, Server
+
+
+def kubeconfig(server: Server, name: str) -> Path:
+    """The cluster, as the node knows it."""
+    document = yaml.safe_load(server.kubeconfig.read_text())
+    document["users"][0]["user"]["token"] = tokens.node_token(server.data_dir, name)
+    path = server.data_dir / "nodes" / f"{name}.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+class Agent:
+    """A node of the cluster that a kubeconfig names; `start` it again after a `kill`."""
+
+    def __init__(self, data_dir: Path, access: Path, name: str, *flags: str) -> None:
+        self.name = name
+        self.folder = data_dir / "nodes" / name
+        self.command = [
+            *(str(REFLOAT), "agent", "--name", name, "--data-dir", str(data_dir)),
+            *("--kubeconfig", str(access), *flags),
+        ]
+        self._errors = data_dir.with_name(f"{name}.stderr")
+        self.start()
+
+    def start(self) -> None:
+        with self._errors.open("a") as errors:
+            self.process = subprocess.Popen(
+                self.command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        assert self.process.stdout is not None
+        try:
+            assert Lines(self.process.stdout).next().startswith(f"node {self.name} on https://")
+        except BaseException:  # also a Ctrl-C: nobody else knows of it yet
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """As a crash of the agent alone: its containers run on."""
+        self.process.kill()
+        self._wait()
+
+    def end(self) -> int:
+        self.process.terminate()
+        return self._wait()
+
+    def _wait(self) -> int:
+        code = self.process.wait(PATIENCE_SECONDS)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def clear(self) -> None:
+        """End the keeper, and with it all containers."""
+        asyncio.run(_shutdown(self.folder))
+
+    def errors(self) -> str:
+        return self._errors.read_text()
+
+
+async def _shutdown(folder: Path) -> None:
+    line = await link.connect(folder, lambda _: None, lambda _: None)
+    await line.send("shutdown")
+    await line.ended()
+
+
+def joined(server: Server, name: str, *flags: str) -> AbstractContextManager[Agent]:
+    """A node of a server of ours."""
+    return running(server.data_dir, kubeconfig(server, name), name, *flags)
+
+
+@contextlib.contextmanager
+def running(data_dir: Path, access: Path, name: str, *flags: str) -> Iterator[Agent]:
+    """A node until the end of the block, and nothing of it after that."""
+    agent = Agent(data_dir, access, name, *flags)
+    try:
+        yield agent
+    finally:
+        if agent.process.poll() is None:
+            agent.kill()
+        agent.clear()
+    assert "Traceback" not in agent.errors(), agent.errors()

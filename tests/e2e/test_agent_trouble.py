@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent in bad surroundings: refused credentials, and another agent with its name."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from refloat.app import tokens
+from tests.e2e import agents, cluster
+from tests.e2e.agents import Agent
+from tests.e2e.cluster import Api, Object, Server
+from tests.e2e.test_agent import PODS, phase, pod, until
+from tests.e2e.test_up_nodes import NODES, is_ready, processes, wait
+
+SCRIPT = "while :; do date +%N > /v/$NAME; sleep 0.05; done"
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Path:
+    """A folder that all pods see."""
+    tmp_path.chmod(0o755)
+    made = tmp_path / "shown"
+    made.mkdir()
+    made.chmod(0o777)
+    return made
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with cluster.serving(tmp_path / "data", "--controllers", "*", "--fast") as found:
+        yield found
+
+
+def ticking(name: str, shown: Path) -> Object:
+    container = {
+        "env": [{"name": "NAME", "value": name}],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    }
+    volumes = [{"name": "v", "hostPath": {"path": str(shown)}}]
+    return pod(name, SCRIPT, container=container, volumes=volumes, nodeName="n1")
+
+
+def ticks_on(file: Path) -> None:
+    before = file.read_text()
+    wait(lambda: file.read_text() not in ("", before), f"{file.name} does nothing")
+
+
+def test_an_agent_whose_token_is_revoked_keeps_its_pods_and_says_so_once(
+    server: Server, shown: Path
+) -> None:
+    with agents.joined(server, "n1", "--accept-all-pods", "--fast") as node:
+        api = Api(server.kubeconfig)
+        for name in "abc":
+            api.create(PODS, ticking(name, shown))
+        for name in "abc":
+            until(api, f"{PODS}/{name}", phase("Running"))
+        token = server.data_dir / "nodes" / "n1.token"
+        good = token.read_text()
+        assert server.end() == 0
+        token.unlink()
+        tokens.node_token(server.data_dir, "n1")
+        refused = "does not accept our credentials, and is asked again until it does: "
+        with cluster.serving(server.data_dir, "--controllers", "*", "--fast") as other:
+            wait(lambda: refused in node.errors(), "it says nothing")
+            said = node.errors().count("\n")
+            api = Api(other.kubeconfig)
+            until(api, f"{NODES}/n1", lambda each: not is_ready(each))
+            assert node.errors().count("\n") == said
+            assert node.process.poll() is None
+            for name in "abc":
+                ticks_on(shown / name)
+            assert other.end() == 0
+        token.write_text(good)
+        with cluster.serving(server.data_dir, "--controllers", "*", "--fast") as again:
+            until(Api(again.kubeconfig), f"{NODES}/n1", is_ready)
+            wait(lambda: "accepts our credentials again" in node.errors(), "it does not say so")
+            for name in "abc":
+                ticks_on(shown / name)
+    assert node.errors().count(refused) == 1
+
+
+def elsewhere(server: Server, folder: Path) -> Agent:
+    """An agent of the same name on another machine, as far as that can be had here."""
+    folder.mkdir()
+    access = agents.kubeconfig(server, "n1")
+    return Agent(folder / "data", access, "n1", "--accept-all-pods", "--fast")
+
+
+def test_a_second_agent_with_one_name_is_refused_and_starts_nothing(
+    server: Server, shown: Path, tmp_path: Path
+) -> None:
+    with agents.joined(server, "n1", "--accept-all-pods", "--fast") as node:
+        api = Api(server.kubeconfig)
+        api.create(PODS, ticking("a", shown))
+        until(api, f"{PODS}/a", phase("Running"))
+        ready = until(api, f"{NODES}/n1", is_ready)
+        at = ready["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+        second = elsewhere(server, tmp_path / "elsewhere")
+        assert second._wait() == 2
+        want = f"refloat: another agent runs node n1, at 127.0.0.1:{at}: stop it, or choose"
+        assert want in second.errors()
+        assert list((second.folder / "pods").iterdir()) == []
+        assert processes(tmp_path / "elsewhere" / "data") == {}
+        assert node.process.poll() is None
+        ticks_on(shown / "a")
+        assert api.get(f"{PODS}/a")["status"]["phase"] == "Running"
+
+
+def test_an_agent_that_was_replaced_while_it_slept_ends_with_its_pods(
+    server: Server, shown: Path, tmp_path: Path
+) -> None:
+    with agents.joined(server, "n1", "--accept-all-pods", "--fast") as node:
+        api = Api(server.kubeconfig)
+        api.create(PODS, ticking("a", shown))
+        until(api, f"{PODS}/a", phase("Running"))
+        os.kill(node.process.pid, signal.SIGSTOP)
+        second = elsewhere(server, tmp_path / "elsewhere")
+        try:
+            ended = until(api, f"{PODS}/a", phase("Failed"))
+            (status,) = ended["status"]["containerStatuses"]
+            assert status["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+            assert "was run by another agent; it takes 4 s" in second.errors()
+            os.kill(node.process.pid, signal.SIGCONT)
+            assert node._wait() == 2
+            assert "refloat: another agent runs node n1, at" in node.errors()
+            assert second.end() == 0
+        finally:
+            second.kill()
+            second.clear()

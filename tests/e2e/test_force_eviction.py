@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KEP-36's scenarios with real processes: nodes that go off, are force evicted and return."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refloat.app.faults import CUT, MEND
+from refloat.base.clock import RealClock
+from refloat.base.rand import Rand
+from refloat.cli import demo as cli
+from refloat.demo import catalogue, story
+from tests import builders
+from tests.e2e import cluster
+from tests.e2e.cluster import Api, Object
+from tests.e2e.test_agent import JOBS, PODS, until
+from tests.e2e.test_up_nodes import NODES, agent_of, is_ready, processes, up, wait
+
+ON = "--feature-gates=TaintForceEviction=true"
+WISH = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
+KEP = {"key": "nodeShutdown", "value": "true", "effect": "ForceEviction"}
+EVENTS = "/api/v1/namespaces/default/events"
+
+FINISHED = ["ForceEvictionStarted", "ForceEvictionFinished"]
+
+# Each start leaves a line behind, with the node's name.
+WORK = "echo $NODE >> /data/starts; while true; do sleep 1; done"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A data directory, of which no process is left."""
+    found = tmp_path / "data"
+    yield found
+    for pid in processes(found):
+        os.kill(pid, signal.SIGKILL)
+
+
+class Here:
+    """A cluster of two nodes, on one of which a Job's pod runs with a volume."""
+
+    def __init__(self, folder: Path, api: Api) -> None:
+        self.folder, self.api = folder, api
+        api.create("/api/v1/persistentvolumes", builders.volume("v"))
+        claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+        api.create(claims, builders.claim("c", volume="v"))
+        api.create(JOBS, _job())
+        [first] = until(api, PODS, _one_runs)["items"]
+        self.uid = first["metadata"]["uid"]
+        self.node = first["spec"]["nodeName"]
+        wait(lambda: self.starts() == [self.node], "the pod does not begin")
+
+    @property
+    def path(self) -> str:
+        return f"{NODES}/{self.node}"
+
+    def starts(self) -> list[str]:
+        """On which nodes the work was begun, in order."""
+        path = self.folder / "volumes" / "data" / "starts"
+        return path.read_text().split() if path.exists() else []
+
+    def do(self, verb: str, *flags: str) -> str:
+        done = cluster.run("node", verb, self.node, "--data-dir", self.folder, *flags)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def signal(self, by: signal.Signals) -> None:
+        """Send one to the node's agent, once there is one, and wait until it has come.
+
+        One that starts holds them back; of two that wait the second would come first.
+        """
+        agent = wait(lambda: agent_of(self.folder, self.node), "no agent")
+        os.kill(agent, by)
+        wait(lambda: not is_pending(agent, by), f"the agent does not hear {by.name}")
+
+    def off(self) -> None:
+        self.do("crash")
+        until(self.api, self.path, lambda node: not is_ready(node))
+
+    def wish(self, taint: Object = WISH) -> None:
+        held = self.api.get(self.path)["spec"].get("taints") or []
+        self.api.patch(self.path, {"spec": {"taints": [*held, taint]}})
+
+    def is_untainted(self) -> None:
+        """Neither the wish nor anything of it is left."""
+
+        def holds(node: Object) -> bool:
+            keys = [each["key"] for each in node["spec"].get("taints") or ()]
+            noted = node["metadata"].get("annotations") or {}
+            return not {WISH["key"], KEP["key"]} & {*keys} and not any(
+                "force-eviction" in each for each in noted
+            )
+
+        until(self.api, self.path, holds)
+
+    def goes_on_elsewhere(self) -> None:
+        """The Job's next pod runs on the other node, with the volume of the first."""
+        [pod] = until(self.api, PODS, lambda found: _one_runs(found) and self._is_new(found))[
+            "items"
+        ]
+        assert pod["spec"]["nodeName"] != self.node
+        wait(lambda: self.starts() == [self.node, pod["spec"]["nodeName"]], "no second start")
+        attachments = self.api.get("/apis/storage.k8s.io/v1/volumeattachments")["items"]
+        assert [each["spec"]["nodeName"] for each in attachments] == [pod["spec"]["nodeName"]]
+
+    def _is_new(self, found: Object) -> bool:
+        return all(each["metadata"]["uid"] != self.uid for each in found["items"])
+
+    def reasons(self) -> list[str]:
+        events = self.api.get(EVENTS)["items"]
+        named = [each for each in events if each["involvedObject"]["name"] == self.node]
+        return [each["reason"] for each in named if each["reason"].startswith("ForceEviction")]
+
+
+def is_pending(pid: int, by: signal.Signals) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [waiting] = [line.split()[1] for line in lines if line.startswith("ShdPnd:")]
+    return bool(int(waiting, 16) >> (by - 1) & 1)
+
+
+def _job() -> Object:
+    container = {
+        "name": "main",
+        "image": "work",
+        "command": ["sh", "-c", WORK],
+        "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+    template = {"restartPolicy": "OnFailure", "containers": [container], "volumes": volumes}
+    spec = {"podReplacementPolicy": "Failed", "template": {"spec": template}}
+    return {"metadata": {"name": "work"}, "spec": spec}
+
+
+def _one_runs(found: Object) -> Any:
+    phases = [each["status"].get("phase") for each in found["items"]]
+    return phases == ["Running"]
+
+
+def test_a_node_that_is_off_gives_up_its_pod_and_its_volume_and_returns_without(
+    folder: Path,
+) -> None:
+    """Scenario 1, by the effect of the KEP; the node is back before its pod runs elsewhere."""
+    with up(folder, 2, "--fast", ON) as server:
+        here = Here(folder, Api(server.kubeconfig))
+        here.off()
+        here.wish(KEP)
+        here.do("heal")
+        here.is_untainted()
+        here.goes_on_elsewhere()
+        until(here.api, here.path, is_ready)
+        assert here.starts()[0] == here.node
+        assert here.starts().count(here.node) == 1
+        wait(lambda: here.reasons() == FINISHED, "nobody said what was done")
+        assert server.end() == 0
+
+
+def test_a_node_that_returns_and_cannot_reach_the_api_server_starts_nothing(
+    folder: Path,
+) -> None:
+    """Scenario 2: its agent is cut off before it can ask anything."""
+    with up(folder, 2, "--fast", ON) as server:
+        here = Here(folder, Api(server.kubeconfig))
+        here.off()
+        here.do("heal")
+        # It is held back until the agent can see to it, which is before it asks anything.
+        here.signal(CUT)
+        here.wish()
+        here.is_untainted()
+        here.goes_on_elsewhere()
+        wait(lambda: here.reasons() == FINISHED, "nobody said what was done")
+        here.signal(MEND)
+        until(here.api, here.path, is_ready)
+        assert here.starts().count(here.node) == 1
+        assert server.end() == 0
+
+
+def test_a_node_that_is_back_is_refused(folder: Path) -> None:
+    """Scenario 3: nothing is touched, and its pod goes on where it was."""
+    with up(folder, 2, "--fast", ON) as server:
+        here = Here(folder, Api(server.kubeconfig))
+        here.off()
+        here.do("heal")
+        until(here.api, here.path, is_ready)
+        here.wish()
+        here.is_untainted()
+        wait(lambda: here.starts() == [here.node] * 2, "it was not restarted")
+        [pod] = until(here.api, PODS, _one_runs)["items"]
+        assert pod["metadata"]["uid"] == here.uid
+        wait(lambda: here.reasons() == ["ForceEvictionRefused"], "nobody said why")
+        assert server.end() == 0
+
+
+def test_a_node_is_shut_down_and_force_evicted_by_one_command(folder: Path) -> None:
+    with up(folder, 2, "--fast", ON) as server:
+        here = Here(folder, Api(server.kubeconfig))
+        said = here.do("shutdown", "--force-evict")
+        taint = "refloat.dev/force-eviction=true:NoSchedule"
+        assert said.splitlines() == [
+            f"node {here.node} shuts down: it ends its pods with their grace, and goes off",
+            f"node {here.node} is off, and has the taint {taint}",
+        ]
+        here.is_untainted()
+        here.goes_on_elsewhere()
+        wait(lambda: here.reasons()[-1:] == ["ForceEvictionFinished"], "it was not finished")
+        assert server.end() == 0
+
+
+def test_without_the_gate_the_command_says_how_to_have_it(folder: Path) -> None:
+    with up(folder, 1, "--fast") as server:
+        done = cluster.run("node", "shutdown", "n1", "--data-dir", folder, "--force-evict")
+        assert done.returncode == 1
+        assert "the gate TaintForceEviction is off" in done.stderr
+        assert "--feature-gates TaintForceEviction=true" in done.stderr
+        assert is_ready(Api(server.kubeconfig).get(f"{NODES}/n1"))
+        assert server.end() == 0
+
+
+async def test_the_story_of_the_demo_comes_to_its_end() -> None:
+    chosen = catalogue.find("force-eviction")
+    played = [line async for line in story.play(chosen, RealClock(), Rand(1), pace=0)]
+    answers = [line.text for line in played if line.kind == "answer"]
+    assert answers[0].startswith("it begins at 0 on ")
+    assert answers[2].startswith("it begins at ")
+    assert not answers[2].startswith("it begins at 0 ")
+    assert answers[3] == "it has counted to 60; the taint is gone"
+    texts = [text for line in played for text in cli.render(line)]
+    assert [text for text in texts if len(text) > cli.WIDTH] == []

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zombie recovery as it is used: a configuration file, `refloat manager`, `refloat up`."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.cluster import PATIENCE_SECONDS, Api, run, serving
+from tests.e2e.test_manager import managing
+
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+EVENTS = "/api/v1/namespaces/default/events"
+NODES = "/api/v1/nodes"
+SAFE = {"kueue.x-k8s.io/safe-to-forcefully-terminate": "true"}
+
+CONFIG = """
+apiVersion: config.refloat.dev/v1alpha1
+kind: Configuration
+featureGates: {{FailureRecoveryPolicy: {gate}}}
+failureRecoveryPolicy:
+  annotated: {{forcefulTerminationGracePeriod: {period}}}
+  rules:
+  - terminatePod:
+      podLabelSelector: {{matchLabels: {{safe: "true"}}}}
+      forcefulTerminationGracePeriod: 1s
+      deleteAfter: 1s
+"""
+
+
+def until(what: Callable[[], Any]) -> Any:
+    """What it says, as soon as it says something."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := what()):
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.05)
+    return found
+
+
+def zombie(api: Api, name: str, **metadata: Any) -> None:
+    """A pod on a lost node that hangs in Terminating."""
+    container = {"name": "c", "image": "busybox:1"}
+    spec = {"nodeName": "lost", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    api.create(PODS, {"metadata": {"name": name, **metadata}, "spec": spec})
+    api.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
+    api.done("DELETE", f"{PODS}/{name}")
+
+
+def test_a_manager_frees_zombies_by_a_file_that_changes_while_it_runs(tmp_path: Path) -> None:
+    config, told = tmp_path / "refloat.yaml", tmp_path / "manager.stderr"
+    config.write_text(CONFIG.format(gate="false", period="1s"))
+    with serving(tmp_path / "data") as server:
+        api = Api(server.kubeconfig)
+        taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+        api.create(NODES, {"metadata": {"name": "lost"}, "spec": {"taints": [taint]}})
+        zombie(api, "annotated", annotations=SAFE)
+        zombie(api, "labelled", labels={"safe": "true"})
+        zombie(api, "neither")
+
+        def phase(name: str) -> str:
+            found = api.ask("GET", f"{PODS}/{name}")
+            return found.object["status"].get("phase", "") if found.status == 200 else "gone"
+
+        flags = ("--config", str(config), "--log-format", "json")
+        with managing(server.kubeconfig, told, *flags) as manager:
+            until(lambda: manager.page("health", "/readyz")[0] == 200)
+            until(lambda: "the feature gate FailureRecoveryPolicy is off" in told.read_text())
+            assert {phase(name) for name in ("annotated", "labelled", "neither")} == {"Running"}
+            config.write_text(CONFIG.format(gate="true", period="soon"))
+            until(lambda: "configuration not taken up, the old one stays" in told.read_text())
+            assert "forcefulTerminationGracePeriod: 'soon': expected a duration" in told.read_text()
+            config.write_text(CONFIG.format(gate="true", period="1s"))
+            until(lambda: phase("annotated") == "Failed")
+            until(lambda: phase("labelled") == "gone")
+            assert phase("neither") == "Running"
+            event = until(lambda: _event(api, "annotated"))
+            metrics = manager.page("metrics", "/metrics")[1]
+        assert event["source"] == {"component": "pod-termination-controller"}
+        assert event["reportingComponent"] == "pod-termination-controller"
+        assert event["type"] == "Warning"
+        assert event["message"] == (
+            "Pod forcefully terminated after 2s grace period due to unreachable node `lost` "
+            "(triggered by `kueue.x-k8s.io/safe-to-forcefully-terminate annotation`)"
+        )
+        assert (
+            'refloat_failure_recovery_pod_decisions_total{outcome="deleted",reason="Rule"} 1.0'
+            in metrics
+        )
+        assert '"action": "terminated"' in told.read_text()
+    assert "Traceback" not in told.read_text()
+
+
+def _event(api: Api, pod: str) -> Any:
+    for each in api.get(EVENTS)["items"]:
+        about = each["involvedObject"]["name"]
+        if (about, each["reason"]) == (pod, "KueueForcefullyTerminated"):
+            return each
+    return None
+
+
+def test_a_job_of_an_embedded_cluster_goes_on_after_its_node_froze(tmp_path: Path) -> None:
+    config = tmp_path / "refloat.yaml"
+    config.write_text(CONFIG.format(gate="true", period="1s"))
+    flags = ("--simulated-nodes", "3", "--fast", "--config", str(config))
+    with serving(tmp_path / "data", *flags) as server:
+        api = Api(server.kubeconfig)
+        toleration = {
+            "key": "node.kubernetes.io/unreachable",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 1,
+        }
+        script = '{"main": [{"seconds": null}, {"seconds": 1}]}'
+        template = {
+            "metadata": {"annotations": {**SAFE, "refloat.dev/simulate": script}},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "tolerations": [toleration],
+                "containers": [{"name": "c", "image": "busybox:1"}],
+            },
+        }
+        spec = {"podReplacementPolicy": "Failed", "template": template}
+        api.create(JOBS, {"metadata": {"name": "j"}, "spec": spec})
+
+        def running() -> Any:
+            pods = api.get(PODS)["items"]
+            return pods and pods[0]["status"]["phase"] == "Running" and pods[0]
+
+        pod = until(running)
+        node = pod["spec"]["nodeName"]
+        assert run("node", "freeze", node, "--data-dir", tmp_path / "data").returncode == 0
+        until(lambda: api.get(f"{JOBS}/j")["status"].get("completionTime"))
+        status = api.get(f"{JOBS}/j")["status"]
+        assert (status["failed"], status["succeeded"]) == (1, 1)
+        stuck = api.get(f"{PODS}/{pod['metadata']['name']}")
+        assert stuck["status"]["conditions"][-1]["type"] == "KueueFailureRecovery"
+
+
+def test_a_mistake_in_the_file_stops_the_start_with_its_path(tmp_path: Path) -> None:
+    config = tmp_path / "refloat.yaml"
+    config.write_text(CONFIG.format(gate="true", period="0s"))
+    ended = run("up", "--data-dir", tmp_path / "data", "--config", config)
+    assert ended.returncode == 2
+    assert (
+        f"{config}: failureRecoveryPolicy.annotated.forcefulTerminationGracePeriod: '0s': "
+        "expected a duration above zero" in ended.stderr
+    )

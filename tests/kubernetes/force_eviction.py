@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On a cluster: nodes that somebody says are down are force evicted by Kubernetes' own controllers.
+
+The nodes have no kubelet; what they say is written by hand. Not one of the
+modules that pytest finds by itself: it needs the cluster that
+`python -m tests.kubernetes` starts.
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Api
+
+# The collector of pods looks every 20 s, and the lease below is good for 5.
+PATIENCE_SECONDS = 90.0
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+WISH = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
+OUT = "node.kubernetes.io/out-of-service"
+PROGRESS = "refloat.dev/force-eviction-progress"
+
+Object = dict[str, Any]
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api(Path(os.environ["REFLOAT_TEST_KUBECONFIG"]))
+
+
+@pytest.fixture
+def node(api: Api) -> Iterator[str]:
+    """A node that was there, with a pod that a finalizer keeps in sight."""
+    name = f"down-{os.getpid()}-{next(_NUMBERS)}"  # events outlive nodes
+    lease = {"metadata": {"name": name}, "spec": {"leaseDurationSeconds": 5}}
+    api.create(NODES, {"metadata": {"name": name}})
+    api.create(LEASES, lease)
+    spec = {"nodeName": name, "containers": [{"name": "main", "image": "busybox:1"}]}
+    meta = {"name": name, "finalizers": ["example.com/held"]}
+    api.create(PODS, {"metadata": meta, "spec": spec})
+    yield name
+    api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})
+    api.ask("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+    api.ask("DELETE", f"{NODES}/{name}")
+    api.ask("DELETE", f"{LEASES}/{name}")
+
+
+def says(api: Api, node: str, ready: str) -> None:
+    condition = {"type": "Ready", "status": ready, "reason": "Test", "message": ""}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    status = {"conditions": [{**condition, **times}]}
+    api.patch(f"{NODES}/{node}/status", {"status": status})
+
+
+def wish(api: Api, node: str) -> None:
+    """As `kubectl taint` does; the controllers may write taints at the same time."""
+    for _ in range(20):
+        held = api.get(f"{NODES}/{node}")
+        patch = {
+            "metadata": {"resourceVersion": held["metadata"]["resourceVersion"]},
+            "spec": {"taints": [*(held["spec"].get("taints") or []), WISH]},
+        }
+        merge = "application/merge-patch+json"
+        if api.ask("PATCH", f"{NODES}/{node}", patch, content_type=merge).status == 200:
+            return
+    raise AssertionError(f"{node} cannot be tainted")
+
+
+def keys(node: Object) -> list[str]:
+    found = [each["key"] for each in node["spec"].get("taints") or ()]
+    return [each for each in found if each in (WISH["key"], OUT)]
+
+
+def until(api: Api, path: str, holds: Callable[[Object], Any]) -> Object:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds(found := api.get(path)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    return found
+
+
+def reasons(api: Api, node: str) -> list[str]:
+    found = api.get(f"/api/v1/events?fieldSelector=involvedObject.name={node}")["items"]
+    return [each["reason"] for each in found if each["reason"].startswith("ForceEviction")]
+
+
+def test_a_node_that_is_down_is_evicted_by_kubernetes(api: Api, node: str) -> None:
+    """behaviour C9.1"""
+    says(api, node, "False")
+    wish(api, node)
+    until(api, f"{NODES}/{node}", lambda found: OUT in keys(found))
+    pod = until(api, f"{PODS}/{node}", lambda found: found["status"]["phase"] == "Failed")
+    told = {each["type"]: each.get("reason") for each in pod["status"]["conditions"]}
+    assert told["DisruptionTarget"] == "DeletionByTaintManager"
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 0
+    seen = until(api, f"{NODES}/{node}", lambda found: not keys(found))
+    assert PROGRESS not in (seen["metadata"].get("annotations") or {})
+    assert reasons(api, node)[-1] == "ForceEvictionFinished"
+
+
+def test_a_node_that_is_ready_is_refused(api: Api, node: str) -> None:
+    says(api, node, "True")
+    wish(api, node)
+    until(api, f"{NODES}/{node}", lambda found: not keys(found))
+    pod = api.get(f"{PODS}/{node}")
+    assert "deletionTimestamp" not in pod["metadata"]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := reasons(api, node)) != ["ForceEvictionRefused"]:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+
+
+def test_a_node_that_renews_its_lease_is_refused(api: Api, node: str) -> None:
+    says(api, node, "False")
+    wish(api, node)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while keys(api.get(f"{NODES}/{node}")):
+        assert time.monotonic() < deadline
+        now = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime())}.{time.time_ns() % 10**6:06}Z"
+        api.patch(f"{LEASES}/{node}", {"spec": {"renewTime": now}})
+        time.sleep(0.5)
+    assert "deletionTimestamp" not in api.get(f"{PODS}/{node}")["metadata"]

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On a cluster: the manager is refused nothing, and its role grants nothing for nobody.
+
+The API server's audit log has every request of the manager's service account.
+Not one of the modules that pytest finds by itself: it needs the cluster that
+`python -m tests.kubernetes` starts.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import Api
+from tests.kubernetes import audit
+from tests.kubernetes.cluster import MANAGER, RIGHTS
+
+PATIENCE_SECONDS = 60.0
+
+# Granted for admission plugins that this cluster does not have.
+UNUSED = {"jobs/finalizers"}
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return Api(Path(os.environ["REFLOAT_TEST_KUBECONFIG"]))
+
+
+def job(name: str, life: str = "{}", **spec: Any) -> Object:
+    container = {"name": "main", "image": "busybox:1"}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    template = {"metadata": {"annotations": {"refloat.dev/simulate": life}}, "spec": pod}
+    managed = {"managedBy": "refloat.dev/job-controller", "template": template, **spec}
+    return {"metadata": {"name": name}, "spec": managed}
+
+
+def status(api: Api, name: str, field: str) -> Any:
+    """A field of a Job's status, as soon as it is there."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := api.get(f"{JOBS}/{name}")["status"].get(field)):
+        assert time.monotonic() < deadline, f"{name} has no status.{field}"
+        time.sleep(0.1)
+    return found
+
+
+def granted() -> set[str]:
+    """The resources that the manager's roles name."""
+    documents = yaml.safe_load_all(RIGHTS.read_text())
+    rules = [rule for each in documents for rule in each.get("rules", ())]
+    return {resource for rule in rules for resource in rule["resources"]}
+
+
+GHOST = "/api/v1/nodes/ghost"
+
+
+def zombie() -> Object:
+    """A pod that opted in, on a node that nobody has."""
+    spec = {
+        "nodeName": "ghost",
+        "containers": [{"name": "main", "image": "busybox:1"}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    annotations = {"kueue.x-k8s.io/safe-to-forcefully-terminate": "true"}
+    return {"metadata": {"name": "zombie", "annotations": annotations}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def freed(api: Api) -> Iterator[None]:
+    """The manager has freed a pod that hung on a lost node."""
+    api.create("/api/v1/nodes", {"metadata": {"name": "ghost"}})
+    api.create(PODS, zombie())
+    api.ask("DELETE", f"{PODS}/zombie?gracePeriodSeconds=1")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := api.get(f"{PODS}/zombie"))["status"]["phase"] != "Failed":
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    yield
+    api.ask("DELETE", GHOST)
+    api.ask("DELETE", f"{PODS}/zombie?gracePeriodSeconds=0")
+
+
+@pytest.fixture(scope="module")
+def worked(api: Api, freed: None) -> Iterator[None]:
+    """The manager has made pods, counted them, told of it, and taken one away."""
+    api.create(JOBS, job("complete"))
+    api.create(JOBS, job("suspended", '{"main": {"seconds": null}}'))
+    status(api, "suspended", "active")
+    api.patch(f"{JOBS}/suspended", {"spec": {"suspend": True}})
+    status(api, "complete", "completionTime")
+    status(api, "suspended", "conditions")
+    yield
+    for name in ("complete", "suspended"):
+        api.ask("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
+
+
+@pytest.mark.usefixtures("worked")
+def test_the_manager_is_refused_nothing() -> None:
+    assert [each for each in audit.asked(MANAGER) if each.refused] == []
+
+
+@pytest.mark.usefixtures("worked")
+def test_every_resource_of_its_roles_is_used() -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (unused := granted() - {each.resource for each in audit.asked(MANAGER)}) != UNUSED:
+        assert time.monotonic() < deadline, unused  # events are written behind
+        time.sleep(0.5)
+
+
+def test_it_may_not_read_secrets(api: Api) -> None:
+    about = {"verb": "list", "resource": "secrets"}
+    review = {"spec": {"user": MANAGER, "resourceAttributes": about}}
+    found = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    assert found["status"]["allowed"] is False

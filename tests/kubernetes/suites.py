@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is run on the clusters, each as a process of its own.
+
+A suite is a command that ends with 0 when all is well. It says itself what
+went wrong; here is only which there are, where they run, and how each ended.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tests import sessions
+from tests.kubernetes.cluster import ROOT, Clusters
+
+Stage: TypeAlias = Literal["api", "cluster"]
+"""Two API servers on which nothing acts, or two whole clusters."""
+
+JOBS = os.environ.get("JOBS", "2")
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One command."""
+
+    name: str
+    stage: Stage
+    about: str
+    command: Callable[[Clusters], list[str]]
+    variables: tuple[str, ...] = ()
+    """Which variables of the environment name the kubeconfig of Kubernetes to it."""
+    anywhere: bool = False
+    """Whether it can be asked of a cluster that others run, where everything acts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a suite ended."""
+
+    name: str
+    code: int
+    seconds: float
+
+
+def _pytest(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+
+
+def _contract(_: Clusters) -> list[str]:
+    return _pytest(
+        *("tests/contract/test_client.py", "tests/contract/test_client_watch.py"),
+        *("-k", "kubernetes"),
+    )
+
+
+def _kubectl(_: Clusters) -> list[str]:
+    found = sorted((ROOT / "tests" / "e2e").glob("test_kubectl*.py"))
+    return _pytest("-n", JOBS, *(str(each.relative_to(ROOT)) for each in found))
+
+
+def _module(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", name, *arguments]
+
+
+def _differential_api(on: Clusters) -> list[str]:
+    servers = (f"--server=kubernetes={on.kubernetes}", f"--server=refloat={on.embedded}")
+    return _module("tests.differential", "api", *servers)
+
+
+def _settings(on: Clusters) -> list[str]:
+    """One cluster is two settings: which controller a Job gets, it says itself."""
+    settings = {"reference": on.kubernetes, "managed": on.kubernetes, "embedded": on.embedded}
+    return [f"--setting={name}={kubeconfig}" for name, kubeconfig in settings.items()]
+
+
+def _scenarios(on: Clusters) -> list[str]:
+    return _module("tests.scenarios", *_settings(on))
+
+
+def _differential_jobs(on: Clusters) -> list[str]:
+    return _module("tests.differential", "jobs", *_settings(on))
+
+
+def _force_eviction(_: Clusters) -> list[str]:
+    return _pytest("tests/kubernetes/force_eviction.py")
+
+
+def _rights(_: Clusters) -> list[str]:
+    return _pytest("tests/kubernetes/manager_rights.py")
+
+
+def _backoff_policy(_: Clusters) -> list[str]:
+    return _pytest("tests/kubernetes/backoff_policy.py")
+
+
+def _agents(_: Clusters) -> list[str]:
+    return _pytest("tests/kubernetes/agents.py")
+
+
+SUITES = (
+    Suite(
+        "contract",
+        "api",
+        "the client's contract, as of the embedded server",
+        _contract,
+        ("REFLOAT_TEST_KUBECONFIG",),
+    ),
+    Suite(
+        "kubectl",
+        "api",
+        "the tests of kubectl, as of the embedded server",
+        _kubectl,
+        ("REFLOAT_E2E_KUBECONFIG",),
+    ),
+    Suite(
+        "differential-api",
+        "api",
+        "random calls, answers compared with those of the embedded server",
+        _differential_api,
+    ),
+    Suite(
+        "scenarios",
+        "cluster",
+        "stories of Jobs, told by Kubernetes, by Refloat on it, and by Refloat alone",
+        _scenarios,
+        anywhere=True,
+    ),
+    Suite(
+        "differential-jobs",
+        "cluster",
+        "random Jobs, their ends compared: Kubernetes, Refloat on it, Refloat alone",
+        _differential_jobs,
+        anywhere=True,
+    ),
+    Suite(
+        "agents",
+        "cluster",
+        "nodes that run processes: Jobs, logs, limits, and agents that die and freeze",
+        _agents,
+        ("REFLOAT_TEST_KUBECONFIG",),
+    ),
+    Suite(
+        "backoff-policy",
+        "cluster",
+        "a backoffPolicy in an annotation, and deletes that say why",
+        _backoff_policy,
+        ("REFLOAT_TEST_KUBECONFIG",),
+    ),
+    Suite(
+        "force-eviction",
+        "cluster",
+        "nodes that somebody says are down, evicted by Kubernetes' own controllers",
+        _force_eviction,
+        ("REFLOAT_TEST_KUBECONFIG",),
+    ),
+    Suite(
+        "rights",
+        "cluster",
+        "the manager has the rights that it needs, and uses what it has",
+        _rights,
+        ("REFLOAT_TEST_KUBECONFIG",),
+    ),
+)
+
+
+def chosen(names: Iterable[str]) -> list[Suite]:
+    """Those that are named, or all, in their order."""
+    wanted = list(names)
+    return [each for each in SUITES if not wanted or each.name in wanted]
+
+
+def run(suite: Suite, clusters: Clusters) -> Ended:
+    """Run it to its end."""
+    environment = {
+        **os.environ,
+        "PATH": f"{clusters.binaries}{os.pathsep}{os.environ['PATH']}",
+        **dict.fromkeys(suite.variables, str(clusters.kubernetes)),
+    }
+    known = {"REFLOAT_TEST_AUDIT": clusters.audit, "REFLOAT_TEST_AUTHORITY": clusters.authority}
+    environment |= {name: str(path) for name, path in known.items() if path is not None}
+    started = time.monotonic()
+    with sessions.running(suite.command(clusters), cwd=ROOT, env=environment) as process:
+        code = process.wait()
+    return Ended(suite.name, code, time.monotonic() - started)
+
+
+def table(ended: Iterable[Ended]) -> list[str]:
+    """How all of them ended."""
+    lines = [f"{'suite':20} {'result':10} {'seconds':>8}"]
+    for each in ended:
+        result = "passed" if each.code == 0 else f"FAILED ({each.code})"
+        lines.append(f"{each.name:20} {result:10} {each.seconds:8.0f}")
+    return lines

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is left of a scenario, without what differs from run to run.
+
+Times and uids go; pods are called `<pod 0/1>` for the second (from 0) of
+completion index 0, in the order of their creation. Those without an index are
+alike, and which of them starts first is chance: they are called `<pod 1>`, in
+the order of how they ended. In events all are `<pod>`, because a name may be
+used again, and then two events are one. What remains is what two controllers
+must agree on to the letter.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from refloat.api.meta import Object
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+# What Refloat alone writes, on purpose and in the same way each time.
+_OUR_ANNOTATIONS = ("refloat.dev/simulate", "refloat.dev/attempts", "refloat.dev/released")
+
+_NUMBERED = re.compile(r"<pod [^>]*>")
+
+_COUNTS = ("active", "ready", "terminating", "succeeded", "failed")
+_TEXTS = ("completedIndexes", "failedIndexes")
+
+
+def index_of(pod: Object) -> int | None:
+    """The completion index that a pod is for."""
+    text = (pod["metadata"].get("annotations") or {}).get(INDEX)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def times_told(event: Object) -> int:
+    """How often an event happened, whichever API it was written by."""
+    count: int = (event.get("series") or {}).get("count") or event.get("deprecatedCount") or 1
+    return count
+
+
+def told_by(condition: Object) -> str:
+    """The reason of the event that tells of a Job's condition."""
+    if condition["type"] == "Suspended":
+        return "Suspended" if condition["status"] == "True" else "Resumed"
+    return "Completed" if condition["type"] == "Complete" else str(condition["reason"])
+
+
+def _ending(pod: Object, gone: set[str]) -> tuple[str, ...]:
+    """What tells pods without an index apart; nothing for those with one."""
+    if index_of(pod) is not None:
+        return ()
+    status = pod.get("status") or {}
+    there = "gone" if pod["metadata"]["uid"] in gone else "there"
+    return status.get("phase", ""), there, str(_containers(status))
+
+
+class Names:
+    """Stable names for whatever has a different one in each run."""
+
+    def __init__(
+        self, namespace: str, pods: Mapping[str, Object], gone: set[str], job_uids: Iterable[str]
+    ) -> None:
+        self.pods: dict[str, str] = {}
+        """By uid."""
+        replaced = {namespace: "<ns>"}
+        numbers: Counter[int | None] = Counter()
+        for pod in sorted(pods.values(), key=lambda each: _ending(each, gone)):
+            meta, index = pod["metadata"], index_of(pod)
+            number = numbers[index]
+            numbers[index] += 1
+            own = f"<pod {number}>" if index is None else f"<pod {index}/{number}>"
+            self.pods[meta["uid"]] = own
+            replaced[meta["name"]] = own
+            replaced[meta["uid"]] = own
+        replaced |= dict.fromkeys(job_uids, "<job>")
+        longest = sorted(replaced, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest)))
+        self._replaced = replaced
+
+    def text(self, text: str) -> str:
+        return self._pattern.sub(lambda found: self._replaced[found[0]], text)
+
+    def anonymous(self, text: str) -> str:
+        """With no number for any pod."""
+        return _NUMBERED.sub("<pod>", self.text(text))
+
+    def texts(self, found: Mapping[str, str] | None) -> dict[str, str]:
+        return {key: self.text(value) for key, value in sorted((found or {}).items())}
+
+
+def of(
+    jobs: Mapping[str, Object],
+    name: str,
+    pods: Mapping[str, Object],
+    gone: set[str],
+    events: list[Object],
+    *,
+    namespace: str,
+    job_uids: Iterable[str],
+) -> Object:
+    """The record of a Job, all pods, and what was told; also the uids of Jobs that are gone."""
+    names = Names(namespace, pods, gone, job_uids)
+    job = jobs.get(name)
+    return {
+        "job": None if job is None else job_record(job, names),
+        "pods": _pods(pods, gone, names),
+        "events": _events(events, names),
+    }
+
+
+def job_record(job: Object, names: Names) -> Object:
+    status: Object = job.get("status") or {}
+    uncounted: Object = status.get("uncountedTerminatedPods") or {}
+    record: Object = {
+        "conditions": [_condition(each, names) for each in status.get("conditions") or ()],
+        "started": "startTime" in status,
+        "completed": "completionTime" in status,
+        "deleting": "deletionTimestamp" in job["metadata"],
+        "uncounted": {
+            which: sorted(map(names.text, uids)) for which, uids in sorted(uncounted.items())
+        },
+        "tracked": "uncountedTerminatedPods" in status,
+    }
+    record |= {field: status.get(field, 0) for field in _COUNTS}
+    record |= {field: status.get(field) for field in _TEXTS}
+    return record
+
+
+def _condition(condition: Object, names: Names) -> Object:
+    return {
+        "type": condition["type"],
+        "status": condition["status"],
+        "reason": condition.get("reason", ""),
+        "message": names.text(condition.get("message", "")),
+    }
+
+
+def _pods(pods: Mapping[str, Object], gone: set[str], names: Names) -> Object:
+    """By stable name; of those that are gone only that they were there, and how they ended."""
+    records = {}
+    for uid, pod in pods.items():
+        records[names.pods[uid]] = _ended(pod) if uid in gone else _pod(pod, names)
+    return dict(sorted(records.items()))
+
+
+def _ended(pod: Object) -> Object:
+    return {"gone": True, "phase": pod.get("status", {}).get("phase", "")}
+
+
+def _pod(pod: Object, names: Names) -> Object:
+    meta, status, spec = pod["metadata"], pod.get("status") or {}, pod["spec"]
+    annotations = {
+        key: value
+        for key, value in (meta.get("annotations") or {}).items()
+        if key not in _OUR_ANNOTATIONS
+    }
+    return {
+        "gone": False,
+        "phase": status.get("phase", ""),
+        "reason": status.get("reason", ""),
+        "deleting": "deletionTimestamp" in meta,
+        "conditions": {
+            each["type"]: [each["status"], each.get("reason", "")]
+            for each in sorted(status.get("conditions") or (), key=lambda one: str(one["type"]))
+        },
+        "containers": _containers(status),
+        "finalizers": meta.get("finalizers") or [],
+        "labels": names.texts(meta.get("labels")),
+        "annotations": names.texts(annotations),
+        "owners": [_owner(each) for each in meta.get("ownerReferences") or ()],
+        "generateName": meta.get("generateName", ""),
+        "hostname": spec.get("hostname", ""),
+        "env": [
+            [each["name"], each.get("env") or []]
+            for each in (*(spec.get("initContainers") or ()), *spec["containers"])
+        ],
+    }
+
+
+def _containers(status: Object) -> Object:
+    """How each container stands: its code if it has ended, and its restarts."""
+    every = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    found: Object = {}
+    for each in every:
+        state: Object = each.get("state") or {}
+        ended: Object = state.get("terminated") or {}
+        word: Any = ended.get("exitCode") if ended else next(iter(state), "waiting")
+        found[each["name"]] = [word, each.get("restartCount", 0)]
+    return found
+
+
+def _owner(reference: Object) -> Object:
+    return {
+        "kind": reference["kind"],
+        "name": reference["name"],
+        "controller": reference.get("controller", False),
+        "blockOwnerDeletion": reference.get("blockOwnerDeletion", False),
+    }
+
+
+def _shown(reason: str, count: int) -> int:
+    """How often something was tried in vain is a matter of how long one looks."""
+    return 1 if reason == "FailedCreate" else count
+
+
+def _events(events: list[Object], names: Names) -> list[Object]:
+    """Each different one once, with how often it was told."""
+    told: Counter[tuple[str, str, str]] = Counter()
+    for each in events:
+        what = (each.get("type", ""), each.get("reason", ""), names.anonymous(each.get("note", "")))
+        told[what] += times_told(each)
+    return [
+        {"type": kind, "reason": reason, "note": note, "count": _shown(reason, count)}
+        for (kind, reason, note), count in sorted(told.items())
+    ]

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""backoffPolicy: where Refloat's controller has it in an annotation, all others the same otherwise.
+
+Kubernetes has no such policy. What it has instead is a podFailurePolicy, and
+what that can say too must end alike.
+"""
+
+import json
+from typing import Any
+
+from refloat.api.meta import Object
+from refloat.client.contract import DeleteOptions
+from refloat.policy import backoff_annotation, policy_conversion
+from tests.scenarios.scenario import (
+    BACKOFF_LIMIT,
+    FOREVER,
+    REACHED,
+    ends,
+    in_turn,
+    over,
+    policy,
+    scenario,
+)
+from tests.scenarios.stage import Stage
+
+BUGS = {"action": "Terminate", "containerExitCodeNotIn": "40-50"}
+DISRUPTIONS = {"action": "Ignore", "podStatusReasonNotIn": [""]}
+
+
+async def submit(stage: Stage, *rules: Object, **more: Any) -> None:
+    given = policy(*rules)
+    if stage.house.setting.name == "managed":
+        text = json.dumps(given)
+        await stage.submit(own_annotations={backoff_annotation.ANNOTATION: text}, **more)
+    else:
+        converted = policy_conversion.to_pod_failure_policy(given).policy
+        await stage.submit(podFailurePolicy=converted, **more)
+
+
+@scenario
+async def ranges_end_a_job_by_any_other_code(stage: Stage) -> None:
+    """behaviour A15.4, A15.7, A18; the older KEP-3329, story 1"""
+    await submit(stage, BUGS, backoffLimit=3, simulate={"main": in_turn(45, 39)})
+    status = await stage.finished()
+    failure = stage.condition("Failed")
+    assert failure is not None
+    assert failure["reason"] in ("BackoffPolicy", "PodFailurePolicy")
+    assert " failed with exit code 39 matching " in failure["message"]
+    assert failure["message"].endswith(" rule at index 0")
+    assert status["failed"] == 2
+
+
+@scenario
+async def ranges_let_known_codes_count(stage: Stage) -> None:
+    """behaviour A12.1, A15.6; the older KEP-3329, story 1"""
+    await submit(stage, BUGS, backoffLimit=1, simulate={"main": in_turn(40, 50)})
+    await over(stage, "Failed", BACKOFF_LIMIT, failed=2)
+
+
+@scenario
+async def reasons_of_disruptions_do_not_count(stage: Stage) -> None:
+    """behaviour A15.6, F; the older KEP-3329, story 2, on a cluster that writes no reasons"""
+    await submit(stage, DISRUPTIONS, backoffLimit=0, simulate={"main": [FOREVER, ends()]})
+    (pod,) = await stage.runs(1)
+    await stage.evict(pod)
+    await over(stage, "Complete", REACHED, succeeded=1, failed=0)
+
+
+@scenario
+async def reasons_that_nobody_gave_count(stage: Stage) -> None:
+    """behaviour A15.6, F.1; the older KEP-3329, story 2: a plain delete is no disruption"""
+    await submit(stage, DISRUPTIONS, backoffLimit=0, simulate={"main": FOREVER})
+    (pod,) = await stage.runs(1)
+    await stage.delete_pod(pod, DeleteOptions())
+    await over(stage, "Failed", BACKOFF_LIMIT, failed=1)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scenario is: a claim as a name, and a function that plays it on a stage.
+
+A scenario must end the same way in every run, or it cannot be compared: pods
+that end at once end alike, and what ends differently ends seconds apart. What
+it says itself are the few things that matter; all the rest of its outcome is
+compared with the reference.
+"""
+
+import importlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from refloat.api.meta import Object
+from tests.scenarios.stage import Stage
+
+Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+MODULES = (
+    "completion",
+    "indexed",
+    "scaling",
+    "retries",
+    "per_index",
+    "failure_policy",
+    "failure_conditions",
+    "ranges_and_reasons",
+    "replacement",
+    "suspension",
+    "success_policy",
+    "ownership",
+    "endings",
+)
+
+# The interim condition that precedes each terminal one (behaviour A18.1).
+_INTERIM = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
+
+BACKOFF_LIMIT = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
+REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
+DEADLINE = ("DeadlineExceeded", "Job was active longer than specified deadline")
+FAILED_INDEXES = ("FailedIndexes", "Job has failed indexes")
+TOO_MANY_FAILED_INDEXES = (
+    "MaxFailedIndexesExceeded",
+    "Job has exceeded the specified maximal number of failed indexes",
+)
+
+FOREVER: Object = {"seconds": None}
+
+# How long something lasts that is waited for and then ends by itself. Controllers
+# gather changes, and on a busy machine they are late: what is over sooner may
+# never be told.
+MEANWHILE = 15.0
+LINGERS: Object = {"seconds": None, "stopSeconds": MEANWHILE, "stopExitCode": 143}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    play: Play
+    told: str
+    """The function's text: which facts it is about."""
+
+
+_known: dict[str, Scenario] = {}
+
+
+def scenario(play: Play) -> Play:
+    """Enter a function as a scenario."""
+    name: str = play.__name__
+    assert name not in _known, f"two scenarios named {name}"
+    _known[name] = Scenario(name, play, play.__doc__ or "")
+    return play
+
+
+def every() -> list[Scenario]:
+    """All of them, in the order of the modules."""
+    for module in MODULES:
+        importlib.import_module(f"tests.scenarios.{module}")
+    return list(_known.values())
+
+
+def ends(code: int = 0, seconds: float = 0.5, **more: Any) -> Object:
+    """A container that runs for a while and ends with this code."""
+    return {"seconds": seconds, "exitCode": code, **more}
+
+
+def in_turn(*codes: int) -> list[Object]:
+    """The nth attempt of a Job or index ends with the nth code, the others as the last."""
+    return [ends(code) for code in codes]
+
+
+def stops(after: float, code: int = 143) -> Object:
+    """A container that runs until it is asked to end, and then for some seconds more."""
+    return {"seconds": None, "stopSeconds": after, "stopExitCode": code}
+
+
+def rule(action: str, *codes: int, operator: str = "In", container: str = "") -> Object:
+    """A rule of a podFailurePolicy for exit codes."""
+    wanted: Object = {"operator": operator, "values": list(codes)}
+    if container:
+        wanted["containerName"] = container
+    return {"action": action, "onExitCodes": wanted}
+
+
+def on_condition(action: str, kind: str = "DisruptionTarget", status: str = "") -> Object:
+    """A rule of a podFailurePolicy for a pod condition."""
+    pattern = {"type": kind, **({"status": status} if status else {})}
+    return {"action": action, "onPodConditions": [pattern]}
+
+
+def policy(*rules: Object) -> Object:
+    return {"rules": list(rules)}
+
+
+async def over(stage: Stage, kind: str, said: tuple[str, str], **counts: int | str) -> None:
+    """The Job ends so, with both conditions in these words, and with these counts."""
+    status = await stage.finished()
+    reason, message = said
+    for each in (_INTERIM[kind], kind):
+        found = stage.condition(each)
+        assert found is not None, f"no {each}: {status}"
+        assert (found["reason"], found["message"]) == (reason, message)
+    assert status["uncountedTerminatedPods"] == {}, status
+    has(status, **counts)
+
+
+def has(status: Object, **counts: int | str) -> None:
+    """A status with these fields; a count that is missing is 0, a text is empty."""
+    for field, want in counts.items():
+        found = status.get(field, 0 if isinstance(want, int) else "")
+        assert found == want, f"{field} is {found!r}, not {want!r}: {status}"

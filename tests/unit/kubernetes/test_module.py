@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Kubernetes is built, and its Go module."""
+
+import pytest
+
+from refloat.api import schema
+from refloat.base.errors import UsageError
+from tests.kubernetes import module
+
+UPSTREAM = """module k8s.io/kubernetes
+
+go 1.24.0
+
+require (
+\tgithub.com/spf13/pflag v1.0.5
+\tgo.etcd.io/etcd/client/pkg/v3 v3.5.20
+\tgo.etcd.io/etcd/client/v3 v3.5.21
+\tk8s.io/api v0.0.0
+\tk8s.io/klog/v2 v2.130.1
+\tk8s.io/kube-openapi v0.0.0-20250318190949-c8a335a9a2ff
+)
+
+require (
+\tk8s.io/kms v0.0.0 // indirect
+)
+"""
+
+
+def test_the_pinned_version_is_the_one_that_the_api_follows() -> None:
+    assert module.pinned() == schema.kubernetes_version()
+
+
+def test_the_parts_of_kubernetes_and_its_etcd_are_pinned_to_match() -> None:
+    found = module.render("v1.33.13", UPSTREAM).splitlines()
+    assert "go 1.24.0" in found
+    assert [line.strip() for line in found if line.startswith("\t")] == [
+        "go.etcd.io/etcd/server/v3 v3.5.21",
+        "k8s.io/kubernetes v1.33.13",
+        "k8s.io/api => k8s.io/api v0.33.13",
+        "k8s.io/kms => k8s.io/kms v0.33.13",
+    ]
+
+
+@pytest.mark.parametrize("named", ["1.32.0", "v1.32.0"])
+def test_another_version_can_be_named(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setenv(module.NAMED, named)
+    assert module.wanted(default="v1.35.1") == "v1.32.0"
+
+
+def test_without_a_name_the_default_comes_before_the_pinned_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(module.NAMED, raising=False)
+    assert module.wanted(default="v1.35.1") == "v1.35.1"
+    assert module.wanted() == module.pinned()
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("latest", "REFLOAT_KUBERNETES: 'latest' is not a version; want one like 1."),
+        ("1.33", "REFLOAT_KUBERNETES: '1.33' is not a version"),
+        ("../../etc", "is not a version"),
+        ("1.31.14", "REFLOAT_KUBERNETES: '1.31.14' is too old; the oldest is 1.32"),
+    ],
+)
+def test_what_is_no_version_or_too_old_is_refused(
+    monkeypatch: pytest.MonkeyPatch, named: str, told: str
+) -> None:
+    monkeypatch.setenv(module.NAMED, named)
+    with pytest.raises(UsageError) as raised:
+        module.wanted()
+    assert told in str(raised.value)
