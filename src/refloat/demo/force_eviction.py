@@ -19,12 +19,18 @@ TAINT = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSche
 # So far it counts, ten times a second; its node goes off long before that.
 GOAL = 60
 
-# It begins where the last one was.
+# It begins where the last one was. A count is moved to its place: power that goes off while it is
+# written must not leave half of it. It is said only once it is there.
 SCRIPT = f"""
 n=0; [ -e /data/count ] && read n < /data/count
 echo "begins at $n on $NODE"
-while [ $n -lt {GOAL} ]; do n=`expr $n + 1`; echo $n > /data/count; sleep 0.1; done
+while [ $n -lt {GOAL} ]; do
+  n=`expr $n + 1`; echo $n > /data/next; mv /data/next /data/count; echo $n; sleep 0.1
+done
 """
+
+# That many lines of its log show that a count is on the volume.
+_HAS_COUNTED = 2
 
 _POLL_SECONDS = 0.05
 
@@ -45,7 +51,8 @@ async def act(stage: Stage) -> None:
     await _submit(stage)
     first = await _running(stage, but="")
     node = first["spec"]["nodeName"]
-    stage.answer(f"it {(await _said(stage, first)).strip()}; the volume is attached there alone")
+    stage.answer(f"it {await _said(stage, first)}; the volume is attached there alone")
+    await _said(stage, first, lines=_HAS_COUNTED)
     await stage.step(f"Node {node} loses its power")
     stage.nodes.fail(node, "crash")
     await stage.nodes.lost(node)
@@ -61,7 +68,7 @@ async def act(stage: Stage) -> None:
     second = await _running(stage, but=first["metadata"]["name"])
     stage.answer(f"another pod runs {stage.seconds - began:.1f} s later, on another node")
     await stage.step("The Job goes on where it was, and ends")
-    stage.answer(f"it {(await _said(stage, second)).strip()}")
+    stage.answer(f"it {await _said(stage, second)}")
     stage.nodes.heal(node)
     await _until(stage, f"{JOBS}/count", lambda job: job["status"].get("completionTime"))
     left = (await stage.client.get(f"{NODES}/{node}"))["spec"].get("taints") or []
@@ -105,12 +112,12 @@ async def _running(stage: Stage, *, but: str) -> Object:
     return found(await _until(stage, PODS, found))[0]
 
 
-async def _said(stage: Stage, pod: Object) -> str:
-    """The first line of its log, once there is one."""
+async def _said(stage: Stage, pod: Object, *, lines: int = 1) -> str:
+    """The first line of its log, once there are so many."""
     path = f"{PODS}/{pod['metadata']['name']}/log"
-    while not (text := await stage.client.text(path)):
+    while len(said := (await stage.client.text(path)).splitlines()) < lines:
         await stage.clock.sleep(_POLL_SECONDS)
-    return text.splitlines()[0]
+    return said[0]
 
 
 async def _until(stage: Stage, path: str, holds: Callable[[Object], Any]) -> Object:
