@@ -11,6 +11,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from refloat.agent.keeper import groups
+
 settings.register_profile(
     "refloat",
     deadline=None,
@@ -32,3 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> int:
     found = (at for at, each in enumerate(_WAITING) if item.nodeid.startswith(each))
     return next(found, len(_WAITING))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what this run has shown, where that depends on the machine."""
+    made = groups.Groups.make("tests")
+    by = groups.MEMORY if made is not None and made.bounds_memory else groups.MEASURED
+    if made is not None:
+        made.close()
+    terminalreporter.write_line(f"memory limits of containers, as this machine allows: {by}")

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from refloat.agent.keeper import groups, launch, linux
+from refloat.agent.keeper import launch, linux
 from refloat.agent.keeper import members as processes_of
-from refloat.agent.keeper.groups import Groups
+from refloat.agent.keeper.groups import Group, Groups
 from refloat.agent.keeper.loop import READ, Loop, Timer
 from refloat.agent.keeper.output import Log, Stream
 
@@ -138,7 +138,7 @@ class Container:
             self._launch()
         except OSError:
             if self._group is not None:
-                self._forget_group(self._group)
+                self._group.remove()
             raise
 
     @property
@@ -161,21 +161,20 @@ class Container:
             "memo": spec.get("memo"),
         }
 
-    def _make_group(self) -> str | None:
+    def _make_group(self) -> Group | None:
         cgroups = self._keeping.cgroups
         if cgroups is None:
             # Not exact, because it is the user's: so many more than there are now.
             user = self.spec.get("user") or {"uid": os.getuid()}
             self.spec["processes"] = self.spec["pids"] + processes_of.threads_of(user["uid"])
             return None
-        return cgroups.add(self.id, self.spec.get("pids"))
+        return cgroups.add(self.id, pids=self.spec.get("pids"), memory=self.memory_limit)
 
     def _launch(self) -> None:
         keeping, spec = self._keeping, self.spec
         self._log = Log(spec["log"], spec["log_bytes"], spec["log_files"])
-        inner = [self._group] if self._group else []
         try:
-            started = launch.start(spec, groups=inner, view=keeping.view)
+            started = launch.start(spec, groups=_folders(self._group), view=keeping.view)
         except OSError:
             self._log.discard()
             raise
@@ -265,10 +264,23 @@ class Container:
         Without cgroups they are looked for among all of the machine, listed once for many.
         """
         if self._group is not None:
-            pids = groups.members(self._group)
+            pids = self._group.members()
         else:
             pids = (among or processes_of.Processes()).members(self.id, self.leaders)
         return len(pids), processes_of.memory(pids, limit)
+
+    def holds_too_much(self, *, among: processes_of.Processes | None) -> bool:
+        """Whether its memory is over its limit, by the kernel's word or by measuring."""
+        if (limit := self.memory_limit) is None:
+            return False
+        if self._group is not None and self._group.bounds_memory:
+            return self._group.ran_out()
+        return self.measure(limit, among=among)[1] > limit
+
+    @property
+    def memory_limit(self) -> int | None:
+        """None, and also 0, is none."""
+        return int(self.spec.get("memory") or 0) or None
 
     def poke(self) -> None:
         """A child of the keeper was reaped: perhaps the last of ours."""
@@ -307,6 +319,8 @@ class Container:
         self._exit_code = 128 - code if code < 0 else code
         if self._started_at is None and self._reason:
             self._exit_code = START_FAILED
+        if not self._killed_for and self._group is not None and self._group.ran_out():
+            self._killed_for = OOM_KILLED
         if self._killed_for:
             self._reason = self._killed_for
         else:
@@ -324,14 +338,14 @@ class Container:
         if self._left(among):
             self._kill_members()
             return False
-        if self._group is not None and not self._forget_group(self._group):
+        if self._group is not None and not self._group.remove():
             return False
         self._end()
         return True
 
     def _left(self, among: processes_of.Processes | None) -> list[int]:
         if self._group is not None:
-            return groups.members(self._group)
+            return self._group.members()
         return [] if among is None else self.find(among)
 
     def find(self, among: processes_of.Processes) -> list[int]:
@@ -345,10 +359,6 @@ class Container:
         """Its first process; once reaped, the number may be somebody else's."""
         return [self._pid] if self.state in (STARTING, RUNNING) else []
 
-    def _forget_group(self, group: str) -> bool:
-        cgroups = self._keeping.cgroups
-        return cgroups is None or cgroups.remove(group)
-
     def _end(self) -> None:
         for stream in self._streams:
             stream.drain()
@@ -361,8 +371,8 @@ class Container:
         if self._group is None:
             self._keeping.doom(self)
             return
-        groups.stop_forks(self._group)
-        signal_all([*self.first(), *groups.members(self._group)])
+        self._group.stop_forks()
+        signal_all([*self.first(), *self._group.members()])
 
 
 class _Hook:
@@ -381,11 +391,9 @@ class _Hook:
         self._timeout = timeout
         self._output = bytearray()
 
-    def start(self, within: int, group: str | None) -> None:
+    def start(self, within: int, group: Group | None) -> None:
         spec = {**self._container.spec, "argv": self._argv}
-        started = launch.start(
-            spec, groups=[group] if group else [], view=self._keeping.view, within=within
-        )
+        started = launch.start(spec, groups=_folders(group), view=self._keeping.view, within=within)
         self._pid, self._pipes = started.pid, [started.failure, *started.output]
         self._container.leaders.add(started.pid)
         self._keeping.children[started.pid] = self._exited
@@ -424,6 +432,10 @@ class _Hook:
             os.close(pipe)
         if pipes:
             self._done(code, bytes(self._output))
+
+
+def _folders(group: Group | None) -> list[str]:
+    return [] if group is None else group.folders
 
 
 def signal_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:

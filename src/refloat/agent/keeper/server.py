@@ -147,13 +147,14 @@ class Server:
             before.close()
 
     def _hello(self, message: Message, answer: Answer) -> None:
-        processes = groups.CGROUP if self._keeping.cgroups else groups.INHERITED
+        cgroups = self._keeping.cgroups
+        bounds_memory = cgroups is not None and cgroups.bounds_memory
         answer(
             {
                 "pid": os.getpid(),
                 "mounts": self._keeping.view,
-                "processes": processes,
-                "memory": "measured",
+                "processes": groups.PIDS if cgroups is not None else groups.INHERITED,
+                "memory": groups.MEMORY if bounds_memory else groups.MEASURED,
                 "now": linux.now(),
             }
         )
@@ -284,7 +285,8 @@ class Server:
         self.close()
 
     def _measure_if_needed(self) -> None:
-        if not self._is_measuring and any(map(_limit, self._keeping.live.values())):
+        live = self._keeping.live.values()
+        if not self._is_measuring and any(each.memory_limit for each in live):
             self._is_measuring = True
             self._loop.after(MEASURE_SECONDS, self._measure)
 
@@ -292,26 +294,19 @@ class Server:
         try:
             among = self._keeping.processes()
             for each in list(self._keeping.live.values()):
-                limit = _limit(each)
-                if limit and each.measure(limit, among=among)[1] > limit:
+                if each.holds_too_much(among=among):
                     each.kill(container.OOM_KILLED)
         finally:  # one look that failed is not the last
             self._is_measuring = False
             self._measure_if_needed()
 
 
-def _limit(each: Container) -> int | None:
-    found = each.spec.get("memory")
-    return int(found) if found is not None else None
-
-
 def purge(node: str, cgroups: groups.Groups | None) -> None:
     """End what a keeper that was killed has left behind, before anybody is heard."""
     for group in cgroups.left() if cgroups is not None else ():
-        groups.stop_forks(group)
-        _end_all(functools.partial(groups.members, group))
-        if cgroups is not None:
-            cgroups.remove(group)
+        group.stop_forks()
+        _end_all(group.members)
+        group.remove()
     _end_all(functools.partial(members.marked, node))
 
 

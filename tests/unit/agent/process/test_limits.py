@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from refloat.agent.keeper import groups
 from refloat.agent.keeper.container import Keeping
 from refloat.agent.keeper.output import Log
 from refloat.agent.keeper.server import Server
@@ -38,27 +39,66 @@ def limited(uid: str, script: str, memory: str) -> dict[str, object]:
     return pod(uid, sys.executable, "-S", "-c", script, resources=resources)
 
 
-@pytest.mark.parametrize("use_groups", [True, False], ids=["cgroup", "inherited"])
+@pytest.fixture(params=[True, False], ids=["as the machine allows", "measured"])
+def use_groups(request: pytest.FixtureRequest) -> bool:
+    """By what memory is bounded: by the kernel where it does that, and by measuring."""
+    return bool(request.param)
+
+
 async def test_one_that_takes_too_much_memory_is_killed_for_it(
-    tmp_path: Path, record_property: Callable[[str, object], None], use_groups: bool
+    tmp_path: Path, use_groups: bool
 ) -> None:
     async with node(tmp_path, user=None, use_groups=use_groups) as here:
-        record_property("memory limits", here.runtime.allows["memory"])
+        assert use_groups or here.runtime.allows["memory"] == groups.MEASURED
         record = await here.run(limited("a", EATER, "64Mi"))
         assert (record.exit_code, record.reason) == (137, "OOMKilled")
 
 
-async def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
-    async with node(tmp_path, user=None) as here:
+async def test_memory_that_processes_share_counts_once(tmp_path: Path, use_groups: bool) -> None:
+    async with node(tmp_path, user=None, use_groups=use_groups) as here:
         record = await here.run(limited("a", FORKED, "100Mi"))
         assert (record.exit_code, record.reason) == (0, "")
 
 
-async def test_what_a_child_takes_counts(tmp_path: Path) -> None:
-    async with node(tmp_path, user=None) as here:
+async def test_a_container_ends_whole_for_what_a_child_of_it_takes(
+    tmp_path: Path, use_groups: bool
+) -> None:
+    async with node(tmp_path, user=None, use_groups=use_groups) as here:
         child = f"import os, time\nif os.fork(): time.sleep(100)\n{EATER}"
         record = await here.run(limited("a", child, "64Mi"))
-        assert record.reason == "OOMKilled"
+        assert (record.exit_code, record.reason) == (137, "OOMKilled")
+        assert here.processes() == []
+
+
+async def test_files_that_the_kernel_could_forget_do_not_count(
+    tmp_path: Path, use_groups: bool
+) -> None:
+    (tmp_path / "big").touch(0o666)
+    async with node(tmp_path, user=None, use_groups=use_groups) as here:
+        script = f"""
+with open({str(tmp_path / "big")!r}, 'wb') as file:
+    for _ in range(200): file.write(bytes(1_000_000))
+"""
+        record = await here.run(limited("a", script, "64Mi"))
+        assert (record.exit_code, record.reason) == (0, "")
+
+
+async def test_a_limit_of_nothing_is_none(tmp_path: Path, use_groups: bool) -> None:
+    async with node(tmp_path, user=None, use_groups=use_groups) as here:
+        record = await here.run(limited("a", "print('fine')", "0"))
+        assert (record.exit_code, record.reason) == (0, "")
+
+
+async def test_no_group_is_left_of_containers_with_limits(tmp_path: Path) -> None:
+    async with node(tmp_path, user=None) as here:
+        await here.run(limited("a", EATER, "64Mi"))
+        made = groups.Groups.make(here.mark)
+        assert made is None or made.left() == []
+        await here.start(limited("b", "import time; time.sleep(100)", "64Mi"))
+        assert made is None or len(made.left()) == 1
+        here.runtime.stop("b", "main", 0)
+        await here.ended("b")
+        assert made is None or made.left() == []
 
 
 class _Steps:
@@ -78,11 +118,11 @@ class _Steps:
 class _Kept:
     """As much of a container with a limit as is looked at."""
 
-    spec: dict[str, int] = field(default_factory=lambda: {"memory": 10})
+    memory_limit: int = 10
     killed: list[str] = field(default_factory=list)
 
-    def measure(self, limit: int, *, among: object) -> tuple[int, int]:
-        return 1, limit + 1
+    def holds_too_much(self, *, among: object) -> bool:
+        return True
 
     def kill(self, reason: str) -> None:
         self.killed.append(reason)
