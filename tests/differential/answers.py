@@ -3,6 +3,7 @@
 
 import http.client
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -97,7 +98,7 @@ class Server:
         if self._connection is not None:
             try:
                 return self._ask(self._connection, call)
-            except (http.client.RemoteDisconnected, ConnectionResetError):
+            except (ConnectionError, ssl.SSLError):  # also RemoteDisconnected
                 self.close()
         self._connection = self._api.connection()
         try:

@@ -159,8 +159,11 @@ class _Kubectl:
         return done.stdout
 
     def ready_nodes(self) -> int:
-        """How many of the simulated nodes are ready."""
-        items = json.loads(self("get", "nodes", "--output", "json"))["items"]
+        """How many of the simulated nodes are ready; none while the API server is not."""
+        try:
+            items = json.loads(self("get", "nodes", "--output", "json"))["items"]
+        except DaemonError:
+            return 0
         conditions = [each for item in items for each in item["status"].get("conditions", ())]
         return sum(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 

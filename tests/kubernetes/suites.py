@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from tests import sessions
 from tests.kubernetes.cluster import ROOT, Clusters
+from tests.scenarios import house
 
 Stage: TypeAlias = Literal["api", "cluster"]
 """Two API servers on which nothing acts, or two whole clusters."""
@@ -180,6 +181,8 @@ def run(suite: Suite, clusters: Clusters) -> Ended:
     }
     known = {"REFLOAT_TEST_AUDIT": clusters.audit, "REFLOAT_TEST_AUTHORITY": clusters.authority}
     environment |= {name: str(path) for name, path in known.items() if path is not None}
+    if clusters.audit is not None:
+        environment[house.ENDS] = "with the run"
     started = time.monotonic()
     with sessions.running(suite.command(clusters), cwd=ROOT, env=environment) as process:
         code = process.wait()

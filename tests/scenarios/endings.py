@@ -6,6 +6,7 @@ from tests.scenarios.scenario import (
     DEADLINE,
     FOREVER,
     LINGERS,
+    MEANWHILE,
     REACHED,
     ends,
     has,
@@ -22,7 +23,7 @@ from tests.scenarios.stage import Stage
 async def a_job_fails_at_its_deadline(stage: Stage) -> None:
     """behaviour A13.1"""
     await stage.submit(
-        completions=2, parallelism=2, activeDeadlineSeconds=4, simulate={"main": FOREVER}
+        completions=2, parallelism=2, activeDeadlineSeconds=12, simulate={"main": FOREVER}
     )
     await over(stage, "Failed", DEADLINE, failed=2, succeeded=0, active=0)
 
@@ -45,8 +46,8 @@ async def a_job_done_before_its_deadline_is_complete(stage: Stage) -> None:
 
 @scenario
 async def a_deadline_ends_a_job_that_waits_for_a_retry(stage: Stage) -> None:
-    """behaviour A13.2: it wakes the Job by itself"""
-    await stage.submit(activeDeadlineSeconds=5, simulate={"main": ends(1)})
+    """behaviour A13.2: it wakes the Job by itself, before the ten seconds of back-off are over"""
+    await stage.submit(activeDeadlineSeconds=9, simulate={"main": ends(1)})
     await over(stage, "Failed", DEADLINE, failed=1)
     assert len(stage.pods) == 1
 
@@ -54,7 +55,9 @@ async def a_deadline_ends_a_job_that_waits_for_a_retry(stage: Stage) -> None:
 @scenario
 async def a_job_has_failed_only_when_its_pods_have_ended(stage: Stage) -> None:
     """behaviour A18.2, G9"""
-    await stage.submit(activeDeadlineSeconds=3, simulate={"main": LINGERS})
+    await stage.submit(activeDeadlineSeconds=600, simulate={"main": LINGERS})
+    await stage.runs(1)
+    await stage.change(activeDeadlineSeconds=1)
     await stage.wait_until(lambda seen: seen.condition("FailureTarget"))
     await stage.wait_until(lambda seen: seen.status().get("failed") == 1)
     assert stage.condition("Failed") is None
@@ -103,11 +106,9 @@ async def a_finished_job_is_not_started_again(stage: Stage) -> None:
 @scenario
 async def a_finished_job_is_deleted_after_its_time(stage: Stage) -> None:
     """behaviour A24.2, A24.3"""
-    await stage.submit(ttlSecondsAfterFinished=5)
+    await stage.submit(ttlSecondsAfterFinished=int(MEANWHILE))
     await over(stage, "Complete", REACHED, succeeded=1)
-    await stage.wait_until(
-        lambda seen: not seen.jobs or "deletionTimestamp" in seen.jobs["job"]["metadata"]
-    )
+    await stage.wait_until(lambda seen: not seen.jobs and not seen.present)
 
 
 @scenario

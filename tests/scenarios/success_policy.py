@@ -121,7 +121,9 @@ async def success_in_a_sleeping_job_is_kept(stage: Stage) -> None:
     """behaviour A14.5, A17.2"""
     simulate = {"main": [FOREVER, ends(seconds=2)], "main/0": ends(), "main/1": FOREVER}
     await stage.submit(**indexed(simulate, {"succeededCount": 2}, completions=3, parallelism=3))
-    await stage.wait_until(lambda seen: seen.status().get("completedIndexes") == "0")
+    await stage.wait_until(
+        lambda seen: seen.status().get("completedIndexes") == "0" and len(seen.running) == 2
+    )
     await stage.suspend()
     await stage.wait_until(lambda seen: not seen.active and not seen.status().get("active"))
     has(stage.status(), completedIndexes="0")

@@ -91,7 +91,7 @@ async def counts_outlive_sleep(stage: Stage) -> None:
         parallelism=2,
         simulate={"main": [ends(), FOREVER, ends()]},
     )
-    await stage.wait_until(lambda seen: seen.status().get("succeeded") == 1)
+    await stage.wait_until(lambda seen: seen.status().get("succeeded") == 1 and seen.running)
     await stage.suspend()
     await stage.wait_until(lambda seen: suspended(seen) == SUSPENDED)
     has(stage.status(), succeeded=1)
@@ -109,9 +109,9 @@ async def a_sleeping_job_can_be_complete(stage: Stage) -> None:
 @scenario
 async def a_deadline_does_not_run_while_a_job_sleeps(stage: Stage) -> None:
     """behaviour A13.1, A14.3"""
-    await stage.submit(suspend=True, activeDeadlineSeconds=2, simulate={"main": FOREVER})
+    await stage.submit(suspend=True, activeDeadlineSeconds=10, simulate={"main": FOREVER})
     await stage.wait_until(lambda seen: suspended(seen) == SUSPENDED)
-    await asyncio.sleep(4)
+    await asyncio.sleep(12)
     assert stage.condition("FailureTarget") is None
     await stage.resume()
     await over(stage, "Failed", DEADLINE, failed=1)
@@ -159,6 +159,7 @@ async def a_sleeping_jobs_template_may_say_where_pods_go(stage: Stage) -> None:
     (pod,) = stage.pods.values()
     assert pod["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
     assert pod["metadata"]["labels"]["zone"] == "a"
+    await stage.finished()
 
 
 @scenario

@@ -72,8 +72,8 @@ _NO_EXECUTE = "NoExecute"
 COMPONENT = "kubelet"
 
 # Kubernetes learns which pods a node may read from a watch of its own, which is
-# behind the node's at times: within a second, or it is something else.
-_READS, _READ_SECONDS = 10, 0.1
+# behind the node's at times: within a second, or few if it is busy, or it is something else.
+_READS, _READ_SECONDS = 50, 0.1
 
 _WHOLE_PODS: Kind[Object] = Kind(resources.of("pods"), dict)
 _WHOLE_NODES: Kind[Object] = Kind(resources.of("nodes"), dict)

@@ -39,12 +39,12 @@ _USERS = {
     "system:kube-scheduler": "",
 }
 
-# A node is away after 16 s instead of 50, looked at each second, and nodes are
+# A node is away after 24 s instead of 50, looked at each second, and nodes are
 # tainted as fast as they fail: a failure is over within a test's patience. It is
-# still more than one missed beat of ten seconds.
+# still more than two beats of ten seconds.
 _NODE_TIMINGS = (
     "--node-monitor-period=1s",
-    "--node-monitor-grace-period=16s",
+    "--node-monitor-grace-period=24s",
     "--node-startup-grace-period=16s",
     "--node-eviction-rate=10",
     "--secondary-node-eviction-rate=10",
