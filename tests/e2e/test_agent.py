@@ -104,13 +104,21 @@ def test_an_indexed_job_runs_as_processes_with_what_its_pods_name(
     assert sorted(printed.splitlines()) == [f"{index} blue n1 ann 10" for index in range(3)]
 
 
+def is_between(attempts: int, found: Object) -> bool:
+    """Whether its container has been started again so often, and waits to be once more."""
+    for status in found["status"].get("containerStatuses") or ():
+        waiting = status["state"].get("waiting") or {}
+        return (status["restartCount"], waiting.get("reason")) == (attempts, "CrashLoopBackOff")
+    return False
+
+
 def test_kubectl_reads_logs_in_all_its_ways(api: Api, kubectl: Kubectl) -> None:
     script = "for i in 1 2 3; do echo line $i; done; exit 1"
     api.create(PODS, pod("again", script, restartPolicy="OnFailure"))
     until(
         api,
         f"{PODS}/again",
-        lambda each: (each["status"].get("containerStatuses") or [{}])[0].get("restartCount"),
+        lambda each: is_between(1, each),
     )
     assert kubectl("logs", "again") == "line 1\nline 2\nline 3\n"
     assert kubectl("logs", "again", "--previous", "--tail", "1") == "line 3\n"
@@ -166,6 +174,7 @@ def test_what_is_missing_is_said_of_the_pod_and_by_logs(api: Api, kubectl: Kubec
     assert kubectl.refused("logs", "variable") == (
         f'{begin} "variable" is waiting to start: CreateContainerConfigError\n'
     )
+    until(api, f"{PODS}/volume", lambda each: each["status"].get("containerStatuses"))
     assert kubectl.refused("logs", "volume") == (
         f'{begin} "volume" is waiting to start: ContainerCreating\n'
     )

@@ -53,6 +53,7 @@ def test_an_agent_whose_token_is_revoked_keeps_its_pods_and_says_so_once(
 ) -> None:
     with agents.joined(server, "n1", "--accept-all-pods", "--fast") as node:
         api = Api(server.kubeconfig)
+        until(api, f"{NODES}/n1", is_ready)
         for name in "abc":
             api.create(PODS, ticking(name, shown))
         for name in "abc":
@@ -94,16 +95,16 @@ def test_a_second_agent_with_one_name_is_refused_and_starts_nothing(
 ) -> None:
     with agents.joined(server, "n1", "--accept-all-pods", "--fast") as node:
         api = Api(server.kubeconfig)
+        ready = until(api, f"{NODES}/n1", is_ready)
         api.create(PODS, ticking("a", shown))
         until(api, f"{PODS}/a", phase("Running"))
-        ready = until(api, f"{NODES}/n1", is_ready)
         at = ready["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
         second = elsewhere(server, tmp_path / "elsewhere")
         assert second._wait() == 2
         want = f"refloat: another agent runs node n1, at 127.0.0.1:{at}: stop it, or choose"
         assert want in second.errors()
         assert list((second.folder / "pods").iterdir()) == []
-        assert processes(tmp_path / "elsewhere" / "data") == {}
+        wait(lambda: not processes(tmp_path / "elsewhere" / "data"), "its keeper is left")
         assert node.process.poll() is None
         ticks_on(shown / "a")
         assert api.get(f"{PODS}/a")["status"]["phase"] == "Running"
@@ -114,6 +115,7 @@ def test_an_agent_that_was_replaced_while_it_slept_ends_with_its_pods(
 ) -> None:
     with agents.joined(server, "n1", "--accept-all-pods", "--fast") as node:
         api = Api(server.kubeconfig)
+        until(api, f"{NODES}/n1", is_ready)
         api.create(PODS, ticking("a", shown))
         until(api, f"{PODS}/a", phase("Running"))
         os.kill(node.process.pid, signal.SIGSTOP)

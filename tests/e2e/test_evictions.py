@@ -18,8 +18,8 @@ from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, Server
 
 PODS = "/api/v1/namespaces/default/pods"
 
-# A node looks every ten seconds.
-LOOK_SECONDS = 15.0
+# A node looks every ten seconds, and may miss some.
+LOOK_SECONDS = 45.0
 
 # By node: the signal that gets low there, its condition, and the resource in the messages.
 LOW = {
@@ -105,6 +105,11 @@ def low(server: Server, api: Api) -> Iterator[dict[str, Agent]]:
         yield found
 
 
+def true_conditions(api: Api, node: str) -> set[str]:
+    found = api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
+    return {each["type"] for each in found if each["status"] == "True"}
+
+
 @pytest.mark.parametrize("name", LOW)
 def test_a_pod_on_a_node_that_is_low_is_evicted(low: dict[str, Agent], api: Api, name: str) -> None:
     """behaviour D6.1, D6.3, F."""
@@ -118,9 +123,11 @@ def test_a_pod_on_a_node_that_is_low_is_evicted(low: dict[str, Agent], api: Api,
     assert target is not None
     assert (target["reason"], target["message"]) == ("TerminationByKubelet", status["message"])
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
-    node = api.ask("GET", f"/api/v1/nodes/{name}").object
-    true = [each["type"] for each in node["status"]["conditions"] if each["status"] == "True"]
-    assert sorted(true) == sorted([condition, "Ready"])
+    # The node says so in its next report, which may come after the pod's.
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (true := true_conditions(api, name)) != {condition, "Ready"}:
+        assert time.monotonic() < deadline, true
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("name", LOW)
@@ -151,4 +158,6 @@ def test_a_pod_that_takes_more_disk_than_it_may_is_evicted_and_seen_as_evicted(
         for status in (volume, whole):
             assert (status["reason"], disruption(status)) == ("Evicted", None)
         kubectl = Kubectl(server.kubeconfig, tmp_path_factory.mktemp("home"))
-        assert "Evicted" in kubectl("get", "events")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "Evicted" not in (told := kubectl("get", "events")):
+            assert time.monotonic() < deadline, told

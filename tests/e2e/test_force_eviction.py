@@ -216,7 +216,7 @@ def test_without_the_gate_the_command_says_how_to_have_it(folder: Path) -> None:
         assert done.returncode == 1
         assert "the gate TaintForceEviction is off" in done.stderr
         assert "--feature-gates TaintForceEviction=true" in done.stderr
-        assert is_ready(Api(server.kubeconfig).get(f"{NODES}/n1"))
+        until(Api(server.kubeconfig), f"{NODES}/n1", is_ready)
         assert server.end() == 0
 
 

@@ -152,6 +152,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 UNREAD = Limits(unread_seconds=SOON, unread_bytes_per_second=2**40)
 
+# For those who do read: a machine that is busy stops for longer than a moment.
+LENIENT = Limits(unread_seconds=3.0, unread_bytes_per_second=2**40)
+
 
 async def fill(server: Reachable, count: int) -> None:
     """Objects of 100 KB each."""
@@ -174,7 +177,7 @@ async def test_a_client_that_does_not_read_its_list_is_cut_off() -> None:
 
 async def test_a_watcher_that_does_not_read_is_cut_off_and_others_are_not() -> None:
     async with (
-        servers.serving(UNREAD) as server,
+        servers.serving(LENIENT) as server,
         connected(server) as idle,
         connected(server) as keen,
     ):
@@ -190,7 +193,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_others_are_not() -> N
 
 
 async def test_a_list_that_is_read_is_not_cut_off() -> None:
-    async with servers.serving(UNREAD) as server:
+    async with servers.serving(LENIENT) as server:
         await fill(server, 250)
         async with connected(server) as wire:
             wire.ask("GET", MAPS, headers="Connection: close\r\n")

@@ -73,6 +73,14 @@ class Watched:
         if ("DELETED", name) not in [(line.event, line.name) for line in self.seen]:
             self.until("DELETED", name=name)
 
+    def made(self, prefix: str) -> str:
+        """The name of a new pod that begins so, read on to it if it was not seen yet."""
+        while True:
+            for line in self.seen:
+                if line.event == "ADDED" and line.name.startswith(prefix):
+                    return line.name
+            self.until("ADDED")
+
     def _rest(self) -> Iterator[Line]:
         while text := self._lines.next():
             self.seen.append(Line(*re.split(r"\s{2,}", text.strip())))
@@ -217,9 +225,8 @@ def test_a_higher_priority_takes_the_place_of_a_lower(kubectl: Kubectl) -> None:
     low = submit(kubectl, "low", pod=whole, podFailurePolicy=IGNORE)
     with followed(kubectl) as watched:
         high = submit(kubectl, "high", pod={**whole, "priorityClassName": "urgent"})
-        watched.until("MODIFIED", name=high, phase="Running")
-        again = watched.until("ADDED", phase="Pending").name
         watched.gone(low)
+        again = watched.made("low-")
     assert watched.of(low) == ended("PreemptionByScheduler")
     assert watched.messages(low) == {
         "default-scheduler: preempting to accommodate a higher priority pod"

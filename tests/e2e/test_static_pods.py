@@ -86,7 +86,7 @@ def test_a_static_pod_comes_changes_and_goes_with_its_file(
     mirror = until(api, MIRROR, phase("Running"))
     taints = api.get("/api/v1/nodes/n1")["spec"]["taints"]
     assert TAINT in [each["key"] for each in taints]
-    assert kubectl("logs", "web-n1") == "one\n"
+    wait(lambda: kubectl.run("logs", "web-n1").stdout == "one\n", "it says nothing")
     assert f"{manifests}/bad.yaml: spec.containers: Required value" in node.errors()
 
     kubectl("delete", "pod", "web-n1", "--wait=false")

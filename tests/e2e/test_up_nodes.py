@@ -149,7 +149,7 @@ def test_a_cluster_that_is_stopped_ends_its_pods_with_grace_also_where_an_agent_
         api = Api(server.kubeconfig)
         api.create(PODS, made("a", "n1", shown))
         until(api, f"{PODS}/a", phase("Running"))
-        os.kill(agent_of(folder, "n1"), signal.SIGKILL)
+        os.kill(wait(lambda: agent_of(folder, "n1"), "no agent"), signal.SIGKILL)
         wait(lambda: "is started again in 1 s" in server.errors(), "it is not missed")
         assert server.end() == 0
     have_ended_with_grace(folder, "a")

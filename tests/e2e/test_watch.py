@@ -153,8 +153,8 @@ def test_the_state_is_not_sent_when_it_is_not_wanted(api: Api, maps: str) -> Non
 def test_a_bookmark_comes_before_the_end_of_a_watch(api: Api, maps: str) -> None:
     start = newest(api, maps)
     query = {"resourceVersion": start, "allowWatchBookmarks": "true", "timeoutSeconds": "4"}
+    unseen = api.create(maps, objects.config_map("a"))
     with api.watch(maps, labelSelector="x", **query) as stream:
-        unseen = api.create(maps, objects.config_map("a"))
         marks = stream.rest()
     assert {kind for kind, _ in marks} == {"BOOKMARK"}
     assert version(marks[-1][1]) >= version(unseen), "nothing before it needs to be seen again"

@@ -171,6 +171,7 @@ class _Beat:
     lease: claim.Hold = claim.NOTHING
     silent: bool = False
     report_at: float = 0.0
+    missed_at: float | None = None  # since when it is not there, though it was registered
     told: Health | None = None  # in the last report
 
 
@@ -303,11 +304,11 @@ class Heartbeats:
         try:
             held = await self._client.get(NODES, name)
         except errors.NotFound:
-            if not is_due:
+            if self._is_mourned(beat):
                 return
             beat.uid = ""  # somebody deleted it: register again
             raise
-        beat.uid = held.metadata.uid
+        beat.uid, beat.missed_at = held.metadata.uid, None
         # Asked for after the look: what was mounted meanwhile must be in it.
         health = self._health(name)
         told = _status(beat.settings, health, held, times.format_time(self._clock.now()))
@@ -318,6 +319,14 @@ class Heartbeats:
             beat.report_at = self._clock.monotonic() + spread
         self._tell_changes(name, beat.told, health)
         beat.told = health
+
+    def _is_mourned(self, beat: _Beat) -> bool:
+        """Whether a node that was deleted is to stay so for now: its pods are to be found orphaned,
+        for which a collector of pods takes a minute."""
+        now = self._clock.monotonic()
+        if beat.missed_at is None:
+            beat.missed_at = now
+        return now < beat.missed_at + beat.settings.report_seconds / 2
 
     def _tell_changes(self, name: str, before: Health | None, health: Health) -> None:
         told = before.conditions() if before is not None else {}

@@ -16,16 +16,18 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 TAINT = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
 
-# So far it counts, ten times a second; its node goes off long before that.
+# So far it counts; its node goes off long before that.
 GOAL = 60
 
-# It begins where the last one was. A count is moved to its place: power that goes off while it is
-# written must not leave half of it. It is said only once it is there.
+# It begins where the last one was, slowly the first time: its node is to go off meanwhile. A
+# count is moved to its place: power that goes off while it is written must not leave half of
+# it. It is said only once it is there.
 SCRIPT = f"""
 n=0; [ -e /data/count ] && read n < /data/count
 echo "begins at $n on $NODE"
+pause=0.1; [ $n -eq 0 ] && pause=1
 while [ $n -lt {GOAL} ]; do
-  n=`expr $n + 1`; echo $n > /data/next; mv /data/next /data/count; echo $n; sleep 0.1
+  n=`expr $n + 1`; echo $n > /data/next; mv /data/next /data/count; echo $n; sleep $pause
 done
 """
 
@@ -103,11 +105,11 @@ def _named(name: str, spec: Object) -> Object:
 
 
 async def _running(stage: Stage, *, but: str) -> Object:
-    """The Job's pod, once it runs; not the one that was there before."""
+    """The Job's pod, once it runs or has run; not the one that was there before."""
 
     def found(listed: Object) -> list[Object]:
         there = [each for each in listed["items"] if each["metadata"]["name"] != but]
-        return [each for each in there if each["status"].get("phase") == "Running"]
+        return [each for each in there if each["status"].get("phase") in ("Running", "Succeeded")]
 
     return found(await _until(stage, PODS, found))[0]
 

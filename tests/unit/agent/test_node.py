@@ -114,10 +114,12 @@ async def test_a_node_that_others_call_unknown_says_at_its_next_beat_that_it_is_
         assert (ready["status"], ready["reason"]) == ("True", "KubeletReady")
 
 
-@virtual()
+@virtual(seeds=5)
 async def test_a_node_that_was_deleted_does_not_come_back_at_the_next_beat(sim: Sim) -> None:
-    """Its pods are to be found orphaned, as when a kubelet's node is deleted."""
+    """Its pods are to be found orphaned, as when a kubelet's node is deleted, also if its next
+    report was due just then."""
     async with nodes.running(sim) as here:
+        await here.after(300 * sim.rand.random())
         await here.client.delete(kinds.NODES, "n0")
         await here.after(60)
         with pytest.raises(errors.NotFound):
