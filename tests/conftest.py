@@ -39,7 +39,7 @@ def _place(item: pytest.Item) -> int:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what this run has shown, where that depends on the machine."""
     made = groups.Groups.make("tests")
-    by = groups.MEMORY if made is not None and made.bounds_memory else groups.MEASURED
+    by = groups.MEASURED if made is None else made.memory
     if made is not None:
         made.close()
     terminalreporter.write_line(f"memory limits of containers, as this machine allows: {by}")

@@ -148,13 +148,12 @@ class Server:
 
     def _hello(self, message: Message, answer: Answer) -> None:
         cgroups = self._keeping.cgroups
-        bounds_memory = cgroups is not None and cgroups.bounds_memory
         answer(
             {
                 "pid": os.getpid(),
                 "mounts": self._keeping.view,
-                "processes": groups.PIDS if cgroups is not None else groups.INHERITED,
-                "memory": groups.MEMORY if bounds_memory else groups.MEASURED,
+                "processes": cgroups.processes if cgroups is not None else groups.INHERITED,
+                "memory": cgroups.memory if cgroups is not None else groups.MEASURED,
                 "now": linux.now(),
             }
         )

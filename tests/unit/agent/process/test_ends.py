@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from refloat.agent.keeper import groups
 from refloat.base.clock import RealClock
 from tests.unit.agent.process.node import Node, is_alive, node, pod, sh, until
 
@@ -208,22 +207,3 @@ async def test_a_direct_kill_is_told_as_such(tmp_path: Path) -> None:
         os.kill(process, signal.SIGKILL)
         record = await here.ended("a")
         assert (record.exit_code, record.reason) == (137, "")
-
-
-def test_a_group_that_systemd_made_is_not_divided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proc = {
-        "/proc/self/cgroup": "5:pids:/user.slice\n4:memory:/",
-        "/proc/self/mountinfo": "".join(
-            f"31 30 0:27 / {tmp_path}/{each} rw - cgroup cgroup rw,{each}\n"
-            for each in ("pids", "memory")
-        ),
-    }
-    monkeypatch.setattr(groups, "read", proc.__getitem__)
-    monkeypatch.setattr(groups, "_SYSTEMD", str(tmp_path))
-    assert groups.Groups.make("a") is None
-    monkeypatch.setattr(groups, "_SYSTEMD", str(tmp_path / "absent"))
-    assert groups.Groups.make("a") is not None
-    made = [str(each.relative_to(tmp_path)) for each in tmp_path.rglob("refloat-a")]
-    assert sorted(made) == ["memory/refloat-a", "pids/user.slice/refloat-a"]
