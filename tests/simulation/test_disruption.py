@@ -4,6 +4,7 @@
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from refloat.api.meta import Object
@@ -17,6 +18,7 @@ from tests.virtual import virtual
 
 LABELS = {"app": "a"}
 HELD = ["example.com/held"]
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
 
 world = partial(controller_world.world, make=inside.MAKERS["disruption-controller"])
 
@@ -41,6 +43,13 @@ async def allowed(w: World) -> Object:
     held = (await budget(w)).status
     (found,) = held.conditions or ()
     return {"status": found.status, "reason": found.reason, "message": found.message}
+
+
+async def raw_conditions(w: World) -> list[Object]:
+    """As they are on the wire."""
+    path = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/b"
+    found: list[Object] = msgspec.json.decode(await w.api.call("GET", path))["status"]["conditions"]
+    return found
 
 
 @virtual(seeds=3)
@@ -83,16 +92,46 @@ async def test_a_changed_selector_counts_other_pods(sim: Sim) -> None:
 
 @virtual()
 async def test_pods_of_a_job_need_a_budget_in_whole_numbers(sim: Sim) -> None:
-    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
     why = "jobs.batch does not implement the scale subresource"
     async with world(sim) as w:
         await w.start()
-        await w.pod("a", labels=LABELS, ready=True, ownerReferences=[job])
+        await w.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
         await add(w, maxUnavailable=1)
         assert await counts(w) == (0, 0, 0, 0)
         assert await allowed(w) == {"status": "False", "reason": "SyncFailed", "message": why}
         note = f"Failed to calculate the number of expected pods: {why}"
         assert ("Warning", "CalculateExpectedPodCountFailed", note) in w.told.events
+
+
+@virtual()
+async def test_a_budget_that_was_never_counted_failed_for_no_generation(sim: Sim) -> None:
+    async with world(sim) as w:
+        await w.start()
+        await w.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+        await add(w, maxUnavailable=1)
+        await sim.clock.sleep(1)
+        (found,) = await raw_conditions(w)
+        assert found["reason"] == "SyncFailed"
+        assert "observedGeneration" not in found
+
+
+@virtual()
+async def test_a_budget_that_cannot_be_counted_failed_for_the_generation_counted_last(
+    sim: Sim,
+) -> None:
+    async with world(sim) as w:
+        await w.start()
+        await w.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+        await add(w, minAvailable=1)
+        await sim.clock.sleep(1)
+        (found,) = await raw_conditions(w)
+        assert (found["reason"], found["observedGeneration"]) == ("InsufficientPods", 1)
+        other = {"spec": {"minAvailable": "50%"}}
+        await w.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
+        await sim.clock.sleep(1)
+        assert (await budget(w)).metadata.generation == 2
+        (found,) = await raw_conditions(w)
+        assert (found["reason"], found["observedGeneration"]) == ("SyncFailed", 1)
 
 
 @virtual()

@@ -145,6 +145,39 @@ async def test_a_taint_that_goes_lets_the_pod_stay(sim: Sim) -> None:
 
 
 @virtual()
+async def test_a_node_that_comes_back_without_the_taint_lets_its_pods_stay(sim: Sim) -> None:
+    """It was deleted meanwhile, and registered anew."""
+    async with world(sim, ALONE) as here:
+        await here.node("n")
+        await here.pod(tolerations=[tolerates("dedicated", 300)])
+        await here.start()
+        await here.taint("n", DEDICATED)
+        await here.until(10)
+        await here.client.delete(kinds.NODES, "n")
+        await here.until(40)
+        assert here.told.about("Pod/p") == []
+        await here.node("n", leases=False)
+        await here.until(400)
+        assert not await terminating(here)
+        assert here.told.about("Pod/p") == [CANCELLED]
+
+
+@virtual()
+async def test_a_node_that_comes_back_with_the_taint_gives_no_more_time(sim: Sim) -> None:
+    async with world(sim, ALONE) as here:
+        await here.node("n")
+        await here.pod(tolerations=[tolerates("dedicated", 300)])
+        await here.start()
+        await here.taint("n", DEDICATED)
+        await here.until(10)
+        await here.client.delete(kinds.NODES, "n")
+        await here.until(40)
+        await here.client.create(kinds.NODES, builders.node("n", taints=[DEDICATED]))
+        await leaves_at(here, 300)
+        assert here.told.about("Pod/p") == [MARKED]
+
+
+@virtual()
 async def test_a_second_taint_begins_another_countdown(sim: Sim) -> None:
     async with world(sim, ALONE) as here:
         await here.node("n")

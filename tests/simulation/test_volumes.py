@@ -12,7 +12,7 @@ import pytest
 from refloat.api.meta import Object
 from refloat.app import inside
 from refloat.app.equipment import Equipment
-from refloat.client import kinds
+from refloat.client import errors, kinds
 from refloat.controllers.attach_detach.writes import Writes, name_of
 from refloat.policy import force_eviction
 from refloat.runtime.manager import Worker
@@ -23,7 +23,20 @@ from tests.simulation.controller_world import AT_ONCE, FAULTS, World
 from tests.virtual import virtual
 
 NAME = "kubernetes.io/csi/volumes.refloat.dev^data"
-CLAIMING: Object = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}
+
+
+def claiming(claim: str) -> Object:
+    return {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]}
+
+
+CLAIMING = claiming("c")
+
+EXCLUSIVE = "exclusively attached to one node and can't be attached to another"
+
+
+def blocked(volume: str, why: str) -> tuple[str, str, str]:
+    said = f'Multi-Attach error for volume "{volume}" Volume is already {why}'
+    return "Warning", "FailedAttachVolume", said
 
 
 def make(shared: Equipment) -> Sequence[Worker]:
@@ -78,6 +91,35 @@ async def attached(w: World) -> list[str]:
         said += [name for each in node.status.volumes_attached or () if each.name == NAME]
     assert await holders(w) == said
     return said
+
+
+async def twin(w: World) -> None:
+    """Another PersistentVolume of the same folder, and a claim that has it."""
+    await w.client.create(kinds.PERSISTENT_VOLUMES, builders.volume("twin"))
+    await w.client.create(
+        kinds.PERSISTENT_VOLUME_CLAIMS, builders.claim("d", volume="twin"), namespace="default"
+    )
+
+
+async def other_attachment(w: World, node: str) -> None:
+    """As earlier versions named it."""
+    source = {"persistentVolumeName": "v"}
+    made = builders.volume_attachment("refloat-0123456789abcdef", node=node, source=source)
+    made["spec"]["attacher"] = "volumes.refloat.dev"
+    await w.client.create(kinds.VOLUME_ATTACHMENTS, made)
+    patch = {"status": {"attached": True}}
+    name = made["metadata"]["name"]
+    await w.client.patch(kinds.VOLUME_ATTACHMENTS, name, patch, subresource="status")
+    await status(w, node, volumesAttached=[{"name": NAME, "devicePath": ""}])
+
+
+async def gone(w: World, volume: str = "v") -> None:
+    """Whatever would keep it."""
+    await w.client.patch(kinds.PERSISTENT_VOLUMES, volume, {"metadata": {"finalizers": None}})
+    await w.client.delete(kinds.PERSISTENT_VOLUMES, volume)
+    with contextlib.suppress(errors.NotFound):
+        patch = {"metadata": {"finalizers": None}}
+        await w.client.patch(kinds.PERSISTENT_VOLUMES, volume, patch)
 
 
 async def phases(w: World) -> tuple[str, str]:
@@ -244,13 +286,12 @@ async def test_a_node_is_told_of_no_volume_that_another_has_by_now(sim: Sim) -> 
         await w.start()
         await sim.clock.sleep(1)
         assert await attached(w) == ["b"]
-        volume = await w.client.get(kinds.PERSISTENT_VOLUMES, "v")
-        name = name_of(volume, "a")
-        assert not await Writes(w.client).report(volume, "a", name)
+        name = name_of(NAME, "a", exclusive=True)
+        assert not await Writes(w.client).report(NAME, "a", name)
         assert await attached(w) == ["b"]
         await w.stop()
         await w.client.delete(kinds.VOLUME_ATTACHMENTS, name)
-        assert not await Writes(w.client).report(volume, "a", name)
+        assert not await Writes(w.client).report(NAME, "a", name)
         assert (await w.client.get(kinds.NODES, "a")).status.volumes_attached is None
 
 
@@ -262,6 +303,165 @@ async def test_a_shared_volume_is_on_all_nodes_that_need_it(sim: Sim) -> None:
         await w.start()
         await sim.clock.sleep(1)
         assert await attached(w) == ["a", "b"]
+
+
+@virtual(seeds=5)
+async def test_two_persistent_volumes_of_one_folder_are_on_one_node_at_a_time(sim: Sim) -> None:
+    """Both would write it."""
+    async with world(sim) as w:
+        await twin(w)
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.pod("two", node="b", spec=claiming("d"))
+        await w.start()
+        await sim.clock.sleep(60)
+        (holder,) = await attached(w)
+        told = [each for each in w.told.events if each[1] == "FailedAttachVolume"]
+        user, volume = ("one", "twin") if holder == "a" else ("two", "v")
+        assert told == [blocked(volume, f"used by pod(s) {user}")]
+        await w.client.delete(kinds.PODS, user, namespace="default", options=AT_ONCE)
+        await sim.clock.sleep(1)
+        assert await attached(w) == ["b" if holder == "a" else "a"]
+
+
+@virtual()
+async def test_a_folder_stays_while_a_pod_needs_it_by_either_persistent_volume(sim: Sim) -> None:
+    async with world(sim) as w:
+        await twin(w)
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.pod("two", node="a", spec=claiming("d"))
+        await w.start()
+        await sim.clock.sleep(1)
+        for name, left in (("one", ["a"]), ("two", [])):
+            assert await attached(w) == ["a"]
+            await w.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
+            await sim.clock.sleep(1)
+            assert await attached(w) == left
+
+
+@virtual()
+async def test_an_attachment_under_another_name_is_found_and_detached(sim: Sim) -> None:
+    async with world(sim) as w:
+        await other_attachment(w, "a")
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.pod("two", node="b", spec=CLAIMING)
+        await w.start()
+        await sim.clock.sleep(60)
+        assert await attached(w) == ["a"]
+        await w.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+        await sim.clock.sleep(1)
+        assert await attached(w) == ["b"]
+
+
+@virtual(seeds=3)
+async def test_what_is_attached_of_a_deleted_volume_is_detached(sim: Sim) -> None:
+    async with world(sim) as w:
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.start()
+        await sim.clock.sleep(1)
+        await status(w, "a", volumesInUse=[NAME])
+        await gone(w)
+        await sim.clock.sleep(60)
+        assert await attached(w) == ["a"]  # its pod has it
+        await w.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+        await sim.clock.sleep(60)
+        assert await attached(w) == ["a"]  # its node has not unmounted it yet
+        await status(w, "a", volumesInUse=None)
+        await sim.clock.sleep(1)
+        assert await attached(w) == []
+
+
+@virtual()
+async def test_what_nobody_needed_when_its_volume_was_deleted_is_detached(sim: Sim) -> None:
+    """Nobody looked meanwhile."""
+    async with world(sim) as w:
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.start()
+        await sim.clock.sleep(1)
+        await w.stop()
+        await w.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+        await gone(w)
+        await w.start()
+        await sim.clock.sleep(1)
+        assert await attached(w) == []
+
+
+@virtual()
+async def test_what_is_attached_of_a_deleted_volume_under_another_name_is_detached(sim: Sim) -> None:
+    async with world(sim) as w:
+        await other_attachment(w, "a")
+        await status(w, "a", volumesInUse=[NAME])
+        await gone(w)
+        await w.start()
+        await sim.clock.sleep(60)
+        assert await attached(w) == ["a"]
+        await status(w, "a", volumesInUse=None)
+        await sim.clock.sleep(1)
+        assert await attached(w) == []
+
+
+@virtual()
+async def test_what_a_deleted_volume_has_left_keeps_its_folder_from_other_nodes(sim: Sim) -> None:
+    async with world(sim) as w:
+        await twin(w)
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.start()
+        await sim.clock.sleep(1)
+        await status(w, "a", volumesInUse=[NAME])
+        await gone(w)
+        await w.pod("two", node="b", spec=claiming("d"))
+        await sim.clock.sleep(60)
+        assert await attached(w) == ["a"]
+        assert w.told.events[-1] == blocked("twin", "used by pod(s) one")
+        await w.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+        await status(w, "a", volumesInUse=None)
+        await sim.clock.sleep(1)
+        assert await attached(w) == ["b"]
+
+
+@virtual()
+async def test_attachments_of_others_are_left_alone(sim: Sim) -> None:
+    async with world(sim) as w:
+        made = builders.volume_attachment("other", node="a")
+        await w.client.create(kinds.VOLUME_ATTACHMENTS, made)
+        await w.start()
+        await sim.clock.sleep(1)
+        found = await w.client.get(kinds.VOLUME_ATTACHMENTS, "other")
+        assert not found.metadata.deletion_timestamp
+
+
+@virtual()
+async def test_who_waits_for_a_volume_is_told_once_for_whom(sim: Sim) -> None:
+    async with world(sim) as w:
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.start()
+        await sim.clock.sleep(1)
+        w.told.events.clear()
+        await status(w, "a", volumesInUse=[NAME])
+        await w.pod("two", node="b", spec=CLAIMING)
+        await sim.clock.sleep(60)
+        assert w.told.events == [blocked("v", "used by pod(s) one")]
+        await w.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+        await sim.clock.sleep(60)
+        assert w.told.events == [blocked("v", "used by pod(s) one")]
+
+
+@virtual()
+async def test_who_waits_for_a_node_to_unmount_a_volume_is_told_so(sim: Sim) -> None:
+    async with world(sim) as w:
+        await w.pod("one", node="a", spec=CLAIMING)
+        await w.start()
+        await sim.clock.sleep(1)
+        await status(w, "a", volumesInUse=[NAME])
+        await w.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+        await sim.clock.sleep(1)
+        w.told.events.clear()
+        for name in ("two", "three"):
+            await w.pod(name, node="b", spec=CLAIMING)
+            await sim.clock.sleep(10)
+            assert w.told.events == [blocked("v", EXCLUSIVE)]
+            await w.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
+            await sim.clock.sleep(1)
+            w.told.events.clear()
 
 
 @pytest.mark.parametrize("number", range(1, 11))

@@ -197,9 +197,8 @@ def _status(budget: PodDisruptionBudget, counted: Tally, now: datetime) -> Objec
         "observedGeneration": (held.observed_generation, budget.metadata.generation),
     }
     noted = dict(held.disrupted_pods or {})
-    condition = _condition(
-        budget, budgets.SUFFICIENT if counted.allowed else budgets.INSUFFICIENT, "", now
-    )
+    reason = budgets.SUFFICIENT if counted.allowed else budgets.INSUFFICIENT
+    condition = _condition(budget, reason, "", now, generation=budget.metadata.generation)
     if condition or noted != counted.disrupted or any(a != b for a, b in numbers.values()):
         changes = {name: new for name, (_, new) in numbers.items()}
         if noted != counted.disrupted:
@@ -209,16 +208,21 @@ def _status(budget: PodDisruptionBudget, counted: Tally, now: datetime) -> Objec
 
 
 def _failed(budget: PodDisruptionBudget, why: str, now: datetime) -> Object:
-    """Nothing may go while nobody knows how many there are."""
-    condition = _condition(budget, budgets.SYNC_FAILED, why, now)
+    """Nothing may go while nobody knows how many there are.
+
+    The condition is of the generation that was counted last, if there was one.
+    """
+    generation = budget.status.observed_generation
+    condition = _condition(budget, budgets.SYNC_FAILED, why, now, generation=generation)
     if not condition and not budget.status.disruptions_allowed:
         return {}
     return {"disruptionsAllowed": 0, **condition}
 
 
-def _condition(budget: PodDisruptionBudget, reason: str, message: str, now: datetime) -> Object:
+def _condition(
+    budget: PodDisruptionBudget, reason: str, message: str, now: datetime, *, generation: int
+) -> Object:
     status = "True" if reason == budgets.SUFFICIENT else "False"
-    generation = budget.metadata.generation
     held = structs.find(budget.status.conditions, budgets.ALLOWED)
     if held is not None and (held.status, held.reason, held.message, held.observed_generation) == (
         status,
@@ -232,7 +236,7 @@ def _condition(budget: PodDisruptionBudget, reason: str, message: str, now: date
         "status": status,
         "reason": reason,
         "message": message,
-        "observedGeneration": generation,
+        "observedGeneration": generation or None,
     }
     if held is None or held.status != status:
         made["lastTransitionTime"] = times.format_time(now)

@@ -19,6 +19,9 @@ from refloat.policy import force_eviction, pod_gc
 DRIVER = "volumes.refloat.dev"
 """The one whose volumes are attached here: folders that all nodes of a machine share."""
 
+PREFIX = f"kubernetes.io/csi/{DRIVER}^"
+"""With which the unique names of these volumes begin."""
+
 _SHARED = ("ReadOnlyMany", "ReadWriteMany")
 
 
@@ -34,12 +37,29 @@ def unique_name(volume: PersistentVolume) -> str:
     csi = volume.spec.csi
     if csi is None or csi.driver != DRIVER:
         return ""
-    return f"kubernetes.io/csi/{csi.driver}^{csi.volume_handle}"
+    return f"{PREFIX}{csi.volume_handle}"
 
 
 def is_exclusive(volume: PersistentVolume) -> bool:
     """Whether only one node may have it."""
     return not any(mode in _SHARED for mode in volume.spec.access_modes or ())
+
+
+def multi_attach_error(volume: str, pod: Pod, users: Sequence[Pod]) -> str:
+    """What a pod is told that must wait for those who use its volume on other nodes.
+
+    In the words of Kubernetes. Pods of other namespaces are counted, not named.
+    """
+    said = f'Multi-Attach error for volume "{volume}" Volume is already '
+    namespace = pod.metadata.namespace
+    near = [each.metadata.name for each in users if each.metadata.namespace == namespace]
+    far = f"{len(users) - len(near)} pod(s) in different namespaces"
+    if not users:
+        return f"{said}exclusively attached to one node and can't be attached to another"
+    if not near:
+        return f"{said}used by {far}"
+    named = f"{said}used by pod(s) {', '.join(near)}"
+    return named if len(near) == len(users) else f"{named} and {far}"
 
 
 def needs_volumes(pod: Pod) -> bool:
@@ -135,9 +155,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Another node has it."""
+    """Other nodes have it."""
 
     node: str
+    holders: tuple[str, ...]
 
 
 Step: TypeAlias = Attach | Confirm | Report | Detach | Wait | Blocked
@@ -154,7 +175,7 @@ def decide(seen: Sight, settings: Settings) -> list[Step]:
         if node in held or place is None or place.is_evicted:
             continue
         if seen.exclusive and held:
-            steps.append(Blocked(node))
+            steps.append(Blocked(node, tuple(held)))
         else:
             steps.append(Attach(node))
             held.append(node)

@@ -32,6 +32,9 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared with, never bound
 _NANO = 10**9
 _NANO_IN_MILLI = 10**6
 
+# No amount is larger: beyond every node, and still a number to divide by another.
+_MOST = 2**63 - 1
+
 _ORDER = {CPU: 0, MEMORY: 1, STORAGE: 2}
 
 # Resources that a pod as a whole may ask for; others only its containers.
@@ -190,7 +193,7 @@ def _rounded(total: Mapping[str, int]) -> Needs:
 
 
 def _units(name: str, nano: int) -> int:
-    return -(-nano // (_NANO_IN_MILLI if name == CPU else _NANO))
+    return min(_MOST, -(-nano // (_NANO_IN_MILLI if name == CPU else _NANO)))
 
 
 def _place(need: tuple[str, int]) -> tuple[int, str]:

@@ -30,6 +30,11 @@ _CACHED = 4096
 
 _NAME = "metadata.name"
 
+_INT64_LIMIT = 2**63
+
+# Of the longest; Python reads no more than 4300.
+_INT64_DIGITS = 19
+
 
 class _Term(Partial, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] | None = None
@@ -143,14 +148,24 @@ def _requirement(wanted: LabelSelectorRequirement) -> selectors.Requirement | No
     operator, values = _OPERATORS.get(wanted.operator), wanted.values or ()
     if operator is None:
         return None
-    if operator in (">", "<") and not (len(values) == 1 and _is_integer(values[0])):
-        return None
+    if operator in (">", "<"):
+        number = _integer(values[0]) if len(values) == 1 else None
+        if number is None:
+            return None
+        values = (str(number),)
     return selectors.Requirement(wanted.key, operator, values)
 
 
-def _is_integer(text: str) -> bool:
+def _integer(text: str) -> int | None:
+    """A number of 64 bits with a sign, after any number of zeros; None if it is none."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    return digits.isascii() and digits.isdigit()
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > _INT64_DIGITS:
+        return None
+    number = -int(significant) if text[0] == "-" else int(significant)
+    return number if -_INT64_LIMIT <= number < _INT64_LIMIT else None
 
 
 def _is_field(wanted: LabelSelectorRequirement) -> bool:

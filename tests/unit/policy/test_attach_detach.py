@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from refloat.api.core import Node, PersistentVolume
+from refloat.api.core import Node, PersistentVolume, Pod
 from refloat.policy import attach_detach, force_eviction
 from refloat.policy.attach_detach import (
     Attach,
@@ -30,6 +30,10 @@ def place(**more: bool) -> Place:
     return Place(**{"ready": True, "in_use": False, "reported": True, **more})
 
 
+def pod(name: str, *, namespace: str) -> Pod:
+    return msgspec.convert({"metadata": {"name": name, "namespace": namespace}}, Pod)
+
+
 def unwanted(seconds: float) -> Attachment:
     return Attachment("a", "a", attached=True, unwanted_seconds=seconds)
 
@@ -48,7 +52,9 @@ def seen(*wanted: str, held: tuple[Attachment, ...] = (), **more: Any) -> Sight:
         pytest.param(seen(), [], id="nobody needs it"),
         pytest.param(seen("a"), [Attach("a")], id="a pod needs it"),
         pytest.param(seen("a", "a"), [Attach("a")], id="two pods of a node need it once"),
-        pytest.param(seen("a", "b"), [Attach("a"), Blocked("b")], id="the first come has it"),
+        pytest.param(
+            seen("a", "b"), [Attach("a"), Blocked("b", ("a",))], id="the first come has it"
+        ),
         pytest.param(
             seen("a", "b", exclusive=False), [Attach("a"), Attach("b")], id="many may have it"
         ),
@@ -72,20 +78,22 @@ def seen(*wanted: str, held: tuple[Attachment, ...] = (), **more: Any) -> Sight:
             seen("a", places={"a": place(is_evicted=True)}), [], id="and gets nothing attached"
         ),
         pytest.param(seen("c"), [], id="a node that is not there gets nothing"),
-        pytest.param(seen("b", held=(ON_A,)), [Detach(ON_A), Blocked("b")], id="it is freed first"),
+        pytest.param(
+            seen("b", held=(ON_A,)), [Detach(ON_A), Blocked("b", ("a",))], id="it is freed first"
+        ),
         pytest.param(
             seen("b", held=(ON_A,), places={"a": place(in_use=True)}),
-            [Blocked("b")],
+            [Blocked("b", ("a",))],
             id="a ready node says itself when it has unmounted it",
         ),
         pytest.param(
             seen("b", held=(unwanted(10),), places={"a": place(in_use=True, ready=False)}),
-            [Wait(350), Blocked("b")],
+            [Wait(350), Blocked("b", ("a",))],
             id="one that is not ready gets six minutes",
         ),
         pytest.param(
             seen("b", held=(unwanted(360),), places={"a": place(in_use=True, ready=False)}),
-            [Detach(unwanted(360), by_force=True), Blocked("b")],
+            [Detach(unwanted(360), by_force=True), Blocked("b", ("a",))],
             id="and then it is taken",
         ),
         pytest.param(
@@ -94,18 +102,46 @@ def seen(*wanted: str, held: tuple[Attachment, ...] = (), **more: Any) -> Sight:
                 held=(ON_A,),
                 places={"a": place(in_use=True, ready=False, out_of_service=True)},
             ),
-            [Detach(ON_A, by_force=True), Blocked("b")],
+            [Detach(ON_A, by_force=True), Blocked("b", ("a",))],
             id="out of service: at once",
         ),
         pytest.param(
             seen("b", held=(ON_A,), places={"a": None}),
-            [Detach(ON_A), Blocked("b")],
+            [Detach(ON_A), Blocked("b", ("a",))],
             id="its node is gone",
         ),
     ],
 )
 def test_what_becomes_of_a_volume(sight: Sight, want: list[Step]) -> None:
     assert attach_detach.decide(sight, Settings()) == want
+
+
+HERE = pod("p", namespace="x")
+NEAR = [pod("q", namespace="x"), pod("r", namespace="x")]
+FAR = [pod("s", namespace="y"), pod("t", namespace="z")]
+
+
+@pytest.mark.parametrize(
+    ("users", "want"),
+    [
+        pytest.param(NEAR[:1], "used by pod(s) q", id="one"),
+        pytest.param(NEAR, "used by pod(s) q, r", id="two"),
+        pytest.param(
+            NEAR + FAR[:1],
+            "used by pod(s) q, r and 1 pod(s) in different namespaces",
+            id="one of another namespace too",
+        ),
+        pytest.param(FAR, "used by 2 pod(s) in different namespaces", id="only such"),
+        pytest.param(
+            [],
+            "exclusively attached to one node and can't be attached to another",
+            id="no pod needs it any more",
+        ),
+    ],
+)
+def test_who_waits_for_a_volume_is_told_for_whom(users: list[Pod], want: str) -> None:
+    said = attach_detach.multi_attach_error("data", HERE, users)
+    assert said == f'Multi-Attach error for volume "data" Volume is already {want}'
 
 
 def volume(**spec: Any) -> PersistentVolume:

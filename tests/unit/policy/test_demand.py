@@ -77,6 +77,11 @@ from tests.unit.policy.scheduling import container, pod
             {"ephemeral-storage": 1000, "hugepages-2Mi": 4 * 2**20},
             id="storage and huge pages",
         ),
+        pytest.param(
+            {"containers": [container(cpu="1e400", memory="1e400"), container(cpu="1e4000")]},
+            {"cpu": 2**63 - 1, "memory": 2**63 - 1},
+            id="no more than 64 bits hold",
+        ),
     ],
 )
 def test_a_pod_needs(spec: dict[str, Any], want: dict[str, int]) -> None:

@@ -151,6 +151,10 @@ def test_a_promised_place_is_kept_from(priority: int, but: str, fits: bool) -> N
     assert (found is None) is fits
 
 
+def test_however_much_a_pod_asks_for_the_share_that_is_taken_is_a_number() -> None:
+    assert fit.share_taken(place(pod("huge", cpu="1e400"))) == pytest.approx((2**63 - 1) / 4000)
+
+
 def test_the_message_counts_reasons_and_sorts_them_as_texts() -> None:
     tally = {"b": 2, "a": 10, "c": 0}
     assert fit.message(12, tally) == "0/12 nodes are available: 10 a, 2 b."

@@ -9,7 +9,7 @@ not in use, before it detaches it. So whoever comes second sees the other.
 
 import hashlib
 
-from refloat.api.core import Node, PersistentVolume
+from refloat.api.core import Node
 from refloat.api.meta import Object
 from refloat.client import errors, kinds
 from refloat.client.contract import Client, DeleteOptions
@@ -17,29 +17,29 @@ from refloat.policy import attach_detach
 from refloat.policy.attach_detach import Attachment, Place
 
 
-def name_of(volume: PersistentVolume, node: str) -> str:
-    """That of its attachment. One that only one node may have has one name only: whatever the
-    caches say, the API server takes no second one."""
-    meta = volume.metadata
-    parts = [meta.uid] if attach_detach.is_exclusive(volume) else [meta.uid, node]
-    return f"refloat-{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:16]}"
+def name_of(volume: str, node: str, *, exclusive: bool) -> str:
+    """That of a volume's attachment, by the volume's unique name. One that only one node may have
+    has one name only, however many PersistentVolumes tell of it: whatever the caches say, the API
+    server takes no second one."""
+    told = volume if exclusive else f"{node}/{volume}"
+    return f"refloat-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
 class Writes:
-    """The writes of one process."""
+    """The writes of one process; a volume is told by its unique name."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def attach(self, volume: PersistentVolume, node: str) -> bool:
-        """Whether it was attached; another node may have been faster."""
-        name = name_of(volume, node)
+    async def attach(self, volume: str, node: str, *, source: str, exclusive: bool) -> bool:
+        """Whether it was attached, as this PersistentVolume; another node may have been faster."""
+        name = name_of(volume, node, exclusive=exclusive)
         body: Object = {
             "metadata": {"name": name},
             "spec": {
                 "attacher": attach_detach.DRIVER,
                 "nodeName": node,
-                "source": {"persistentVolumeName": volume.metadata.name},
+                "source": {"persistentVolumeName": source},
             },
         }
         try:
@@ -59,18 +59,17 @@ class Writes:
             subresource="status",
         )
 
-    async def report(self, volume: PersistentVolume, node: str, attachment: str) -> bool:
+    async def report(self, volume: str, node: str, attachment: str) -> bool:
         """Say on the node that the volume is attached, if it is: whoever says so may be behind."""
         found = await self._client.get(kinds.NODES, node)
-        name = attach_detach.unique_name(volume)
-        place = Place.of(found, name)
+        place = Place.of(found, volume)
         if place.is_evicted:
             return False
         if not place.reported:
             if not await self._is_attached(attachment, node):
                 return False
             held = [each.name for each in found.status.volumes_attached or ()]
-            await self._list(found, [*held, name])
+            await self._list(found, [*held, volume])
         return True
 
     async def _is_attached(self, attachment: str, node: str) -> bool:
@@ -81,21 +80,18 @@ class Writes:
             return False
         return held.spec.node_name == node
 
-    async def detach(
-        self, volume: PersistentVolume, attachment: Attachment, *, by_force: bool
-    ) -> bool:
+    async def detach(self, volume: str, attachment: Attachment, *, by_force: bool) -> bool:
         """Whether it was detached: a node that has mounted it meanwhile keeps it."""
         try:
             node = await self._client.get(kinds.NODES, attachment.node)
         except errors.NotFound:
             return await self._delete(attachment)
-        name = attach_detach.unique_name(volume)
-        place = Place.of(node, name)
+        place = Place.of(node, volume)
         if place.in_use and not (by_force and not place.ready):
             return False
         if place.reported:
-            held = [each.name for each in node.status.volumes_attached or () if each.name != name]
-            await self._list(node, held)
+            held = [each.name for each in node.status.volumes_attached or ()]
+            await self._list(node, [each for each in held if each != volume])
         return await self._delete(attachment)
 
     async def _list(self, node: Node, names: list[str]) -> None:

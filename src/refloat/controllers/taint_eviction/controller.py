@@ -109,12 +109,15 @@ class TaintEviction:
         return await self._controller.stop(drain_seconds)
 
     def _saw_node(self, old: Node | None, new: Node | None) -> None:
-        """Of a node that is gone the taints are forgotten, and countdowns go on (C2.8)."""
+        """Of a node that is gone the taints are forgotten, and countdowns go on (C2.8).
+
+        When one of its name appears, they go on or end by the taints that it has.
+        """
         if not self._started or new is None:
             return
-        before = () if old is None else taint_timers.executing(old.spec.taints)
+        before = None if old is None else taint_timers.executing(old.spec.taints)
         if before != taint_timers.executing(new.spec.taints):
-            self._look_at_node(new, lifted=bool(before))
+            self._look_at_node(new, lifted=before != ())
 
     def _look_at_node(self, node: Node, *, lifted: bool = False) -> None:
         if lifted or taint_timers.executing(node.spec.taints):

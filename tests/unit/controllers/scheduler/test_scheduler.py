@@ -47,6 +47,17 @@ async def test_pods_are_spread(sim: Sim) -> None:
         assert Counter((await here.places()).values()) == {"a": 3, "b": 3, "c": 3}
 
 
+@virtual()
+async def test_a_pod_that_asks_for_more_than_any_number_keeps_none_from_its_node(sim: Sim) -> None:
+    """It was put there by hand."""
+    async with world(sim) as here:
+        await here.node("a")
+        await here.pod("huge", cpu="1e400", nodeName="a")
+        await here.pod()
+        await here.settle()
+        assert (await here.places())["p"] == "a"
+
+
 def test_chance_says_which_of_equal_nodes_is_taken() -> None:
     first: list[str] = []
 
