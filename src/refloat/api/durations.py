@@ -23,6 +23,10 @@ _WHOLE = re.compile(rf"([+-]?)((?:{_PART.pattern})+)")
 # Go counts in nanoseconds, in 64 bits: some 292 years.
 LONGEST = timedelta(microseconds=2**63 // 1000)
 
+# The digits of that in nanoseconds. What has more before its point is too long a
+# time in any unit; what has more behind it is cut off, as Go does.
+_MAX_DIGITS = 19
+
 
 def parse(text: str) -> timedelta | None:
     """A duration, to the microsecond; None for a text that is none."""
@@ -39,7 +43,12 @@ def parse(text: str) -> timedelta | None:
 
 
 def _amount(number: str) -> Fraction:
-    return Fraction(f"0{number}" if number.startswith(".") else number.removesuffix("."))
+    """To as many digits as matter; Python reads some thousands only with an error."""
+    whole, _, fraction = number.partition(".")
+    whole = whole.lstrip("0")
+    if len(whole) > _MAX_DIGITS:
+        return Fraction(10**_MAX_DIGITS)
+    return Fraction(f"{whole or '0'}.{fraction[:_MAX_DIGITS] or '0'}")
 
 
 def show(length: timedelta) -> str:

@@ -22,6 +22,10 @@ MAX_DEPTH = 10_000
 # Aliases may make a document larger than it is written, up to here.
 MAX_NODES = 1_000_000
 
+# The digits of 2**64. A number with more is no integer to Go, and Python reads
+# some thousands of digits only with an error.
+MAX_DIGITS = 20
+
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -46,6 +50,21 @@ class YamlProblem(ValueError):
 
 def parse(body: bytes) -> tuple[Any, list[str]]:
     """The value, its members sorted, and a sentence for each key that is set twice."""
+    built = _built(body)
+    return built.result, built.repeated
+
+
+def parse_sure(body: bytes) -> tuple[Any, list[str]]:
+    """The value, and a sentence for each key that may not mean what it seems to.
+
+    Such are one that is written twice, and one that is no text, as `on` is true.
+    To set anew what was merged in before is what merging is for.
+    """
+    built = _built(body)
+    return built.result, built.doubts
+
+
+def _built(body: bytes) -> "_Builder":
     builder = _Builder()
     try:
         for event in _first_document(body):
@@ -56,7 +75,7 @@ def parse(body: bytes) -> tuple[Any, list[str]]:
         raise YamlProblem(f"yaml: {error.reason}") from None
     except UnicodeDecodeError:
         raise YamlProblem("yaml: invalid leading UTF-8 octet") from None
-    return builder.result, builder.repeated
+    return builder
 
 
 def is_text(word: str) -> bool:
@@ -98,6 +117,7 @@ class _Open:
         self.value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         self.weight = 1
         self.lines: dict[str, int] = {}  # of the values of a map, in their order
+        self.merged: set[str] = set()  # the names that other maps gave
         self.key: Any = None
         self.has_key = False
 
@@ -106,6 +126,7 @@ class _Builder:
     def __init__(self) -> None:
         self.result: Any = None
         self.repeated: list[str] = []
+        self.doubts: list[str] = []
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._unfinished: set[str] = set()
@@ -185,7 +206,10 @@ class _Builder:
             return
         name = _name(parent.key, value)
         shown = gojson.quoted(name) if isinstance(parent.key, str) else name
+        if not isinstance(parent.key, str):
+            self.doubts.append(f"line {line}: key {name} is no text unless it is in quotes")
         self._set(parent, name, value, line=line, shown=shown)
+        parent.merged.discard(name)
 
     def _merge(self, parent: _Open, value: Any) -> None:
         """Set all members of other maps; of a list's maps the first ones win."""
@@ -194,10 +218,14 @@ class _Builder:
                 raise YamlProblem("yaml: map merge requires map or sequence of maps as the value")
             for name, line in self._ended[id(each)][1].items():
                 self._set(parent, name, each[name], line=line, shown=gojson.quoted(name))
+                parent.merged.add(name)
 
     def _set(self, parent: _Open, name: str, value: Any, *, line: int, shown: str) -> None:
         if name in parent.value:
-            self.repeated.append(f"line {line}: key {shown} already set in map")
+            told = f"line {line}: key {shown} already set in map"
+            self.repeated.append(told)
+            if name not in parent.merged:
+                self.doubts.append(told)
         parent.value[name] = value
         parent.lines[name] = line
 
@@ -296,6 +324,8 @@ def _integer(digits: str) -> int | None:
     if found is None:
         return None
     sign, body = found.groups()
+    if body[0] != "0" and len(body) > MAX_DIGITS:
+        return None
     octal = len(body) > 1 and body[0] == "0" and body[1].isdigit()
     number = int(body, 8) if octal else int(body, 0)
     number = -number if sign == "-" else number

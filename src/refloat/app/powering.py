@@ -15,7 +15,7 @@ from refloat.api import structs
 from refloat.api.core import Node
 from refloat.app import control
 from refloat.base.clock import Clock
-from refloat.base.errors import UsageError
+from refloat.base.errors import RefloatError
 from refloat.base.rand import Rand
 from refloat.client import errors, kinds, kubeconfig
 from refloat.client.http import HttpClient
@@ -43,7 +43,7 @@ async def say_that_it_is_off(data_dir: Path, node: str, clock: Clock, rand: Rand
             while not await _tainted(client, node):
                 await clock.sleep(_POLL_SECONDS)
     except TimeoutError as error:
-        raise UsageError(
+        raise RefloatError(
             f"node {node} is not off after {PATIENCE_SECONDS:g} s; when it is, say so with "
             f"`kubectl taint node {node} {SHOWN}`"
         ) from error

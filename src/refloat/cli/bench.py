@@ -94,12 +94,13 @@ def _progress(text: str) -> None:
 
 
 def _print(rows: list[Row]) -> None:
-    click.echo(f"{'':24}{'measured':>12}{'stock':>10}{'ratio':>8}{'aim':>12}")
+    wide = max(24, *(len(row.what) + 1 for row in rows))
+    click.echo(f"{'':{wide}}{'measured':>12}{'stock':>10}{'ratio':>8}{'aim':>12}")
     for row in rows:
         stock = "" if row.stock is None else f"{row.stock:g}"
         ratio = "" if row.ratio is None else f"{row.ratio:.1f}x"
         aim = "" if row.aim is None else f"{row.aim:g} {'ok' if row.reached else 'no'}"
-        click.echo(f"{row.what:24}{_amount(row):>12}{stock:>10}{ratio:>8}{aim:>12}")
+        click.echo(f"{row.what:{wide}}{_amount(row):>12}{stock:>10}{ratio:>8}{aim:>12}")
 
 
 def _amount(row: Row) -> str:

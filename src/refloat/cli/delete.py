@@ -5,9 +5,11 @@ from pathlib import Path
 
 import click
 
+from refloat.api import names
 from refloat.api.core import Pod
 from refloat.app import deleting
 from refloat.base.clock import RealClock
+from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
 from refloat.cli import options
 from refloat.client import kubeconfig as configured
@@ -47,8 +49,17 @@ def pod(  # one parameter for each option
     The pod has it in its status.reason, or in the annotation
     refloat.dev/deletion-reason where the cluster is Kubernetes.
     """
+    _check_name(name, "a pod")
+    if namespace:
+        _check_name(namespace, "a namespace")
     deleting.check_reason(reason)
     options.run(_delete(name, reason, namespace, grace_period, kubeconfig, context))
+
+
+def _check_name(name: str, of: str) -> None:
+    wrong = names.path_segment(name) if name else ("may not be empty",)
+    if wrong:
+        raise UsageError(f"{name!r}: expected the name of {of}, which {' and '.join(wrong)}")
 
 
 async def _delete(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading the fields of a decoded configuration, each with its path for the case of a mistake."""
 
+import re
+import reprlib
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
@@ -10,9 +12,17 @@ from refloat.api.selectors import LabelSelector
 from refloat.api.validation import meta
 from refloat.config.errors import ConfigError
 
+_PERCENT = re.compile("0*(100|[0-9]{1,2})%")
+
+# A mistake is told in one line: of a value this much is shown, of text in
+# characters, of lists and mappings in entries, and of what is within in levels.
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = 200
+_shown.maxlist = _shown.maxdict = 20
+
 
 def wrong(path: str, value: Any, expected: str) -> ConfigError:
-    return ConfigError(f"{path}: {value!r}: expected {expected}")
+    return ConfigError(f"{path}: {_shown.repr(value)}: expected {expected}")
 
 
 def mapping(value: Any, path: str, known: Collection[str] = ()) -> dict[str, Any]:
@@ -53,10 +63,10 @@ def count(value: Any, path: str) -> int:
 
 
 def percent(value: Any, path: str) -> int:
-    text = value.removesuffix("%") if isinstance(value, str) and value.endswith("%") else ""
-    if not (text.isascii() and text.isdigit() and int(text) <= 100):
+    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
         raise wrong(path, value, "a percentage from '0%' to '100%'")
-    return int(text)
+    return int(found[1])
 
 
 def duration(value: Any, path: str, *, zero: bool = False) -> timedelta:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads `kind: Configuration`, and refuses what it does not understand."""
+"""Reads `kind: Configuration`, and refuses what it does not understand.
+
+Words mean what they mean in the YAML of Kubernetes, so that nobody has to know
+two kinds. What is read silently in another way than it was meant is worse than
+what is refused: a key may stand once, and must be a text.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from refloat.api import goyaml
 from refloat.base import gates
 from refloat.base.errors import UsageError
 from refloat.config import failure_recovery, fields
@@ -16,6 +22,8 @@ from refloat.policy.failure_recovery import FIELD, FailureRecoveryPolicy
 API_VERSION = "config.refloat.dev/v1alpha1"
 KIND = "Configuration"
 
+# Keys that are told of one by one: whoever mends these sees the others next.
+MAX_DOUBTS = 3
 
 _FIELDS = ("apiVersion", "kind", "featureGates", FIELD)
 
@@ -35,15 +43,26 @@ class Configuration:
 def load(path: Path) -> Configuration:
     """Read a configuration file."""
     try:
-        document = yaml.safe_load(path.read_text())
+        return parse(_document(path.read_text()))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
-    try:
-        return parse(document)
-    except UsageError as error:
+    except (goyaml.YamlProblem, UsageError) as error:
         raise ConfigError(f"{path}: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deeply") from None
+
+
+def _document(text: str) -> Any:
+    events = yaml.parse(text, Loader=yaml.CSafeLoader)
+    count = sum(isinstance(each, yaml.DocumentStartEvent) for each in events)
+    if count > 1:
+        raise ConfigError(f"expected one document, found {count}")
+    value, doubts = goyaml.parse_sure(text.encode())
+    if doubts:
+        raise ConfigError("; ".join(doubts[:MAX_DOUBTS]))
+    return value
 
 
 def parse(document: Any) -> Configuration:
@@ -59,7 +78,7 @@ def parse(document: Any) -> Configuration:
 
 def _expect(found: dict[str, Any], name: str, wanted: str) -> None:
     if found.get(name) != wanted:
-        raise ConfigError(f"{name}: {found.get(name)!r}: expected {wanted!r}")
+        raise fields.wrong(name, found.get(name), repr(wanted))
 
 
 def _gates(value: Any) -> dict[str, bool]:

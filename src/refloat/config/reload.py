@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A configuration file that is taken up when it changes.
 
-A bad one keeps the old configuration, and is told once. The file is polled:
+A bad one keeps the old configuration, and is told once. Whatever happens, the
+file is looked at again: it has the switch by which all is switched off. It is polled:
 a ConfigMap that is mounted changes by a renamed link, which watching a file
 misses.
 """
@@ -38,7 +39,10 @@ class Reloading:
         """Look at the file for ever."""
         while True:
             await self._clock.sleep(POLL_SECONDS)
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                log.exception("configuration not taken up by all; %s is still followed", self._path)
 
     def look(self) -> None:
         """Take up the file if it has changed."""
@@ -46,17 +50,22 @@ class Reloading:
         if found == self._seen:
             return
         self._seen = found
-        try:
-            new = load.load(self._path)
-        except ConfigError as error:
-            log.error("configuration not taken up, the old one stays: %s", error)
-            return
-        if new == self.current:
+        new = self._loaded()
+        if new is None or new == self.current:
             return
         self.current = new
         log.warning("configuration taken up from %s", self._path)
         for listener in self._listeners:
             listener(new)
+
+    def _loaded(self) -> load.Configuration | None:
+        try:
+            return load.load(self._path)
+        except ConfigError as error:
+            log.error("configuration not taken up, the old one stays: %s", error)
+        except Exception:
+            log.exception("configuration not taken up, the old one stays: %s", self._path)
+        return None
 
     def _read(self) -> bytes | None:
         try:

@@ -70,6 +70,7 @@ def _future(node: Node, around: Surroundings) -> Iterator[Point]:
     yield from _of_node(node, policy, around)
     if zombie.is_unreachable(node) and (why := surroundings.reservation(around.configuration)):
         yield Point("but", why)
+    yield from surroundings.origin(around)
 
 
 def _name(pod: Pod) -> str:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from refloat.api import structs, times
 from refloat.api.core import Node, Pod
+from refloat.config.load import Configuration
 from refloat.explain import surroundings
 from refloat.explain.account import Account, Point, when
 from refloat.explain.node import health
@@ -44,6 +45,8 @@ def _node(pod: Pod, around: Surroundings) -> Iterator[Point]:
     name = pod.spec.node_name
     if not name:
         yield Point("node", "none yet")
+    elif around.node_hidden:
+        yield Point("node", f"{name} (you may not read it)")
     elif around.node is None:
         yield Point("node", f"{name} does not exist")
     else:
@@ -82,25 +85,33 @@ def _recovery(pod: Pod, around: Surroundings) -> Iterator[Point]:
     if around.configuration is None:
         yield Point("recovery", surroundings.UNKNOWN)
         return
+    if around.node_hidden:
+        yield Point("recovery", surroundings.NODE_HIDDEN)
+        return
+    yield from _decision(pod, around, around.configuration)
+    yield from surroundings.origin(around)
+    if _hangs(pod, around):
+        yield Point("hint", "its node is alive, so look there: the kubelet's log, the containers")
+
+
+def _decision(pod: Pod, around: Surroundings, configuration: Configuration) -> Iterator[Point]:
     decision = zombie.decide(
         pod,
         around.node,
-        around.configuration.failure_recovery,
+        configuration.failure_recovery,
         namespace=around.labels(pod.metadata.namespace),
         silence=zombie.UNWATCHED,
         now=around.now,
     )
     if isinstance(decision, zombie.Ignore):
         yield Point("recovery", f"nothing is forced: {decision.text}")
-    else:
-        yield Point("recovery", decision.text)
-        if reservation := surroundings.reservation(around.configuration):
-            yield Point("but", reservation)
-        elif not isinstance(decision, zombie.Wait):
-            held = [each for each in around.of_node if each.reason == recovery_bounds.HELD]
-            yield from (Point("held", each.text) for each in surroundings.told(held, around.now))
-    if _hangs(pod, around):
-        yield Point("hint", "its node is alive, so look there: the kubelet's log, the containers")
+        return
+    yield Point("recovery", decision.text)
+    if reservation := surroundings.reservation(configuration):
+        yield Point("but", reservation)
+    elif not isinstance(decision, zombie.Wait):
+        held = [each for each in around.of_node if each.reason == recovery_bounds.HELD]
+        yield from (Point("held", each.text) for each in surroundings.told(held, around.now))
 
 
 def _hangs(pod: Pod, around: Surroundings) -> bool:

@@ -21,6 +21,13 @@ UNKNOWN = (
 )
 
 
+NODE_HIDDEN = "unknown: it depends on the pod's node, which you may not read"
+
+# Where a Refloat says it: that of an embedded cluster, and that of the example for
+# managers. Not everybody may write there.
+USUAL = ("kube-system", "refloat-system")
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The cluster around an object, at one time."""
@@ -28,8 +35,12 @@ class Surroundings:
     now: datetime
     configuration: Configuration | None = None
     """What the Refloat of this cluster goes by; None if none says so."""
+    announced_in: Sequence[str] = ()
+    """The namespaces in which one says so, that of `configuration` first."""
     node: Node | None = None
-    """The pod's node, or the node itself; None if it does not exist."""
+    """The pod's node, or the node itself; None if it does not exist or is hidden."""
+    node_hidden: bool = False
+    """Whether the asker may not read the pod's node."""
     pods: Sequence[Pod] = ()
     """Those on the node, where a node is explained."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -49,6 +60,19 @@ def reservation(configuration: Configuration) -> str:
     if configuration.failure_recovery.mode == "Report":
         return "the mode is Report, so it is told and nothing is touched"
     return ""
+
+
+def origin(around: Surroundings) -> list[Point]:
+    """Whose configuration it is, unless that goes without saying."""
+    if not around.announced_in:
+        return []
+    first, *others = around.announced_in
+    if first in USUAL and not others:
+        return []
+    text = f"the one that is announced in namespace {first}"
+    if others:
+        text += f"; {len(others)} more, announced elsewhere, did not count"
+    return [Point("configuration", text)]
 
 
 def told(events: Iterable[Event], now: datetime) -> list[Point]:

@@ -26,6 +26,9 @@ from refloat.api import durations
         ("-1m30s", -90, "-1m30s"),
         ("+2h", 7200, "2h0m0s"),
         ("48h", 172800, "48h0m0s"),
+        ("0" * 5000 + "2h", 7200, "2h0m0s"),
+        ("1." + "5" + "0" * 5000 + "s", 1.5, "1.5s"),
+        ("." + "3" * 5000 + "s", 0.333333, "333.333ms"),
     ],
 )
 def test_is_read_and_printed_as_go_does(text: str, seconds: float, shown: str) -> None:
@@ -35,7 +38,11 @@ def test_is_read_and_printed_as_go_does(text: str, seconds: float, shown: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "m", "1d", "1 m", "1m ", "m1", "1.5.5s", "--1s", "1e3s", ".s", "9999999h"]
+    "text",
+    [
+        *("", "1", "m", "1d", "1 m", "1m ", "m1", "1.5.5s", "--1s", "1e3s", ".s", "9999999h"),
+        *(f"{sign}{'9' * digits}ns" for sign in ("", "-") for digits in (19, 20, 5000)),
+    ],
 )
 def test_what_go_refuses_is_no_duration(text: str) -> None:
     assert durations.parse(text) is None

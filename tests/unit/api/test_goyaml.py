@@ -9,6 +9,7 @@ from refloat.api import codec, errors, goyaml, schema
 
 POD = schema.struct("v1", "Pod")
 CONFIG_MAP = schema.struct("v1", "ConfigMap")
+KEYS = ((1, "true"), (2, "5"))
 
 
 def value(text: str) -> Any:
@@ -29,7 +30,13 @@ def value(text: str) -> Any:
         ("-0x10", -16),
         (".5", 0.5),
         ("08", 8),
+        ("18446744073709551615", 18446744073709551615),
         ("123456789012345678901", 123456789012345680000),
+        ("1" + "0" * 300, 1e300),
+        *((word, word) for word in ("9" * 5000, "-" + "9" * 5000, "0x" + "f" * 5000)),
+        *((f"{zeros}17", 15) for zeros in ("0" * 5000, "0o" + "0" * 5000)),
+        ("0b" + "0" * 5000 + "1111", 15),
+        ("0" * 5000 + "8", 8),
         *((word, word) for word in ("1:30", "2020-01-01", "0o8", "0b2", "_1", "=", "1e400", "+")),
         ('"y"', "y"),
         ("!!str 5", "5"),
@@ -83,6 +90,37 @@ def test_a_key_that_is_set_twice_is_told_with_the_line_of_its_value() -> None:
         "line 5: key 5 already set in map",
         'line 7: key "a" already set in map',
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        pytest.param("a: 1\nb: 1", [], id="nothing"),
+        pytest.param("a: 1\na: 2", ['line 2: key "a" already set in map'], id="a key twice"),
+        pytest.param(
+            "on: 1\n5: 1",
+            [f"line {i}: key {each} is no text unless it is in quotes" for i, each in KEYS],
+            id="keys that are no texts",
+        ),
+        pytest.param("'on': 1\n'5': 1", [], id="keys in quotes"),
+        pytest.param("p: &x {a: 1}\nq: {<<: *x, a: 2}", [], id="what was merged in, anew"),
+        pytest.param(
+            "p: &x {a: 1}\nq: {<<: *x, a: 2, a: 3}",
+            ['line 2: key "a" already set in map'],
+            id="what was merged in, anew and twice",
+        ),
+        pytest.param(
+            "p: &x {a: 1}\nq: {a: 2, <<: *x}",
+            ['line 1: key "a" already set in map'],
+            id="what is merged in over a key",
+        ),
+        pytest.param(
+            "p: &x {a: 1}\nq: &y {a: 2}\nr: {<<: [*x, *y]}", [], id="two merged in, the first wins"
+        ),
+    ],
+)
+def test_keys_that_may_not_mean_what_they_seem_to_are_told(body: str, want: list[str]) -> None:
+    assert goyaml.parse_sure(body.encode()) == (value(body), want)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,29 @@ import pytest
 
 from refloat.api.core import Pod
 from refloat.cli import delete
+from tests.unit.cli.test_main import run
 from tests.unit.policy.test_pod_reason import ended
+
+
+@pytest.mark.parametrize(
+    ("argv", "want"),
+    [
+        pytest.param([""], "'': expected the name of a pod, which may not be empty", id="nothing"),
+        pytest.param(
+            ["../x"], "'../x': expected the name of a pod, which may not contain '/'", id="a path"
+        ),
+        pytest.param(
+            ["a", "-n", ".."],
+            "'..': expected the name of a namespace, which may not be '..'",
+            id="a namespace",
+        ),
+    ],
+)
+def test_what_can_be_no_name_is_wrong_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argv: list[str], want: str
+) -> None:
+    assert run(monkeypatch, "delete", "pod", *argv, "--reason", "Mine") == 2
+    assert capsys.readouterr().err == f"refloat: {want}\n"
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,12 @@ def test_what_is_lost_is_told_in_lines_that_fit(convert: Command) -> None:
             "cannot unmarshal number",
             id="a number for a text",
         ),
+        pytest.param(
+            f"backoffPolicy: {{rules: {'9' * 5000}}}",
+            2,
+            "cannot unmarshal string",
+            id="more digits than a number has",
+        ),
         pytest.param("[]", 2, "expected a Job, or a policy with rules", id="a list"),
         pytest.param("a: b", 2, "expected a Job, or a policy with rules", id="something else"),
         pytest.param("backoffPolicy: 3", 2, "expected an object with rules", id="no policy"),

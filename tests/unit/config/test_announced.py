@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from datetime import timedelta
 
+import pytest
+
 from refloat.api.meta import Object
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
 from refloat.config import announced, load
@@ -48,7 +50,42 @@ def test_no_file_at_all_announces_the_defaults() -> None:
     assert found.failure_recovery.terminate == ()
 
 
-def test_what_somebody_else_wrote_is_not_believed() -> None:
+def test_a_label_that_other_readers_take_for_a_truth_value_is_announced() -> None:
+    selector = {"matchLabels": {"n": "y", "on": "1e3"}}
+    written = document(annotated={"namespaceSelector": selector})
+    found = announced.read(announced.body(written, Gates(), MINUTE)["data"])
+    assert found is not None
+    assert found.failure_recovery.annotated.namespaces.matches({"n": "y", "on": "1e3"})
+
+
+HEAD = f"apiVersion: {load.API_VERSION}\nkind: {load.KIND}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{", id="no YAML"),
+        pytest.param("kind: Pod", id="something else"),
+        pytest.param(f"{HEAD}a: 2026-13-01", id="a day that there is not"),
+        pytest.param(f"{HEAD}a: !!timestamp x", id="no day at all"),
+        pytest.param(f"{HEAD}a: !!int ''", id="no number"),
+        pytest.param(f"{HEAD}a: {'9' * 5000}", id="a long number"),
+        pytest.param(f"{HEAD}a: {'[' * 5000}{']' * 5000}", id="nesting"),
+        pytest.param(
+            f"{HEAD}failureRecoveryPolicy: {{holdAboveUnreachableNodes: {'9' * 5000}%}}",
+            id="a long percentage",
+        ),
+        pytest.param(
+            "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9 if i else ''}x]\n" for i in range(30))
+            + "kind: *a29",
+            id="aliases of aliases",
+        ),
+    ],
+)
+def test_what_somebody_else_wrote_is_not_believed(text: str) -> None:
+    assert announced.read({"configuration.yaml": text}) is None
+
+
+def test_an_empty_config_map_announces_nothing() -> None:
     assert announced.read(None) is None
-    assert announced.read({"configuration.yaml": "{"}) is None
-    assert announced.read({"configuration.yaml": "kind: Pod"}) is None
+    assert announced.read({}) is None

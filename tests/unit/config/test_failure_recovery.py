@@ -253,7 +253,7 @@ A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
                 {"holdAboveUnreachableNodes": wrong},
                 f".holdAboveUnreachableNodes: {wrong!r}: expected a percentage from '0%' to '100%'",
             )
-            for wrong in (55, "55", "101%", "-1%", "5.5%", "%")
+            for wrong in (55, "55", "101%", "-1%", "5.5%", "%", "1000%", "٥%", "55%\n")
         ),
         (
             {"annotated": {"forcefulTerminationGracePeriod": "0s"}},
@@ -273,6 +273,33 @@ def test_a_mistake_is_told_with_its_path_and_value(value: Any, told: str) -> Non
     with pytest.raises(ConfigError) as refused:
         failure_recovery.parse(value)
     assert str(refused.value).startswith(f"{PLACE}{told}")
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        pytest.param(terminate(deleteAfter="9" * 5000 + "s"), f".{RULE}.deleteAfter", id="a time"),
+        pytest.param(
+            {"holdAboveUnreachableNodes": "9" * 5000 + "%"},
+            ".holdAboveUnreachableNodes",
+            id="a percentage",
+        ),
+        pytest.param({"rules": "x" * 5000}, ".rules", id="a text"),
+        pytest.param({"rules": dict.fromkeys(map(str, range(5000)))}, ".rules", id="a mapping"),
+    ],
+)
+def test_of_a_long_value_only_the_ends_are_told(value: Any, want: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        failure_recovery.parse(value)
+    said = str(refused.value)
+    assert said.startswith(f"{PLACE}{want}: ")
+    assert "..." in said
+    assert len(said) < 500
+
+
+def test_zeros_before_a_percentage_are_no_matter() -> None:
+    made = failure_recovery.parse({"holdAboveUnreachableNodes": "0" * 5000 + "7%"})
+    assert made.hold_above_percent == 7
 
 
 def test_a_selector_may_also_say_what_a_pod_must_not_have() -> None:

@@ -4,11 +4,31 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from refloat.config import load
 from refloat.config.errors import ConfigError
 
 HEAD = "apiVersion: config.refloat.dev/v1alpha1\nkind: Configuration\n"
+RECOVERY = f"{HEAD}failureRecoveryPolicy:\n"
+DESIGN = f"""{HEAD}
+featureGates: {{FailureRecoveryPolicy: true}}
+failureRecoveryPolicy:
+  mode: Enforce                    # or Report: decide, tell, touch nothing
+  annotated:                       # pods that carry the opt-in annotation
+    forcefulTerminationGracePeriod: 1m
+    namespaceSelector: {{}}
+  rules:                           # first match wins; exactly one action per rule
+  - terminatePod:
+      podLabelSelector:
+        matchExpressions: [{{key: example.com/pod-safe-to-fail, operator: In, values: ["true"]}}]
+      forcefulTerminationGracePeriod: 5m      # required: no default
+      deleteAfter: 10m                        # optional
+      requireSelfFence: false
+  - taintNodeOutOfService: {{unreachableNodeTimeout: 10m, nodeSelector: {{}}, allPods: false}}
+  budget: {{maxPods: 500, window: 1m}}          # optional; unset is unlimited
+  holdAboveUnreachableNodes: 55%              # counts only when more than 2 nodes are unreachable
+"""
 
 
 def written(folder: Path, text: str) -> Path:
@@ -62,6 +82,66 @@ def test_empty_gates_are_none(tmp_path: Path) -> None:
             "featureGates: unknown feature gate 'Nope'; known are: ",
             id="an unknown gate",
         ),
+        pytest.param(
+            RECOVERY + "  annotated: {deleteAfter: 2026-13-01}",
+            "failureRecoveryPolicy.annotated.deleteAfter: '2026-13-01': expected a duration such ",
+            id="a day that there is not, for a duration",
+        ),
+        pytest.param(
+            RECOVERY + "  annotated: {deleteAfter: 2026-12-01}",
+            "failureRecoveryPolicy.annotated.deleteAfter: '2026-12-01': expected a duration such ",
+            id="a day, for a duration",
+        ),
+        pytest.param(
+            RECOVERY + f"  budget: {{maxPods: {'9' * 5000}, window: 1m}}",
+            "failureRecoveryPolicy.budget.maxPods: '9999",
+            id="a number of 5,000 digits",
+        ),
+        pytest.param(
+            RECOVERY + f"  budget: {{maxPods: 1, window: {'9' * 5000}s}}",
+            "failureRecoveryPolicy.budget.window: '9999",
+            id="a duration of 5,000 digits",
+        ),
+        pytest.param(
+            RECOVERY + f"  holdAboveUnreachableNodes: {'9' * 5000}%",
+            "failureRecoveryPolicy.holdAboveUnreachableNodes: '9999",
+            id="a percentage of 5,000 digits",
+        ),
+        pytest.param(
+            HEAD + f"featureGates: {'[' * 5000}{']' * 5000}",
+            "featureGates: [[[[[[[...]]]]]]]: expected a mapping",
+            id="deep nesting",
+        ),
+        pytest.param(
+            HEAD + f"featureGates: {'[' * 10001}{']' * 10001}",
+            "yaml: exceeded max depth of 10000",
+            id="deeper nesting",
+        ),
+        pytest.param(
+            f"? {'[' * 5000}{']' * 5000}\n: 1", "is nested too deeply", id="nesting in a key"
+        ),
+        pytest.param(
+            HEAD + "featureGates: {TaintForceEviction: false, TaintForceEviction: true}",
+            'line 3: key "TaintForceEviction" already set in map',
+            id="a key twice",
+        ),
+        pytest.param(
+            RECOVERY + "  mode: Report\n  mode: Enforce\n",
+            'line 5: key "mode" already set in map',
+            id="a key twice, further down",
+        ),
+        pytest.param(
+            RECOVERY + "  annotated: {namespaceSelector: {matchLabels: {on: a}}}",
+            "line 4: key true is no text unless it is in quotes",
+            id="a label that is no text",
+        ),
+        pytest.param(
+            RECOVERY + "  annotated: {namespaceSelector: {matchLabels: {a: y}}}",
+            "failureRecoveryPolicy.annotated.namespaceSelector.matchLabels.a: True: expected a ",
+            id="a label's value that is no text",
+        ),
+        pytest.param(HEAD + "---\n" + HEAD, "expected one document, found 2", id="two documents"),
+        pytest.param("a: *b", "yaml: unknown anchor 'b' referenced", id="an alias of nothing"),
     ],
 )
 def test_mistake_is_told_with_file_and_field(tmp_path: Path, text: str, told: str) -> None:
@@ -70,6 +150,43 @@ def test_mistake_is_told_with_file_and_field(tmp_path: Path, text: str, told: st
         load.load(path)
     assert str(refused.value).startswith(f"{path}: {told}")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"# a remark\n---\n{HEAD}featureGates: {{}} # another\n", id="remarks"),
+        pytest.param(f"---\n{HEAD}...\n", id="one document, with its marks"),
+        pytest.param(RECOVERY + "  budget: {maxPods: 010, window: 1m}", id="an octal number"),
+        pytest.param(RECOVERY + "  budget: {maxPods: 1_000, window: 1m}", id="a grouped number"),
+        pytest.param(HEAD + "featureGates: {TaintForceEviction: yes}", id="a word for true"),
+        pytest.param(HEAD + "featureGates: ~", id="a sign for nothing"),
+        pytest.param(
+            RECOVERY + "  annotated: {namespaceSelector: &all {}}\n"
+            "  rules: [{taintNodeOutOfService: {unreachableNodeTimeout: 1h, nodeSelector: *all}}]",
+            id="an anchor",
+        ),
+        pytest.param(
+            RECOVERY + "  annotated: &terms {forcefulTerminationGracePeriod: 1m, deleteAfter: 1h}\n"
+            "  rules:\n"
+            "  - terminatePod:\n"
+            "      <<: *terms\n"
+            "      deleteAfter: 10m\n"
+            "      podLabelSelector: {matchLabels: {safe: 'true'}}\n",
+            id="a merge, and one key anew",
+        ),
+        pytest.param(DESIGN, id="the documented one"),
+    ],
+)
+def test_what_is_usual_is_read_as_by_other_readers_of_yaml(tmp_path: Path, text: str) -> None:
+    assert load.load(written(tmp_path, text)) == load.parse(yaml.safe_load(text))
+
+
+def test_a_mapping_that_is_merged_over_a_key_is_refused(tmp_path: Path) -> None:
+    """Some readers take the one, some the other."""
+    text = RECOVERY + "  annotated: &x {deleteAfter: 1h}\n  budget: {deleteAfter: 1m, <<: *x}\n"
+    with pytest.raises(ConfigError, match='key "deleteAfter" already set'):
+        load.load(written(tmp_path, text))
 
 
 def test_missing_file_is_told(tmp_path: Path) -> None:

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from refloat.base.clock import RealClock
+from refloat.base.tasks import Tasks
+from refloat.config import load
 from refloat.config.errors import ConfigError
 from refloat.config.load import Configuration
-from refloat.config.reload import Reloading
+from refloat.config.reload import POLL_SECONDS, Reloading
+from refloat.sim.run import Sim
+from tests.virtual import virtual
 
 HEAD = "apiVersion: config.refloat.dev/v1alpha1\nkind: Configuration\n"
 ON = HEAD + "featureGates: {TaintForceEviction: true}\n"
@@ -48,6 +52,80 @@ def test_a_bad_file_keeps_the_old_one_and_says_so_once(
     assert len(errors) == 1
     assert "the old one stays" in errors[0]
     assert "Nope" in errors[0]
+
+
+BAD = {
+    "a day that there is not": "failureRecoveryPolicy: {annotated: {deleteAfter: 2026-13-01}}",
+    "nesting": f"featureGates: {'[' * 5000}{']' * 5000}",
+    "a long number": f"failureRecoveryPolicy: {{budget: {{maxPods: {'9' * 5000}, window: 1m}}}}",
+    "a long percentage": f"failureRecoveryPolicy: {{holdAboveUnreachableNodes: {'9' * 5000}%}}",
+    "a key twice": "featureGates: {}\nfeatureGates: {TaintForceEviction: true}",
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+def test_whatever_is_wrong_the_next_right_file_is_taken_up(
+    path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @virtual()
+    async def follow(sim: Sim) -> None:
+        reloading = Reloading(path, sim.clock)
+        following = Tasks()
+        following.spawn(reloading.follow(), name="configuration")
+        path.write_text(f"{HEAD}{text}\n")
+        await sim.clock.sleep(2 * POLL_SECONDS)
+        assert reloading.current == Configuration()
+        path.write_text(ON)
+        await sim.clock.sleep(2 * POLL_SECONDS)
+        assert reloading.current.feature_gates == {"TaintForceEviction": True}
+        await following.close()
+
+    follow()
+    (said,) = (each.getMessage() for each in caplog.records if each.levelname == "ERROR")
+    assert said.startswith(f"configuration not taken up, the old one stays: {path}: ")
+    assert "\n" not in said
+
+
+def test_an_error_that_nobody_foresaw_keeps_the_old_one_and_is_told(
+    path: Path,
+    reloading: Reloading,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: Path) -> Configuration:
+        raise LookupError("unforeseen")
+
+    monkeypatch.setattr(load, "load", fail)
+    path.write_text(ON)
+    reloading.look()
+    assert reloading.current == Configuration()
+    assert "the old one stays" in caplog.text
+    assert "unforeseen" in caplog.text
+
+
+def test_a_listener_that_fails_does_not_end_the_looking(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[Configuration] = []
+
+    def listener(new: Configuration) -> None:
+        told.append(new)
+        raise LookupError("unforeseen")
+
+    @virtual()
+    async def follow(sim: Sim) -> None:
+        reloading = Reloading(path, sim.clock)
+        reloading.on_change(listener)
+        following = Tasks()
+        following.spawn(reloading.follow(), name="configuration")
+        for text in (ON, HEAD):
+            path.write_text(text)
+            await sim.clock.sleep(2 * POLL_SECONDS)
+        await following.close()
+
+    follow()
+    assert [each.feature_gates for each in told] == [{"TaintForceEviction": True}, {}]
+    assert "unforeseen" in caplog.text
 
 
 def test_a_file_that_vanishes_keeps_the_old_one(path: Path, reloading: Reloading) -> None:

@@ -123,6 +123,35 @@ def test_the_deletion_and_the_node_are_told_with_their_times() -> None:
     assert told(stuck(), "node", node=None) == "n1 does not exist"
 
 
+def test_of_a_node_that_the_asker_may_not_read_nothing_is_claimed() -> None:
+    hidden = {"node": None, "node_hidden": True}
+    assert told(stuck(), "node", **hidden) == "n1 (you may not read it)"
+    assert told(stuck(), "recovery", **hidden) == surroundings.NODE_HIDDEN
+    assert told(stuck(), "recovery", configuration=None, **hidden) == surroundings.UNKNOWN
+    for about in ("but", "held", "hint"):
+        assert told(stuck(), about, **hidden) == ""
+
+
+@pytest.mark.parametrize(
+    ("where", "want"),
+    [
+        pytest.param((), "", id="nobody knows where"),
+        pytest.param(("kube-system",), "", id="where it usually is"),
+        pytest.param(("ops",), "the one that is announced in namespace ops", id="elsewhere"),
+        pytest.param(
+            ("kube-system", "a", "b"),
+            "the one that is announced in namespace kube-system;"
+            " 2 more, announced elsewhere, did not count",
+            id="in several places",
+        ),
+    ],
+)
+def test_whose_configuration_it_is_is_told_if_there_is_doubt(
+    where: tuple[str, ...], want: str
+) -> None:
+    assert told(stuck(), "configuration", announced_in=where) == want
+
+
 @pytest.mark.parametrize(
     ("tolerations", "want"),
     [

@@ -79,6 +79,12 @@ RULE = "{action: Terminate, containerExitCodeIn: '1'}"
             "BackoffPolicyRule.rules.containerExitCodeIn of type string",
             id="a number for a text",
         ),
+        pytest.param(
+            f"rules: {'9' * 5000}",
+            "json: cannot unmarshal string into Go struct field BackoffPolicy.rules of type "
+            "[]v1.BackoffPolicyRule",
+            id="more digits than a number has",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_told(text: str, want: str) -> None:
