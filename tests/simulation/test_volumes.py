@@ -102,7 +102,7 @@ async def twin(w: World) -> None:
 
 
 async def other_attachment(w: World, node: str) -> None:
-    """As earlier versions named it."""
+    """One that somebody made by hand."""
     source = {"persistentVolumeName": "v"}
     made = builders.volume_attachment("refloat-0123456789abcdef", node=node, source=source)
     made["spec"]["attacher"] = "volumes.refloat.dev"

@@ -17,9 +17,14 @@ from refloat.client import errors
 from refloat.client.contract import Client
 from refloat.client.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from refloat.policy import attach_detach, force_eviction
+from refloat.runtime import statuses
 
 # From one look to the next whether a volume is attached; as quick as a pod's start.
 RETRY_SECONDS = 1.0
+
+# So often a node is read again that others changed before it could say what it uses: as
+# often as a kubelet tries to write its status. The pod's next look tries again.
+SAY_ATTEMPTS = 5
 
 
 class NotMounted(StartError):
@@ -47,22 +52,32 @@ class Claims:
         active: Callable[[], Iterable[Pod]],
         is_active: Callable[[str], bool],
         holds: Callable[[str], bool],
+        has_strays: Callable[[], bool],
         announce: Callable[[], object],
     ) -> None:
         """`active`: the pods that may have something mounted; `holds`: whether there is anything of
-        a pod on the machine; `announce` has the node report."""
+        a pod on the machine; `has_strays`: whether containers live of which nobody knows the pod,
+        nor what it has mounted; `announce` has the node report."""
         self._client = client
         self._node = node
         self._active = active
         self._is_active = is_active
         self._holds = holds
+        self._has_strays = has_strays
         self._announce = announce
         self._names: dict[str, tuple[str, ...]] = {}  # uid -> what it has mounted, or is about to
+        self._leaving: dict[str, None] = {}  # those whose object went before their containers
 
     def in_use(self) -> tuple[str, ...] | None:
         """What the node has mounted; None while that is not known of all pods."""
+        return self._known() if self._is_sure() else None
+
+    def _is_sure(self) -> bool:
         if any(_claims(pod) and pod.metadata.uid not in self._names for pod in self._active()):
-            return None
+            return False
+        return not self._has_strays()
+
+    def _known(self) -> tuple[str, ...]:
         used = (
             each for uid, names in self._names.items() if self._is_active(uid) for each in names
         )
@@ -82,27 +97,38 @@ class Claims:
             self._announce()
 
     async def _mounted(self, pod: Pod) -> tuple[str, ...]:
+        """Of one that runs: what its claims say, and if they do not, all that it can be.
+
+        A claim or a volume that was deleted is mounted as before. Which of the node's it
+        was, nobody says any more, so all of them stay in use until the pod has ended.
+        """
         try:
             return await self._resolve(pod)
         except NotMounted:
-            return ()  # what has no volume any more has none in use
+            node = await self._client.get(NODES, self._node)
+            return tuple(node.status.volumes_in_use or ())
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
-        if self._names.pop(uid, None):
+        """The pod's object is gone; what it has mounted stays so while it has containers."""
+        if self._holds(uid):
+            self._leaving[uid] = None
+            return
+        names, left = self._names.pop(uid, None), uid in self._leaving
+        self._leaving.pop(uid, None)
+        if names or left:
             self._announce()
 
     async def mount(self, pod: Pod) -> None:
         """Say that its volumes are in use, then see whether they are attached; `NotMounted`."""
         if not _claims(pod):
             return
-        names = await self._resolve(pod)
-        self._names[pod.metadata.uid] = names
+        names, uid = await self._resolve(pod), pod.metadata.uid
+        # A claim may be another by now; what containers that live have mounted is not.
+        kept = self._names.get(uid, ()) if self._holds(uid) else ()
+        self._names[uid] = tuple(dict.fromkeys((*kept, *names)))
         if not names:
             return
-        node = await self._client.get(NODES, self._node)
-        if not set(names) <= set(node.status.volumes_in_use or ()):
-            node = await self._say(names)
+        node = await self._said(names)
         attached = {each.name for each in node.status.volumes_attached or ()}
         for name in names:
             if name not in attached:
@@ -112,14 +138,24 @@ class Claims:
                     f"it is not attached to node {self._node}"
                 )
 
-    async def _say(self, names: tuple[str, ...]) -> Node:
-        used = dict.fromkeys([*(self.in_use() or ()), *names])
-        return await self._client.patch(
-            NODES,
-            self._node,
-            {"status": {"volumesInUse": sorted(used)}},
-            patch_type="strategic",
-            subresource="status",
+    async def _said(self, names: tuple[str, ...]) -> Node:
+        """The node, once it says that these are in use."""
+        for _ in range(SAY_ATTEMPTS):
+            node = await self._client.get(NODES, self._node)
+            if set(names) <= set(node.status.volumes_in_use or ()):
+                return node
+            try:
+                return await self._say(node, names)
+            except errors.Conflict:
+                continue
+        raise NotMounted(f"node {self._node} was changed by others at the same time")
+
+    async def _say(self, node: Node, names: tuple[str, ...]) -> Node:
+        """Of the version that was read only: another may say more."""
+        before = () if self._is_sure() else node.status.volumes_in_use or ()
+        used = sorted({*before, *self._known(), *names})
+        return await statuses.patch(
+            self._client, NODES, node, {"volumesInUse": used}, unchanged=True
         )
 
     async def _resolve(self, pod: Pod) -> tuple[str, ...]:

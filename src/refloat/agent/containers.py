@@ -95,7 +95,19 @@ def shape_of(pod: Pod) -> phase.PodShape:
 
 
 def _containers(listed: Sequence[core.Container] | None) -> tuple[phase.Container, ...]:
-    return tuple(phase.Container(each.name, each.restart_policy) for each in listed or ())
+    return tuple(
+        phase.Container(each.name, each.restart_policy, _rules(each.restart_policy_rules))
+        for each in listed or ()
+    )
+
+
+def _rules(listed: Sequence[core.RestartRule] | None) -> tuple[phase.RestartRule, ...]:
+    """Whatever their action: one that restarts all containers restarts at least its own."""
+    return tuple(
+        phase.RestartRule(codes.operator, frozenset(codes.values or ()))
+        for each in listed or ()
+        if (codes := each.exit_codes) is not None
+    )
 
 
 def statuses(view: View) -> list[Object]:

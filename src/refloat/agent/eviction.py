@@ -95,32 +95,33 @@ class Evictions:
             now=self._clock.now(),
             transition_seconds=self._settings.transition_seconds,
         )
-        chosen = self._choose(measured)
-        for each in chosen:
-            self._end(each)
+        chosen = self._end_excessive(measured) or self._end_for_room(measured)
         self._evicted = tuple(each.pod.metadata.uid for each in chosen)
         longest = max((each.grace_seconds for each in chosen), default=0)
         self._wait_until = self._clock.monotonic() + longest + CLEANUP_SECONDS
         return bool(chosen)
 
-    def _choose(self, measured: Measured) -> list[Eviction]:
-        """Whoever takes more than it may; if nobody does, one for the node's sake."""
-        active = self._tenants.active()
-        free = [each for each in active if not self._tenants.is_ending(each.metadata.uid)]
-        if excessive := kubelet_eviction.over_limits(free, measured.pods):
-            return excessive
+    def _end_excessive(self, measured: Measured) -> list[Eviction]:
+        """Whoever takes more than it may, and does not end for it already."""
+        found = kubelet_eviction.over_limits(self._tenants.active(), measured.pods)
+        return [each for each in found if self._end(each)]
+
+    def _end_for_room(self, measured: Measured) -> list[Eviction]:
+        """One for the node's sake; if it ends already, as soon, it is only waited for."""
         if not self._state.met:
             return []
+        active = self._tenants.active()
         resource = RESOURCES[self._state.met[0].signal]
         note = f"Attempting to reclaim {resource}"
         self._tell_node("Warning", "EvictionThresholdMet", note)
         found = kubelet_eviction.by_pressure(self._state, self._settings, active, measured)
         if found is None:
             log.info("low on %s, and there is no pod to evict", resource)
-        return [] if found is None else [found]
+            return []
+        self._end(found)
+        return [found]
 
-    def _end(self, eviction: Eviction) -> None:
-        """One that is ending already is only waited for."""
+    def _end(self, eviction: Eviction) -> bool:
         ending = Ending(
             kubelet_eviction.REASON,
             eviction.message,
@@ -128,5 +129,7 @@ class Evictions:
             disruption=eviction.message if eviction.by_pressure else "",
             grace_seconds=eviction.grace_seconds,
         )
-        if self._tenants.kill(eviction.pod.metadata.uid, ending):
+        is_new = self._tenants.kill(eviction.pod.metadata.uid, ending)
+        if is_new:
             self._tell(eviction.pod, "Warning", kubelet_eviction.REASON, eviction.message)
+        return is_new

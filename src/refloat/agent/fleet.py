@@ -235,6 +235,7 @@ class Fleet:
             active=worker.active,
             is_active=worker.is_active,
             holds=lambda uid: bool(member.runtime.containers(uid)),
+            has_strays=worker.has_strays,
             announce=lambda: self._beats.queue.add(name),
         )
         worker.permit = self._permit(name, client, claims)

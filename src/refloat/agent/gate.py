@@ -62,5 +62,5 @@ class Tenants(Protocol):
         ...
 
     def kill(self, uid: str, ending: Ending) -> bool:
-        """Begin to end it; is it this that ends it?"""
+        """Begin to end it, or end it sooner or for another reason; is it this that ends it?"""
         ...

@@ -147,6 +147,10 @@ class PodWorker:
     def is_active(self, uid: str) -> bool:
         return uid in self._active
 
+    def has_strays(self) -> bool:
+        """Whether containers live of a pod that went while no agent was here."""
+        return any(uid not in self._lives and self._live(uid) for uid in self._runtime.pods())
+
     def is_ending(self, uid: str) -> bool:
         """Whether the node itself ends it."""
         life = self._lives.get(uid)
@@ -155,12 +159,18 @@ class PodWorker:
     def kill(self, uid: str, ending: Ending) -> bool:
         """End a pod for the node's sake (behaviour D4.1); is it this that ends it?
 
-        What is remembered is lost with the agent: one that is restarted before
-        the end is written finds ended containers and no reason, as a kubelet does.
+        One that the node ends already ends in the newer words, and sooner if it is
+        given less time than before. What is remembered is lost with the agent: one
+        that is restarted before the end is written finds ended containers and no
+        reason, as a kubelet does.
         """
         life, pod = self._lives.get(uid), self._active.get(uid)
-        if life is None or pod is None or life.ending is not None:
+        if life is None or pod is None or self.fence.ending(uid) is not None:
             return False
+        if life.ending is not None:
+            if not _is_news(pod, life.ending, ending):
+                return False
+            ending = _joined(pod, life.ending, ending)
         life.ending = ending
         grace = ending.grace_seconds
         if grace is None:
@@ -273,10 +283,9 @@ class PodWorker:
         if (fenced := self.fence.ending(look.pod.metadata.uid)) is not None:
             self._tell(look.pod, "Warning", fenced.reason, fenced.message)
             return fenced
-        if look.pod.is_terminating:
+        if look.pod.is_terminating and self._is_pending(look):
             said = look.pod.status.reason  # by whoever deleted it for a reason of its own
-            unsaid = self._fails_pending and not said and self._is_pending(look)
-            return status.DELETED if unsaid else None
+            return status.DELETED if self._fails_pending and not said else None
         left = _until_deadline(look)
         return DEADLINE if left is not None and left <= 0 else None
 
@@ -538,6 +547,18 @@ def effective_grace(pod: Pod, override: int | None = None) -> int:
     if asked:
         return max(1, min(asked))
     return max(1, pod.spec.termination_grace_period_seconds or 0)
+
+
+def _is_news(pod: Pod, before: Ending, ending: Ending) -> bool:
+    """Whether a kill says anything that an earlier one did not: why, or how soon."""
+    sooner = effective_grace(pod, ending.grace_seconds) < effective_grace(pod, before.grace_seconds)
+    return sooner or ending.reason != before.reason
+
+
+def _joined(pod: Pod, before: Ending, ending: Ending) -> Ending:
+    """Two kills of one pod: the words of the later, the shorter grace (behaviour D4.2)."""
+    graces = (effective_grace(pod, each.grace_seconds) for each in (before, ending))
+    return replace(ending, grace_seconds=min(graces), insists=before.insists or ending.insists)
 
 
 def _until_deadline(look: _Look) -> float | None:

@@ -40,10 +40,20 @@ class ContainerPort(Partial, frozen=True):
     protocol: str = ""
 
 
+class ExitCodes(Partial, frozen=True):
+    operator: str = ""
+    values: tuple[int, ...] | None = None
+
+
+class RestartRule(Partial, frozen=True):
+    exit_codes: ExitCodes | None = None
+
+
 class Container(Partial, frozen=True):
     name: str = ""
     image: str = ""
     restart_policy: str | None = None  # Always: an init container that runs on, a sidecar
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
     resources: Resources = Resources()
     ports: tuple[ContainerPort, ...] | None = None
 

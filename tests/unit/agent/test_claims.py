@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes behind claims on a node: in use, attached, or waited for."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
+import pytest
+
+from refloat.agent.claims import SAY_ATTEMPTS, Claims, NotMounted
 from refloat.api.meta import Object
 from refloat.client import kinds
+from refloat.client.contract import Client
 from refloat.sim.run import Sim
 from tests import builders
 from tests.unit.agent import nodes
@@ -15,6 +20,8 @@ from tests.virtual import virtual
 NAME = "kubernetes.io/csi/volumes.refloat.dev^data"
 CLAIMING: Object = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}
 FOREVER = {"main": {"seconds": None}}
+SLOW = {"main": {"seconds": None, "stopSeconds": 10}}
+DEAF = {"main": {"seconds": None, "ignoreTerm": True, "killSeconds": 20}}
 
 
 async def prepare(here: Nodes, *, phase: str = "Bound", **volume: Any) -> None:
@@ -24,10 +31,10 @@ async def prepare(here: Nodes, *, phase: str = "Bound", **volume: Any) -> None:
     await bind(here, phase)
 
 
-async def bind(here: Nodes, phase: str = "Bound") -> None:
+async def bind(here: Nodes, phase: str = "Bound", *, name: str = "c") -> None:
     await here.client.patch(
         kinds.PERSISTENT_VOLUME_CLAIMS,
-        "c",
+        name,
         {"status": {"phase": phase}},
         namespace="default",
         subresource="status",
@@ -103,6 +110,198 @@ async def test_an_agent_that_is_restarted_knows_what_is_in_use(sim: Sim) -> None
         await here.after(20)
         assert await in_use(here) == [NAME]
         assert runs(here)
+
+
+@virtual(seeds=3)
+async def test_what_was_deleted_while_no_agent_was_there_is_in_use_until_it_has_ended(
+    sim: Sim,
+) -> None:
+    """It has two seconds to end (behaviour D4.8), and has its volume mounted until then."""
+    async with nodes.running(sim) as here:
+        await prepare(here)
+        await attach(here, NAME)
+        await here.create(pod(script=SLOW, spec=CLAIMING))
+        await here.after(5)
+        await here.crash_agent()
+        await here.delete(gracePeriodSeconds=0)
+        await here.boot()
+        await here.after(1.9)
+        assert runs(here)
+        assert await in_use(here) == [NAME]
+        await here.after(0.2)
+        assert not runs(here)
+        assert await in_use(here) == []
+
+
+@virtual(seeds=3)
+async def test_what_is_deleted_by_force_is_in_use_until_it_has_ended(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        await prepare(here)
+        await attach(here, NAME)
+        await here.create(pod(script=DEAF, spec=CLAIMING))
+        await here.after(5)
+        await here.delete(gracePeriodSeconds=0)
+        await here.after(20)
+        assert await in_use(here) == [NAME]
+        await here.after(2.1)
+        assert not runs(here)
+        assert await in_use(here) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "namespace"),
+    [
+        pytest.param(kinds.PERSISTENT_VOLUME_CLAIMS, "c", "default", id="the claim was deleted"),
+        pytest.param(kinds.PERSISTENT_VOLUMES, "v", "", id="the volume was deleted"),
+    ],
+)
+def test_what_a_pod_has_mounted_stays_in_use_though_nobody_can_name_it(
+    kind: Any, name: str, namespace: str
+) -> None:
+    @virtual(seeds=3)
+    async def check(sim: Sim) -> None:
+        async with nodes.running(sim) as here:
+            await prepare(here)
+            await attach(here, NAME)
+            await here.create(pod(script=SLOW, spec=CLAIMING))
+            await here.after(5)
+            await here.crash_agent()
+            await here.client.delete(kind, name, namespace=namespace)
+            await here.boot()
+            await here.after(30)
+            assert runs(here)
+            assert await in_use(here) == [NAME]
+            await here.delete()
+            await here.after(9.9)
+            assert await in_use(here) == [NAME]
+            await here.after(0.2)
+            assert await in_use(here) == []
+
+    check()
+
+
+OTHER = "kubernetes.io/csi/volumes.refloat.dev^other"
+
+
+async def add_other(here: Nodes) -> Object:
+    """A pod with a volume of its own, which is attached."""
+    volume = builders.volume("w", source=builders.folder("other"))
+    await here.client.create(kinds.PERSISTENT_VOLUMES, volume)
+    claim = builders.claim("d", volume="w")
+    await here.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, claim, namespace="default")
+    await bind(here, name="d")
+    await attach(here, NAME, OTHER)
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "d"}}]
+    return await here.create(pod("q", script=FOREVER, spec={"volumes": volumes}))
+
+
+@virtual(seeds=3)
+async def test_who_says_what_it_uses_takes_nothing_back_of_what_is_not_known(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        await prepare(here)
+        await attach(here, NAME)
+        await here.create(pod(script=DEAF, spec=CLAIMING))
+        await here.after(5)
+        await here.crash_agent()
+        await here.delete(gracePeriodSeconds=0)
+        await here.boot()
+        await add_other(here)
+        await here.after(15)
+        assert (await here.status("q"))["phase"] == "Running"
+        assert await in_use(here) == [NAME, OTHER]
+        await here.after(15)
+        assert await in_use(here) == [OTHER]
+
+
+class Raced:
+    """A client before each of whose patches somebody else is faster, for so many times."""
+
+    def __init__(self, client: Client, race: Callable[[], Awaitable[object]], times: int) -> None:
+        self._client, self._race, self._times = client, race, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def patch(self, *args: Any, **more: Any) -> Any:
+        if self._times:
+            self._times -= 1
+            await self._race()
+        return await self._client.patch(*args, **more)
+
+
+def claims_of(here: Nodes, *, races: int) -> Claims:
+    """A node's, while others write to the node; who knows not all that is mounted."""
+    said = [NAME]
+
+    async def race() -> None:
+        said.append(f"{NAME}-{len(said)}")
+        await here.client.patch(
+            kinds.NODES, "n0", {"status": {"volumesInUse": said}}, subresource="status"
+        )
+
+    return Claims(
+        cast("Client", Raced(here.client, race, races)),
+        "n0",
+        active=list,
+        is_active=lambda uid: True,
+        holds=lambda uid: False,
+        has_strays=lambda: True,
+        announce=lambda: None,
+    )
+
+
+@virtual()
+async def test_what_others_said_meanwhile_is_not_taken_back(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        await prepare(here)
+        await add_other(here)
+        await here.after(2)
+        await here.crash_agent()
+        await here.client.patch(
+            kinds.NODES, "n0", {"status": {"volumesInUse": None}}, subresource="status"
+        )
+        claiming = await here.client.get(kinds.PODS, "q", namespace="default")
+        await claims_of(here, races=2).mount(claiming)
+        assert await in_use(here) == [NAME, f"{NAME}-1", f"{NAME}-2", OTHER]
+        await here.boot()
+
+
+@virtual()
+async def test_a_node_that_others_write_to_all_the_time_mounts_nothing(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        await prepare(here)
+        await add_other(here)
+        await here.after(2)
+        await here.crash_agent()
+        await here.client.patch(
+            kinds.NODES, "n0", {"status": {"volumesInUse": None}}, subresource="status"
+        )
+        claiming = await here.client.get(kinds.PODS, "q", namespace="default")
+        with pytest.raises(NotMounted, match="node n0 was changed by others at the same time"):
+            await claims_of(here, races=SAY_ATTEMPTS).mount(claiming)
+        await here.boot()
+
+
+@virtual(seeds=3)
+async def test_a_claim_that_became_another_takes_nothing_back_of_what_is_mounted(
+    sim: Sim,
+) -> None:
+    two = {"containers": [nodes.container("main"), nodes.container("b")], **CLAIMING}
+    script = {"main": {"seconds": None}, "b": {"seconds": 5, "exitCode": 1}}
+    async with nodes.running(sim) as here:
+        await prepare(here)
+        await attach(here, NAME, OTHER)
+        await here.create(pod(script=script, spec=two, policy="OnFailure"))
+        await here.after(3)
+        await here.client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, "c", namespace="default")
+        volume = builders.volume("w", source=builders.folder("other"))
+        await here.client.create(kinds.PERSISTENT_VOLUMES, volume)
+        claim = builders.claim("c", volume="w")
+        await here.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, claim, namespace="default")
+        await bind(here)
+        await here.after(30)
+        assert (await here.status())["containerStatuses"][1]["restartCount"] > 0
+        assert await in_use(here) == [NAME, OTHER]
 
 
 @virtual(seeds=3)

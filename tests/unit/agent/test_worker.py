@@ -343,6 +343,50 @@ async def test_a_deadline_fails_a_pod(sim: Sim) -> None:
         assert await here.names() == ["p"]
 
 
+@pytest.mark.parametrize(
+    ("stop_seconds", "want"),
+    [
+        pytest.param(15, ("Failed", "DeadlineExceeded"), id="it ends after its deadline"),
+        pytest.param(5, ("Succeeded", None), id="it ends before"),
+    ],
+)
+def test_a_deadline_holds_for_one_that_is_being_deleted(
+    stop_seconds: int, want: tuple[str, str | None]
+) -> None:
+    """behaviour D6: a kubelet asks for the deadline whenever it makes a status."""
+
+    @virtual(seeds=3)
+    async def check(sim: Sim) -> None:
+        async with nodes.running(sim) as here:
+            script = {"main": {"seconds": None, "stopSeconds": stop_seconds, "stopExitCode": 0}}
+            spec = {"activeDeadlineSeconds": 60}
+            await here.create(nodes.pod(script=script, spec=spec, grace=30))
+            await here.after(50)
+            await here.delete()
+            await here.after(20)
+            assert await here.names() == []
+            status = here.history[-1]["status"]
+            assert (status["phase"], status.get("reason")) == want
+            if want[0] == "Failed":
+                text = "Pod was active on the node longer than the specified deadline"
+                assert status["message"] == text
+
+    check()
+
+
+@virtual()
+async def test_a_deadline_says_nothing_of_one_that_never_ran_and_is_deleted(sim: Sim) -> None:
+    async with nodes.running(sim) as here:
+        script = {"a": {"seconds": None, "stopSeconds": 15}}
+        spec = {"activeDeadlineSeconds": 60, "initContainers": [nodes.container("a")]}
+        await here.create(nodes.pod(script=script, spec=spec, grace=30))
+        await here.after(50)
+        await here.delete()
+        await here.after(20)
+        status = here.history[-1]["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", "Deleted")
+
+
 @virtual()
 async def test_a_node_that_is_full_rejects(sim: Sim) -> None:
     """behaviour D6, the row of admission."""
