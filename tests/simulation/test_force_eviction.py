@@ -2,7 +2,7 @@
 """Force eviction on a real API server in virtual time (KEP-36), its nodes moved by hand."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,14 +11,19 @@ from refloat.api import times
 from refloat.api.core import Node
 from refloat.api.meta import Object
 from refloat.app import inside
+from refloat.app.equipment import Equipment
 from refloat.base.gates import POD_DISRUPTION_CONDITIONS, TAINT_FORCE_EVICTION, Gates
 from refloat.client import errors, kinds
 from refloat.client.requests import Request
+from refloat.controllers.force_eviction.controller import ForceEviction
+from refloat.controllers.force_eviction.metrics import ForceEvictionMetrics
 from refloat.policy.force_eviction import PROGRESS
+from refloat.policy.switches import ALL_ON
+from refloat.runtime.manager import Worker
 from refloat.sim.run import Sim, run
 from tests import builders
 from tests.simulation import controller_world
-from tests.simulation.controller_world import FAULTS, World, condition
+from tests.simulation.controller_world import FAULTS, Make, World, condition
 from tests.simulation.job_world import nothing
 from tests.virtual import virtual
 
@@ -34,10 +39,29 @@ LEASES = "kube-node-lease"
 MAKE = inside.MAKERS["force-eviction-controller"]
 
 
+class Switched:
+    """Makes the controller, with a gate that can be switched while it runs."""
+
+    force_eviction: ForceEviction
+
+    def __call__(self, shared: Equipment) -> Sequence[Worker]:
+        client = shared.client("force-eviction-controller")
+        self.force_eviction = ForceEviction(
+            client,
+            shared.nodes,
+            None,
+            clock=shared.clock,
+            sink=shared.recorder(client, "force-eviction"),
+            instruments=shared.instruments,
+            metrics=ForceEvictionMetrics(shared.registry),
+        )
+        return [self.force_eviction.controller]
+
+
 @contextlib.asynccontextmanager
-async def world(sim: Sim, gates: Gates = ON) -> AsyncIterator[World]:
+async def world(sim: Sim, gates: Gates = ON, make: Make = MAKE) -> AsyncIterator[World]:
     """A node `n` that has just gone down with a pod and a volume, and says so."""
-    async with controller_world.world(sim, MAKE, gates) as w:
+    async with controller_world.world(sim, make, gates) as w:
         await w.node("n")
         await renew(w)
         await post(w, "Unknown")
@@ -391,6 +415,29 @@ def test_a_node_that_returns_at_a_write_is_refused_or_finished_with(
                 assert told(w)[-1] == "Normal ForceEvictionFinished"
 
     run(program, seed=number)
+
+
+@virtual()
+async def test_a_gate_that_is_switched_off_between_two_volumes_keeps_the_second(sim: Sim) -> None:
+    made = Switched()
+    async with world(sim, make=made) as w:
+        await w.client.create(kinds.VOLUME_ATTACHMENTS, attachment("c", "n"))
+        await w.start()
+        await wish(w)
+
+        async def goes_off(request: Request) -> None:
+            if request.method == "DELETE" and "volumeattachments" in request.path:
+                made.force_eviction.take_up(is_on=False, switches=ALL_ON)
+
+        w.mortal.before = goes_off
+        await sim.clock.sleep(60)
+        assert len(await attachments(w)) == 2
+        assert await taints(w) == [WISH["key"]]
+        w.mortal.before = nothing
+        made.force_eviction.take_up(is_on=True, switches=ALL_ON)
+        await sim.clock.sleep(60)
+        assert await attachments(w) == ["b"]
+        assert await taints(w) == []
 
 
 @pytest.mark.parametrize("number", range(2, WRITES - 1))  # with one pod

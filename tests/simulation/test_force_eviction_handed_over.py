@@ -15,7 +15,8 @@ from refloat.api.meta import Object
 from refloat.app import inside
 from refloat.app.equipment import Equipment
 from refloat.base.gates import Gates
-from refloat.client import kinds
+from refloat.client import fence, kinds
+from refloat.client.requests import Request
 from refloat.controllers.force_eviction.controller import ForceEviction
 from refloat.controllers.force_eviction.metrics import ForceEvictionMetrics
 from refloat.policy.force_eviction import PROGRESS, Settings
@@ -25,6 +26,7 @@ from refloat.sim.run import Sim, run
 from tests import builders
 from tests.simulation import controller_world
 from tests.simulation.controller_world import FAULTS, World, condition
+from tests.simulation.job_world import nothing
 from tests.virtual import virtual
 
 WISH: Object = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
@@ -189,6 +191,75 @@ async def test_a_pod_that_others_leave_alone_is_not_waited_for(sim: Sim) -> None
         assert await taints(w) == []
 
 
+FOR_A_WHILE: Object = {
+    "key": OUT,
+    "operator": "Exists",
+    "effect": "NoExecute",
+    "tolerationSeconds": 100,
+}
+MY_OWN: Object = {**THEIRS, "value": "refloat-force-eviction"}
+
+
+@pytest.mark.parametrize("ready", ["Unknown", "True"])
+@pytest.mark.parametrize("whose", [[THEIRS], []], ids=["somebody else's", "its own"])
+def test_a_taint_that_is_taken_off_in_the_middle_holds_nothing_up(
+    whose: list[Object], ready: str
+) -> None:
+    async def program(sim: Sim) -> None:
+        async with world(sim) as w:
+            await w.pod("stays", node="n", spec={"tolerations": [{"operator": "Exists"}]})
+            await status(w, volumesAttached=[{"name": "v", "devicePath": ""}])
+            await w.start()
+            await wish(w, *whose)
+            await sim.clock.sleep(70)
+            assert await w.found("p") is None
+            await status(w, conditions=[{"type": "Ready", "status": ready}])
+            await wish(w)  # without the other
+            await sim.clock.sleep(1)
+            assert await taints(w) == [WISH["key"], *([] if ready == "True" else [OUT])]
+            await status(w, volumesAttached=None)
+            await sim.clock.sleep(6)
+            assert await w.found("stays") is not None
+            assert await taints(w) == []
+            assert PROGRESS not in ((await node(w)).metadata.annotations or {})
+            assert w.told.reasons()[-1] == "ForceEvictionFinished"
+
+    run(program, seed=0)
+
+
+@virtual()
+async def test_a_taint_that_is_taken_off_before_all_is_gone_is_set_again(sim: Sim) -> None:
+    """It is its own this time, and what tolerates it for a while goes too."""
+    async with world(sim) as w:
+        await w.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
+        await w.start()
+        await wish(w, THEIRS)
+        await sim.clock.sleep(60)
+        await wish(w)
+        await sim.clock.sleep(1)
+        found = [(each.key, each.value) for each in (await node(w)).spec.taints or ()]
+        assert (OUT, MY_OWN["value"]) in found
+        await sim.clock.sleep(200)
+        assert await w.found("later") is None
+        assert await taints(w) == []
+
+
+@virtual()
+async def test_a_pod_that_nobody_deletes_any_more_is_left_on_a_ready_node(sim: Sim) -> None:
+    """Its countdown ended with the taint."""
+    async with world(sim) as w:
+        await w.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
+        await w.start()
+        await wish(w, THEIRS)
+        await sim.clock.sleep(70)
+        assert await w.found("p") is None
+        await status(w, conditions=[{"type": "Ready", "status": "True"}])
+        await wish(w)
+        await sim.clock.sleep(200)
+        assert await w.found("later") is not None
+        assert await taints(w) == []
+
+
 @virtual()
 async def test_a_wish_that_is_taken_back_takes_the_taint_with_it(sim: Sim) -> None:
     async with world(sim) as w:
@@ -197,8 +268,7 @@ async def test_a_wish_that_is_taken_back_takes_the_taint_with_it(sim: Sim) -> No
         await wish(w)
         await sim.clock.sleep(42)
         assert await taints(w) == [WISH["key"], OUT]
-        left = [{**THEIRS, "value": "refloat-force-eviction"}]
-        await w.client.patch(kinds.NODES, "n", {"spec": {"taints": left}})
+        await w.client.patch(kinds.NODES, "n", {"spec": {"taints": [MY_OWN]}})
         await sim.clock.sleep(1)
         assert await taints(w) == []
         assert w.told.reasons()[-1] == "ForceEvictionWithdrawn"
@@ -239,6 +309,52 @@ async def test_a_gate_that_changes_while_it_runs_is_heeded(sim: Sim) -> None:
         made.force_eviction.take_up(is_on=True, switches=ALL_ON)
         await sim.clock.sleep(41)
         assert await taints(w) == []
+
+
+@pytest.mark.parametrize("path", ["/leases/", "/nodes/"])
+def test_a_gate_that_is_switched_off_during_the_look_is_heeded(path: str) -> None:
+    made = Made()
+
+    async def program(sim: Sim) -> None:
+        async with world(sim, made) as w:
+
+            async def slowly(request: Request) -> None:
+                if path in request.path and sim.clock.monotonic() >= began + 40:
+                    w.mortal.before_read = nothing
+                    made.force_eviction.take_up(is_on=False, switches=ALL_ON)
+                    await sim.clock.sleep(5)
+
+            await w.start(before_read=slowly)
+            began = sim.clock.monotonic()
+            await wish(w)
+            await sim.clock.sleep(300)
+            assert w.mortal.before_read is nothing
+            assert await taints(w) == [WISH["key"]]
+            assert w.mortal.writes == 0
+            made.force_eviction.take_up(is_on=True, switches=ALL_ON)
+            await sim.clock.sleep(90)
+            assert await taints(w) == []
+
+    run(program, seed=0)
+
+
+@virtual()
+async def test_a_gate_that_is_switched_off_while_a_write_waits_is_heeded(sim: Sim) -> None:
+    """For the limit of the client, which asks before it sends."""
+    made = Made()
+    async with world(sim, made) as w:
+
+        async def waits(_: Request) -> None:
+            made.force_eviction.take_up(is_on=False, switches=ALL_ON)
+            await sim.clock.sleep(5)
+            fence.check()
+
+        await w.start(before=waits)
+        await wish(w)
+        await sim.clock.sleep(300)
+        assert w.mortal.writes == 1
+        assert await taints(w) == [WISH["key"]]
+        assert w.told.reasons() == []
 
 
 @virtual()

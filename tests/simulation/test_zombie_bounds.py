@@ -242,8 +242,43 @@ async def test_a_report_does_not_taint(sim: Sim) -> None:
         await s.start()
         await s.until(5000)
         assert s.world.mortal.writes == 0
-        (told,) = s.told("FailureRecoveryTaintedNode")
-        assert "would be, but failureRecoveryPolicy.mode is Report" in told
+        assert s.told("FailureRecoveryTaintedNode") == []
+        (told,) = s.told("WouldTaintNodeOutOfService")
+        assert told == (
+            f"Node would be tainted {KEY} now, but failureRecoveryPolicy.mode is Report:"
+            " unreachable for 10m0s (triggered by `rules[0].taintNodeOutOfService rule`)"
+        )
+        assert s.decided("reported", "Rule", "node") == 1
+
+
+@virtual()
+async def test_a_taint_of_ours_goes_in_mode_report_too(sim: Sim) -> None:
+    """It forces nothing, and else it would stay on a node that is well."""
+    async with stage(sim, tainting()) as s:
+        await s.node()
+        await s.running()
+        await s.start()
+        await s.until(601)
+        assert OURS in await s.taints()
+        s.switch(FailureRecoveryPolicy(mode="Report", taint=tainting().taint))
+        await s.find()
+        await s.until(602)
+        assert await s.taints() == []
+        assert len(s.told("FailureRecoveryUntaintedNode")) == 1
+        assert s.decided("untainted", "NodeReady", "node") == 1
+
+
+@virtual()
+async def test_a_taint_of_ours_stays_while_the_gate_is_off(sim: Sim) -> None:
+    async with stage(sim, tainting()) as s:
+        await s.node()
+        await s.running()
+        await s.start()
+        await s.until(601)
+        s.switch(on=False)
+        await s.find()
+        await s.until(1000)
+        assert await s.taints() == [OURS]
 
 
 @virtual()

@@ -2,10 +2,12 @@
 """Deleting a pod for a reason, on a server that takes one and on one that does not.
 
 The reason goes with the delete, and before it into an annotation: Kubernetes
-has no place for it in a delete, and its kubelets clear status.reason.
+has no place for it in a delete, and its kubelets clear status.reason. Where the
+delete comes to nothing the annotation is as it was before.
 """
 
 import re
+from contextlib import suppress
 
 from refloat.api.core import Pod
 from refloat.base.errors import RefloatError, UsageError
@@ -35,7 +37,12 @@ async def delete_pod(
     """The pod as it was; one that has ended already is deleted without the reason."""
     pod = await _annotated(client, name, namespace, reason)
     options = DeleteOptions(grace_seconds=grace_seconds, uid=pod.metadata.uid, reason=reason)
-    await client.delete(kinds.PODS, name, namespace=namespace, options=options)
+    try:
+        await client.delete(kinds.PODS, name, namespace=namespace, options=options)
+    except errors.ClientError:
+        with suppress(errors.ClientError):  # that nothing was deleted is what has to be told
+            await _take_back(client, pod, reason)
+        raise
     return pod
 
 
@@ -45,8 +52,11 @@ def kept(pod: Pod, reason: str) -> str:
 
 
 def _said(pod: Pod) -> str:
-    noted = (pod.metadata.annotations or {}).get(pod_reason.ANNOTATION, "")
-    return (pod.status.reason or noted) if pod.is_terminating else ""
+    return (pod.status.reason or _noted(pod) or "") if pod.is_terminating else ""
+
+
+def _noted(pod: Pod) -> str | None:
+    return (pod.metadata.annotations or {}).get(pod_reason.ANNOTATION)
 
 
 async def _annotated(client: Client, name: str, namespace: str, reason: str) -> Pod:
@@ -62,9 +72,36 @@ async def _annotated(client: Client, name: str, namespace: str, reason: str) -> 
 
 async def _annotate(client: Client, pod: Pod, reason: str) -> None:
     """Only as it was seen: had it failed meanwhile, the reason would not be why."""
-    meta = pod.metadata
-    if pod.is_terminal or _said(pod):
+    if _is_to_say(pod):
+        await _note(client, pod, reason)
+
+
+def _is_to_say(pod: Pod) -> bool:
+    return not pod.is_terminal and not _said(pod)
+
+
+async def _take_back(client: Client, before: Pod, reason: str) -> None:
+    """Make the annotation what it was, if it is still ours."""
+    meta = before.metadata
+    for _ in range(MAX_TRIES if _is_to_say(before) else 0):
+        pod = await client.get(kinds.PODS, meta.name, namespace=meta.namespace)
+        if pod.metadata.uid != meta.uid or _noted(pod) != reason or _goes(pod, before):
+            return
+        try:
+            await _note(client, pod, _noted(before))
+        except errors.Conflict:
+            continue
         return
+
+
+def _goes(pod: Pod, before: Pod) -> bool:
+    """It is deleted after all, as it may be where only the answer was lost: then it is why."""
+    return pod.is_terminating and not before.is_terminating
+
+
+async def _note(client: Client, pod: Pod, reason: str | None) -> None:
+    """On the version that was seen; none removes it."""
+    meta = pod.metadata
     metadata = {
         "resourceVersion": meta.resource_version,
         "annotations": {pod_reason.ANNOTATION: reason},

@@ -233,9 +233,13 @@ def _before(seen: Sight, done: Progress | None, settings: Settings) -> Step:
 
 
 def _sign_of_life(seen: Sight) -> str | None:
-    if structs.is_true(seen.node.status.conditions, "Ready"):
+    if _is_ready(seen.node):
         return "it is Ready"
     return "it renews its lease" if seen.lease.moved else None
+
+
+def _is_ready(node: Node) -> bool:
+    return structs.is_true(node.status.conditions, "Ready")
 
 
 def _work(seen: Sight, done: Progress) -> Step:
@@ -246,14 +250,28 @@ def _work(seen: Sight, done: Progress) -> Step:
 
 
 def _others_work(seen: Sight, done: Progress, settings: Settings) -> Step:
+    """They work while the taint is there: if somebody took it off, they are told once more.
+
+    But not of a node that shows a sign of life: there it ends with what they have begun, once it
+    is Ready.
+    """
+    awaited = _awaited_of_others(seen, done, settings)
+    if awaited is None:
+        return Finish()
+    if not _telling(seen.node) and _sign_of_life(seen) is None:
+        return Begin()
+    return Wait(settings.poll_seconds, awaited)
+
+
+def _awaited_of_others(seen: Sight, done: Progress, settings: Settings) -> str | None:
     if any(evicted(seen.node, seen.pods, done)):
-        return Wait(settings.poll_seconds, "pods are there")
+        return "pods are there"
     staying = [pod for pod in seen.pods if not is_gone(pod)]
     wanted = sum(len(claims(pod)) for pod in staying)
     attached = len(seen.node.status.volumes_attached or ())
     if attached > wanted and seen.detaching_seconds < settings.detach_seconds:
-        return Wait(settings.poll_seconds, "volumes are attached")
-    return Finish()
+        return "volumes are attached"
+    return None
 
 
 def evicted(node: Node, pods: Iterable[Pod], done: Progress) -> Iterable[Pod]:
@@ -275,17 +293,29 @@ def _was_started_later(pod: Pod, node: Node, done: Progress) -> bool:
 
     The time is by the node's own clock, which may be ahead: nothing runs on one that is not Ready.
     """
-    if not structs.is_true(node.status.conditions, "Ready"):
+    if not _is_ready(node):
         return False
     return pod.status.start_time is not None and pod.status.start_time > done.started
 
 
 def _is_left(pod: Pod, node: Node) -> bool:
-    """Nobody deletes it: it tolerates the taint that tells the others, and for ever."""
-    told = [each for each in node.spec.taints or () if _is_out_of_service(each)]
-    if pod.is_terminating or not told:
+    """Nobody deletes it: it tolerates the taint that tells the others, and for ever.
+
+    Where somebody took that off, what counts is ours, which is added again. To a node that is
+    Ready it is not, so there nobody deletes anything more.
+    """
+    if pod.is_terminating:
         return False
+    telling = _telling(node)
+    if not telling and _is_ready(node):
+        return True
+    told = telling or (OUT_OF_SERVICE,)
     return taint_timers.decide(told, pod.spec.tolerations, counting=False) == taint_timers.CANCEL
+
+
+def _telling(node: Node) -> tuple[Taint, ...]:
+    """The taints by which the others know that they have to work."""
+    return tuple(each for each in node.spec.taints or () if _is_out_of_service(each))
 
 
 def _is_out_of_service(taint: Taint) -> bool:
@@ -322,10 +352,12 @@ def failing(pod: Pod, switches: Switches, *, now: datetime) -> Object | None:
 
 
 def begun(node: Node, settings: Settings, *, now: datetime) -> tuple[Progress, tuple[Taint, ...]]:
-    """What stands on the node from now on, and its taints."""
+    """What stands on the node from now on, and its taints; when it first began stays."""
     taints, stamp = node.spec.taints or (), times.format_time(now)
-    done = Progress(EVICTING, stamp, handed_over=settings.hands_over)
-    if not settings.hands_over or any(map(_is_out_of_service, taints)):
+    before = progress(node)
+    started = stamp if before is None else before.started or stamp
+    done = Progress(EVICTING, started, handed_over=settings.hands_over)
+    if not settings.hands_over or _telling(node):
         return done, taints
     return done, (*taints, msgspec.structs.replace(OUT_OF_SERVICE, time_added=stamp))
 
@@ -378,6 +410,6 @@ def may_start(pod: Pod, node: Node | None) -> bool:
     """
     if node is None:
         return tolerates_any_wish(pod)
-    if not structs.is_true(node.status.conditions, "Ready"):
+    if not _is_ready(node):
         return tolerates_any_wish(pod)
     return tolerates(pod, wishes(node))

@@ -15,7 +15,7 @@ from refloat.client.contract import DeleteOptions
 from refloat.client.local import LocalClient
 from refloat.client.requests import Request
 from refloat.policy import pod_reason
-from refloat.sim.run import Sim
+from refloat.sim.run import Sim, run
 from tests.simulation import api_program
 from tests.simulation.api_program import Server
 from tests.virtual import virtual
@@ -33,8 +33,15 @@ class Client(LocalClient):
         super().__init__(api, field_manager="test")
         self.meanwhile: Callable[[], Awaitable[Any]] | None = None
         self.again = False
+        self.refuses: errors.ClientError | None = None
+        self.deletes = False
+        """What is refused happens all the same: only the answer is lost."""
 
     async def _call(self, request: Request) -> bytes:
+        if request.method == "DELETE" and self.refuses is not None:
+            if self.deletes:
+                await super()._call(request)
+            raise self.refuses
         happens = self.meanwhile
         if request.method == "PATCH" and happens is not None:
             self.meanwhile = None
@@ -52,6 +59,17 @@ class Client(LocalClient):
 
     async def pod(self) -> Pod:
         return await self.get(kinds.PODS, "p", namespace="default")
+
+    async def noted(self, reason: str) -> None:
+        noted = {"metadata": {"annotations": {pod_reason.ANNOTATION: reason}}}
+        await self.patch(kinds.PODS, "p", noted, namespace="default")
+
+    async def refused(self, error: errors.ClientError) -> Pod:
+        """The pod after a delete that came to nothing, or seems so."""
+        self.refuses = error
+        with pytest.raises(type(error)):
+            await self.deleted()
+        return await self.pod()
 
     async def deleted(self, reason: str = "Maintenance") -> Pod:
         await deleting.delete_pod(self, "p", namespace="default", reason=reason)
@@ -136,8 +154,7 @@ async def test_a_reason_that_was_given_by_another_client_stays(sim: Sim) -> None
 async def test_an_annotation_that_no_delete_followed_is_no_reason(sim: Sim) -> None:
     async with api_program.serving(sim) as api:
         client = await made(api)
-        noted = {"metadata": {"annotations": {pod_reason.ANNOTATION: "First"}}}
-        await client.patch(kinds.PODS, "p", noted, namespace="default")
+        await client.noted("First")
         assert said(await client.deleted("Second")) == ("Second", "Second")
 
 
@@ -146,6 +163,91 @@ async def test_a_pod_that_there_is_not_is_not_found(sim: Sim) -> None:
     async with api_program.serving(sim) as api:
         with pytest.raises(errors.NotFound, match='pods "p" not found'):
             await Client(api).deleted()
+
+
+FORBIDDEN = errors.Forbidden("no", code=403, reason="Forbidden")
+LOST = errors.Unavailable("the answer was lost")
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, LOST], ids=["it is refused", "it is not answered"])
+def test_a_delete_that_comes_to_nothing_leaves_no_reason_behind(error: errors.ClientError) -> None:
+    async def program(sim: Sim) -> None:
+        async with api_program.serving(sim) as api:
+            pod = await (await made(api)).refused(error)
+            assert not pod.is_terminating
+            assert said(pod) == ("", None)
+
+    run(program, seed=0)
+
+
+@virtual()
+async def test_a_delete_of_which_only_the_answer_is_lost_keeps_its_reason(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        client.deletes = True
+        pod = await client.refused(LOST)
+        assert pod.is_terminating
+        assert said(pod) == ("Maintenance", "Maintenance")
+
+
+@virtual()
+async def test_a_refused_delete_of_a_pod_that_others_delete_leaves_no_reason_behind(
+    sim: Sim,
+) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        await client.delete(kinds.PODS, "p", namespace="default")
+        pod = await client.refused(FORBIDDEN)
+        assert pod.is_terminating
+        assert said(pod) == ("", None)
+
+
+@virtual()
+async def test_a_refused_delete_leaves_the_reason_that_was_there(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        await client.noted("First")
+        assert said(await client.refused(FORBIDDEN)) == ("", "First")
+
+
+@virtual()
+async def test_a_refused_delete_leaves_what_somebody_else_wrote_meanwhile(sim: Sim) -> None:
+    """At the first try to take it back; then it is not ours any more."""
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        turns = iter(range(100))
+
+        async def second() -> None:
+            if next(turns) == 1:
+                await client.noted("Second")
+
+        client.again, client.meanwhile = True, second
+        assert said(await client.refused(FORBIDDEN)) == ("", "Second")
+
+
+@virtual()
+async def test_a_refused_delete_of_a_pod_that_has_ended_touches_nothing(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        await client.status(phase="Failed")
+        before = await client.pod()
+        assert await client.refused(FORBIDDEN) == before
+
+
+@virtual()
+async def test_that_it_is_refused_is_told_also_if_the_reason_cannot_be_taken_back(
+    sim: Sim,
+) -> None:
+    async with api_program.serving(sim) as api:
+        client = await made(api)
+        turns = iter(range(100))
+
+        async def fails() -> None:
+            if next(turns) == 1:
+                raise LOST
+
+        client.again, client.meanwhile = True, fails
+        assert said(await client.refused(FORBIDDEN)) == ("", "Maintenance")
 
 
 @pytest.mark.parametrize("text", ["Maintenance", "A", "Node_1,a:b"])

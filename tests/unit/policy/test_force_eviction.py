@@ -230,6 +230,46 @@ def test_the_next_step(seen: Sight, want: Step) -> None:
             WAIT_FOR_PODS,
             id="what tolerates only the wish is deleted by others all the same",
         ),
+        pytest.param(
+            Sight(node(WISHED, progress=HANDED), STILL, [P]),
+            Begin(),
+            id="somebody took the taint off: others are told once more",
+        ),
+        pytest.param(
+            Sight(node(WISHED, {**OUT, "effect": "NoSchedule"}, progress=HANDED), STILL, [P]),
+            Begin(),
+            id="or put one in its place by which nobody is evicted",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=HANDED, attached=1), STILL, [GONE]),
+            Begin(),
+            id="or took it off while volumes are attached",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=HANDED), STILL, [pod(tolerations=EXISTS)]),
+            Finish(),
+            id="took it off, but nobody is left that it would make leave",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=HANDED), MOVED, [P]),
+            WAIT_FOR_PODS,
+            id="took it off a node that renews its lease: nothing is forced there any more",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=HANDED, ready="True"), MOVED, [pod(tolerations=EXISTS)]),
+            Finish(),
+            id="took it off a node that is Ready, where a pod stays",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=HANDED, ready="True"), MOVED, [P]),
+            Finish(),
+            id="took it off a node that is Ready: nobody deletes anything more",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=HANDED, ready="True"), MOVED, [pod(grace=30)]),
+            WAIT_FOR_PODS,
+            id="but what is being deleted there is awaited",
+        ),
     ],
 )
 def test_the_next_step_where_kubernetes_does_the_work(seen: Sight, want: Step) -> None:
@@ -338,6 +378,17 @@ def test_a_taint_that_others_added_before_tells_them_and_is_not_taken_off() -> N
     _, taints = force_eviction.begun(node(WISHED, OUT), IN_KUBERNETES, now=at(100))
     assert taints == node(WISHED, OUT).spec.taints
     assert force_eviction.ended(node(WISHED, OUT)) == node(OUT).spec.taints
+
+
+def test_what_is_begun_again_began_when_it_first_did() -> None:
+    done, taints = force_eviction.begun(node(WISHED, progress=HANDED), IN_KUBERNETES, now=at(200))
+    assert done == Progress(EVICTING, text(100), handed_over=True)
+    assert taints == (WISH, Taint(MINE["key"], MINE["value"], MINE["effect"], text(200)))
+
+
+def test_what_follows_on_cleared_volumes_begins_now() -> None:
+    done, _ = force_eviction.begun(node(WISHED, progress=CLEARED), HERE, now=at(100))
+    assert done == STARTED
 
 
 def test_one_by_which_nobody_is_evicted_is_not_enough() -> None:

@@ -95,7 +95,8 @@ class FailureRecovery:
         self._looks = Looks(client, clock, scene.leases)
         self._audit = Audit(scene, clock, metrics)
         metrics.read_reachable(scene.stuck_on_reachable_nodes)
-        parts = (scene, self._looks, Writes(client, clock), self._bounds, teller, self._audit)
+        writes = Writes(client, clock, scene)
+        parts = (scene, self._looks, writes, self._bounds, teller, self._audit)
         self._pod_recovery = PodRecovery(*parts, clock=clock)
         self._pods = self._controller("pods", self._pod_recovery, instruments, _POD_WORKERS)
         self._pod_recovery.queue = self._pods.queue

@@ -19,6 +19,7 @@ _ACTION = "ForcefulTermination"
 DELETED = "KueueForcefullyDeleted"
 
 WOULD = "WouldForcefullyTerminate"
+WOULD_TAINT = "WouldTaintNodeOutOfService"
 TAINTED = "FailureRecoveryTaintedNode"
 UNTAINTED = "FailureRecoveryUntaintedNode"
 
@@ -48,14 +49,17 @@ class Teller:
         note = f"Pods that hang on this node are not freed for now: {why}"
         self._of_node(node, "Warning", recovery_bounds.HELD, note)
 
-    def tainted(self, node: Node, made: out_of_service.Set, *, report: bool = False) -> None:
-        timeout = durations.show(made.rule.timeout)
-        would = "would be, but failureRecoveryPolicy.mode is Report, " if report else ""
+    def tainted(self, node: Node, made: out_of_service.Set) -> None:
+        note = f"Node tainted {pod_gc.OUT_OF_SERVICE}: {_why(made)}"
+        self._of_node(node, "Warning", TAINTED, note)
+
+    def would_taint(self, node: Node, made: out_of_service.Set) -> None:
+        """Of mode Report."""
         note = (
-            f"Node {would}tainted {pod_gc.OUT_OF_SERVICE}: unreachable for {timeout}"
-            f" (triggered by `{made.rule.path} rule`)"
+            f"Node would be tainted {pod_gc.OUT_OF_SERVICE} now,"
+            f" but failureRecoveryPolicy.mode is Report: {_why(made)}"
         )
-        self._of_node(node, "Normal" if report else "Warning", TAINTED, note)
+        self._of_node(node, "Normal", WOULD_TAINT, note)
 
     def untainted(self, node: Node) -> None:
         note = f"Node is ready again: the taint {pod_gc.OUT_OF_SERVICE} was removed"
@@ -66,3 +70,8 @@ class Teller:
 
     def _of_node(self, node: Node, kind: EventType, reason: str, note: str) -> None:
         self._sink.event(Reference.of(kinds.NODES, node), kind, reason, _ACTION, note)
+
+
+def _why(made: out_of_service.Set) -> str:
+    timeout = durations.show(made.rule.timeout)
+    return f"unreachable for {timeout} (triggered by `{made.rule.path} rule`)"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declares lost nodes out of service by the rules for it, and takes that back."""
 
+from collections.abc import Sequence
+
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
 from refloat.client import errors
@@ -9,15 +11,11 @@ from refloat.controllers.failure_recovery.audit import Audit
 from refloat.controllers.failure_recovery.bounds import NODES, Bounds
 from refloat.controllers.failure_recovery.events import Teller
 from refloat.controllers.failure_recovery.scene import Scene
-from refloat.controllers.failure_recovery.writes import Looks, Writes
+from refloat.controllers.failure_recovery.writes import AT_ONCE, LOOK_SECONDS, Looks, Writes
 from refloat.policy import out_of_service, zombie
 from refloat.policy.out_of_service import Lift, Set, Wait
 from refloat.runtime.errors import Retry
 from refloat.runtime.reconcile import DONE, Result
-
-# What no watch tells of, a lease that has been silent for long enough, is
-# looked for so often while a node waits for it.
-LOOK_SECONDS = 10.0
 
 
 class NodeRecovery:
@@ -44,25 +42,44 @@ class NodeRecovery:
 
     async def reconcile(self, key: str) -> Result:
         node = self._scene.nodes.get(key)
-        if not self._scene.settings.enabled or node is None:
+        if not self._scene.is_on or node is None:
             return DONE
-        decision = self._decide(node)
-        if not isinstance(decision, Set | Lift):
+        decision = self._decide(node, self._scene.pods.on(key))
+        if isinstance(decision, Lift):
+            return await self._lift(key)
+        if not isinstance(decision, Set):
             return self._leave(key, node, decision)
-        if isinstance(decision, Set) and self._bounds.holds(key, node):
+        if self._bounds.holds(key, node):
             self._audit.node(node, decision, audit.HELD, reason=NODES)
             return DONE
         if self._scene.settings.policy.mode == "Report":
             return self._report(node, decision)
+        return await self._set(key)
+
+    async def _lift(self, key: str) -> Result:
+        """In mode Report too: it forces nothing."""
         live = await self._looks.node(key)
-        if live is None:
+        if live is None or not self._scene.is_on:
             return DONE
-        if type(again := self._decide(live)) is not type(decision):
-            return self._leave(key, live, again)
+        decision = self._decide(live, self._scene.pods.on(key))
+        if not isinstance(decision, Lift):
+            return self._leave(key, live, decision)
         return await self._act(key, live, decision)
 
-    def _decide(self, node: Node) -> out_of_service.Decision:
-        pods = self._scene.pods.on(node.metadata.name)
+    async def _set(self, key: str) -> Result:
+        """The node comes last: its pods rarely change while it is lost, and it may be back."""
+        pods = await self._looks.pods(key)
+        live = await self._looks.node(key)
+        if not self._scene.may_force:
+            return AT_ONCE
+        if live is None:
+            return DONE
+        decision = self._decide(live, pods)
+        if not isinstance(decision, Set):
+            return self._leave(key, live, decision)
+        return await self._act(key, live, decision)
+
+    def _decide(self, node: Node, pods: Sequence[Pod]) -> out_of_service.Decision:
         policy = self._scene.settings.policy
         return out_of_service.decide(node, pods, policy, self._may_end, now=self._clock.now())
 
@@ -90,9 +107,9 @@ class NodeRecovery:
                 return Result(requeue_after=LOOK_SECONDS)
         return DONE
 
-    def _report(self, node: Node, decision: Set | Lift) -> Result:
-        if self._audit.node(node, decision, audit.REPORTED) and isinstance(decision, Set):
-            self._teller.tainted(node, decision, report=True)
+    def _report(self, node: Node, decision: Set) -> Result:
+        if self._audit.node(node, decision, audit.REPORTED):
+            self._teller.would_taint(node, decision)
         return DONE
 
     async def _act(self, key: str, node: Node, decision: Set | Lift) -> Result:

@@ -10,7 +10,14 @@ from refloat.controllers.failure_recovery.audit import Audit
 from refloat.controllers.failure_recovery.bounds import BUDGET, NODES, Bounds
 from refloat.controllers.failure_recovery.events import Teller
 from refloat.controllers.failure_recovery.scene import Scene
-from refloat.controllers.failure_recovery.writes import REFUSED, Late, Looks, Writes
+from refloat.controllers.failure_recovery.writes import (
+    AT_ONCE,
+    LOOK_SECONDS,
+    REFUSED,
+    Late,
+    Looks,
+    Writes,
+)
 from refloat.policy import zombie
 from refloat.policy.zombie import Delete, Terminate, Wait
 from refloat.runtime.errors import Retry
@@ -67,7 +74,7 @@ class PodRecovery:
 
     async def reconcile(self, key: str) -> Result:
         assert self.queue is not None
-        if not self._scene.settings.enabled:
+        if not self._scene.is_on:
             return DONE
         if key == SERVE:
             return Result(requeue_after=self._bounds.serve(self.queue.add))
@@ -103,6 +110,17 @@ class PodRecovery:
         left = (decision.until - self._clock.now()).total_seconds()
         return Result(requeue_after=max(0.0, left))
 
+    def _leave_after_look(self, key: str, pod: Pod, decision: zombie.Decision) -> Result:
+        """The look saw what the cache does not know, and may never tell of:
+
+        1. The node is back: the look sees it, the watch is cut.
+        2. The node is lost once more.
+        3. The watch goes on, or all nodes are listed: the node is as it was, and nothing
+           calls for a look at its pods.
+        """
+        result = self._leave(key, pod, decision)
+        return Result(requeue_after=LOOK_SECONDS) if result.requeue_after is None else result
+
     async def _within_budget(self, key: str, pod: Pod, node: Node, decision: Terminate) -> Result:
         slot = self._bounds.take(key, node)
         if slot is None:
@@ -111,9 +129,12 @@ class PodRecovery:
             return DONE
         spent = False
         try:
-            live = self._scene.decide(pod, await self._live(pod))
+            seen = await self._live(pod)
+            if not self._scene.may_force:
+                return AT_ONCE
+            live = self._scene.decide(pod, seen)
             if not isinstance(live, Terminate):
-                return self._leave(key, pod, live)
+                return self._leave_after_look(key, pod, live)
             spent = True  # an answer that is lost may have been a yes
             await self._terminate(key, pod, live)
         except REFUSED as error:
@@ -174,9 +195,12 @@ class PodRecovery:
 
     async def _delete(self, key: str, pod: Pod) -> Result:
         self._drop(key)  # it ended by itself while it stood in the line
-        live = self._scene.decide(pod, await self._live(pod))
+        seen = await self._live(pod)
+        if not self._scene.may_force:
+            return AT_ONCE
+        live = self._scene.decide(pod, seen)
         if not isinstance(live, Delete):
-            return self._leave(key, pod, live)
+            return self._leave_after_look(key, pod, live)
         try:
             await self._writes.delete(pod)
         except REFUSED as error:

@@ -64,6 +64,16 @@ class Scene:
         )
 
     @property
+    def is_on(self) -> bool:
+        """Whether anything may be decided, told or written at all."""
+        return self.settings.enabled
+
+    @property
+    def may_force(self) -> bool:
+        """To be asked after each wait: gate, mode and nodes may have changed meanwhile."""
+        return self.is_on and self.settings.policy.mode != "Report" and not self.is_held
+
+    @property
     def is_held(self) -> bool:
         """Too many nodes are out of reach for anything to be forced."""
         above = self.settings.policy.hold_above_percent

@@ -7,10 +7,12 @@ the pods of a node that are due within the same tenth of a second, else
 thousands of zombies would ask the same thousands of times. The pod itself
 needs no such look: every write names the version that was decided on, and is
 refused on any other. What the client's rate limit or a busy server keeps for too
-long after the look is not sent, or not sent again: it needs another look.
+long after the look is not sent, or not sent again: it needs another look. Nor is what
+may not be forced any more by then.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -21,12 +23,14 @@ from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
 from refloat.client import errors, fence, kinds
-from refloat.client.contract import Client, DeleteOptions
+from refloat.client.contract import Client, DeleteOptions, Selector
 from refloat.controllers.failure_recovery.leases import LeaseBook
+from refloat.controllers.failure_recovery.scene import Scene
 from refloat.policy import node_taints, out_of_service, zombie
 from refloat.policy.node_taints import Taints
 from refloat.runtime import statuses
 from refloat.runtime.errors import Retry
+from refloat.runtime.reconcile import Result
 
 # How much older a look at a node may be than one's own would be: less than a
 # write takes that a busy server lets wait, so hardly older than any look is.
@@ -36,6 +40,13 @@ FRESH_SECONDS = 0.1
 # once, some fifty, wait for no longer at its usual limit of 20 a second; whoever
 # taints nodes looks at them every five seconds.
 LATE_SECONDS = 3.0
+
+# What no watch tells of is looked for so often: a lease that has been silent for
+# long enough, a node that was back for a moment while a watch was cut.
+LOOK_SECONDS = 10.0
+
+# What was decided does not hold any more after a wait: it is decided anew.
+AT_ONCE = Result(requeue_after=0.0)
 
 # Errors after which a write has not happened for sure.
 REFUSED = (
@@ -50,11 +61,11 @@ REFUSED = (
 
 
 class Late(Retry):
-    """Too long has passed since the look."""
+    """Too long has passed since the look, or the write is not wanted any more."""
 
-    def __init__(self, *, was_sent: bool) -> None:
+    def __init__(self, why: str, *, was_sent: bool) -> None:
         """`was_sent`: it was sent before, and may have happened."""
-        super().__init__("the look at the node is too old for the write")
+        super().__init__(why)
         self.was_sent = was_sent
 
 
@@ -92,6 +103,11 @@ class Looks:
                 self._leases.saw(name, lease, self._clock.monotonic())
             return look.node
 
+    async def pods(self, node: str) -> list[Pod]:
+        """Those bound to a node, of all namespaces."""
+        pages = self._client.list(kinds.PODS, selector=Selector(fields=f"spec.nodeName={node}"))
+        return [pod async for page in pages for pod in page.items]
+
     async def _get_node(self, name: str) -> Node | None:
         try:
             return await self._client.get(kinds.NODES, name)
@@ -108,9 +124,11 @@ class Looks:
 class Writes:
     """Each that forces something is to follow directly on a look, and may be `Late`."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, scene: Scene) -> None:
+        """`scene` says whether anything may still be written."""
         self._client = client
         self._clock = clock
+        self._scene = scene
 
     async def fail(self, pod: Pod, message: str, *, says_why: bool) -> None:
         """Make this very version of a pod Failed, and say why."""
@@ -134,23 +152,36 @@ class Writes:
             await self._retaint(node, out_of_service.tainted(node_taints.of(node), now=now))
 
     async def untaint(self, node: Node) -> None:
-        await self._retaint(node, out_of_service.lifted(node_taints.of(node)))
+        with _unless(lambda: "" if self._scene.is_on else "nothing is taken back any more"):
+            await self._retaint(node, out_of_service.lifted(node_taints.of(node)))
 
     def _in_time(self) -> AbstractContextManager[None]:
-        """Nothing inside is sent when the look before it has got old."""
+        """Nothing inside is sent when the look before it has got old, or it must not be forced."""
         began = self._clock.monotonic()
-        sent = False
 
-        def check() -> None:
-            nonlocal sent
-            if self._clock.monotonic() - began > LATE_SECONDS:
-                raise Late(was_sent=sent)
-            sent = True
+        def why_not() -> str:
+            if not self._scene.may_force:
+                return "nothing may be forced any more"
+            late = self._clock.monotonic() - began > LATE_SECONDS
+            return "the look at the node is too old for the write" if late else ""
 
-        return fence.fenced(check)
+        return _unless(why_not)
 
     async def _retaint(self, node: Node, taints: Taints) -> None:
         meta = node.metadata
         guard = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         body = {"metadata": guard, "spec": {"taints": msgspec.to_builtins(taints) or None}}
         await self._client.patch(kinds.NODES, meta.name, body, patch_type="strategic")
+
+
+def _unless(why_not: Callable[[], str]) -> AbstractContextManager[None]:
+    """Nothing inside is sent when there is a reason against it."""
+    sent = False
+
+    def check() -> None:
+        nonlocal sent
+        if why := why_not():
+            raise Late(why, was_sent=sent)
+        sent = True
+
+    return fence.fenced(check)

@@ -13,7 +13,7 @@ from refloat.api import structs
 from refloat.api.coordination import Lease
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
-from refloat.client import errors, kinds
+from refloat.client import errors, fence, kinds
 from refloat.client.contract import Client, Selector
 from refloat.controllers.force_eviction.events import Teller
 from refloat.controllers.force_eviction.leases import NAMESPACE, Leases
@@ -100,20 +100,29 @@ class ForceEviction:
     async def reconcile(self, key: str) -> Result:
         """Step after step, as long as there is something to do."""
         for _ in range(_STEPS):
-            if not self._is_on:
-                self._forget(key)
-                return DONE
-            seen = await self._look(key)
-            step = None if seen is None else force_eviction.decide(seen, self._settings)
-            if seen is None or step is None or isinstance(step, force_eviction.Nothing):
+            seen = await self._look(key) if self._is_on else None
+            step = self._decide(seen)
+            if seen is None or isinstance(step, force_eviction.Nothing):
                 self._forget(key)
                 return DONE
             self._metrics.under_way.set(len(self._leases))
             if isinstance(step, force_eviction.Wait):
                 log.debug("%s: node %s: %s", NAME, key, step.why)
                 return Result(requeue_after=step.seconds)
-            await self._apply(step, seen)
+            with fence.fenced(self._check):
+                await self._apply(step, seen)
         raise Retry(f"node {key} changes with each step")
+
+    def _decide(self, seen: Sight | None) -> Step:
+        """The gate is asked after the look, which may have taken long."""
+        if seen is None or not self._is_on:
+            return force_eviction.Nothing()
+        return force_eviction.decide(seen, self._settings)
+
+    def _check(self) -> None:
+        """And before each request: the client may keep a write for long."""
+        if not self._is_on:
+            raise Retry("the gate was switched off before the write was sent")
 
     def _forget(self, name: str) -> None:
         self._leases.forget(name)
@@ -219,9 +228,7 @@ class ForceEviction:
             case force_eviction.Evict(pods):
                 await self._evict(pods)
             case force_eviction.Detach(attachments):
-                for each in attachments:
-                    await self._writes.detach(each)
-                    self._metrics.volumes.inc()
+                await self._detach(attachments)
             case force_eviction.Finish():
                 await self._writes.end(node)
                 self._ended("finished", node.metadata.name)
@@ -230,6 +237,13 @@ class ForceEviction:
     def _ended(self, result: str, name: str) -> None:
         self._metrics.nodes.labels(result).inc()
         self._forget(name)
+
+    async def _detach(self, attachments: tuple[Attachment, ...]) -> None:
+        for each in attachments:
+            if not self._is_on:
+                return
+            await self._writes.detach(each)
+            self._metrics.volumes.inc()
 
     async def _evict(self, pods: tuple[Pod, ...]) -> None:
         """All of them, though one should fail; that one is tried again."""

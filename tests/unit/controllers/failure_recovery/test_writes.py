@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What forces something is not repeated by the client long after the look before it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
 
-from refloat.api.core import Node, Pod
+from refloat.api.core import Namespace, Node, Pod
 from refloat.base.rand import Rand
 from refloat.client import access
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings
+from refloat.controllers.failure_recovery.scene import Pods, Scene
+from refloat.controllers.failure_recovery.settings import Settings as RecoverySettings
 from refloat.controllers.failure_recovery.writes import Late, Writes
+from refloat.policy.failure_recovery import FailureRecoveryPolicy
+from refloat.runtime.cache import Cache
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.guard import Guard
 from tests import builders
 from tests.clocks import ManualClock
-from tests.unit.client.misbehaving import Misbehaving, obj, serving, status
+from tests.unit.client.misbehaving import Act, Misbehaving, obj, serving, status
 
 BUSY = status(429, "TooManyRequests", Retry_After=5)
 POD = builders.pod(uid="u", namespace="n", resourceVersion="7")
@@ -43,12 +48,25 @@ def leader() -> Leader:
 
 
 @pytest.fixture
-async def writes(server: Misbehaving, leader: Leader) -> AsyncIterator[Writes]:
-    clock = ManualClock(jumps=True)
+def clock() -> ManualClock:
+    return ManualClock(jumps=True)
+
+
+@pytest.fixture
+def scene(clock: ManualClock) -> Scene:
+    made = Scene(Pods([]), Cache[Node](), Cache[Namespace](), clock)
+    made.settings = RecoverySettings(enabled=True)
+    return made
+
+
+@pytest.fixture
+async def writes(
+    server: Misbehaving, leader: Leader, clock: ManualClock, scene: Scene
+) -> AsyncIterator[Writes]:
     where = access.Access(access.Cluster(server.url), access.User())
     settings = Settings(component="test", qps=0)
     client = HttpClient(where, clock=clock, rand=Rand(1), settings=settings)
-    yield Writes(Guard(client, leader.check), clock)
+    yield Writes(Guard(client, leader.check), clock, scene)
     await client.close()
 
 
@@ -71,6 +89,49 @@ async def test_what_a_busy_server_puts_off_for_long_is_not_sent_again(
     with pytest.raises(Late) as late:
         await FORCING[what](writes)
     assert late.value.was_sent
+    assert len(server.seen) == 1
+
+
+OFF = RecoverySettings(enabled=False)
+REPORT = RecoverySettings(enabled=True, policy=FailureRecoveryPolicy(mode="Report"))
+
+
+def busy_while(scene: Scene, settings: RecoverySettings) -> Act:
+    """Come again in a second, says the server; meanwhile the settings change."""
+
+    async def act(served: Misbehaving, writer: asyncio.StreamWriter) -> None:
+        scene.settings = settings
+        await status(429, "TooManyRequests", Retry_After=1)(served, writer)
+
+    return act
+
+
+@pytest.mark.parametrize("settings", [OFF, REPORT], ids=["the gate is off", "the mode is Report"])
+@pytest.mark.parametrize("what", FORCING)
+async def test_what_may_not_be_forced_any_more_is_not_sent_again(
+    server: Misbehaving, writes: Writes, scene: Scene, what: str, settings: RecoverySettings
+) -> None:
+    server.will(busy_while(scene, settings))
+    with pytest.raises(Late, match="nothing may be forced any more") as late:
+        await FORCING[what](writes)
+    assert late.value.was_sent
+    assert len(server.seen) == 1
+
+
+async def test_a_taint_is_taken_back_in_mode_report(
+    server: Misbehaving, writes: Writes, scene: Scene
+) -> None:
+    server.will(busy_while(scene, REPORT), obj(NODE))
+    await writes.untaint(msgspec.convert(NODE, Node))
+    assert len(server.seen) == 2
+
+
+async def test_a_taint_is_not_taken_back_with_the_gate_off(
+    server: Misbehaving, writes: Writes, scene: Scene
+) -> None:
+    server.will(busy_while(scene, OFF))
+    with pytest.raises(Late, match="nothing is taken back any more"):
+        await writes.untaint(msgspec.convert(NODE, Node))
     assert len(server.seen) == 1
 
 
