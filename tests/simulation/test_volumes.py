@@ -386,7 +386,9 @@ async def test_what_nobody_needed_when_its_volume_was_deleted_is_detached(sim: S
 
 
 @virtual()
-async def test_what_is_attached_of_a_deleted_volume_under_another_name_is_detached(sim: Sim) -> None:
+async def test_what_is_attached_of_a_deleted_volume_under_another_name_is_detached(
+    sim: Sim,
+) -> None:
     async with world(sim) as w:
         await other_attachment(w, "a")
         await status(w, "a", volumesInUse=[NAME])

@@ -9,13 +9,10 @@ stored already (`parse`). Writing is `render`.
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from refloat.api import fields
+from refloat.api import fields, integers
 
 Interval: TypeAlias = tuple[int, int]
 """The first index and the last one."""
-
-# Go reads a sign and digits only; Python's int also takes spaces and `_`.
-_DIGITS = frozenset("0123456789")
 
 
 class BadIndexes(ValueError):
@@ -83,11 +80,10 @@ def _index(text: str, completions: int) -> int:
 
 
 def _integer(text: str) -> int | None:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits or not _DIGITS.issuperset(digits):
+    try:
+        return integers.signed(text)
+    except integers.NotInteger:
         return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
 
 
 def _unordered(previous: int, current: int) -> str:

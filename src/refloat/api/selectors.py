@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from refloat.api import errors, fields, names
+from refloat.api import errors, fields, integers, names
 
 _Test = Callable[[Mapping[str, str]], bool]
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_INT64_LIMIT = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +67,20 @@ def _absent(key: str, _values: tuple[str, ...]) -> _Test:
 
 
 def _greater(key: str, values: tuple[str, ...]) -> _Test:
-    bound = int(values[0])
+    bound = integers.signed(values[0])
     return lambda labels: (found := _integer(labels.get(key, ""))) is not None and found > bound
 
 
 def _less(key: str, values: tuple[str, ...]) -> _Test:
-    bound = int(values[0])
+    bound = integers.signed(values[0])
     return lambda labels: (found := _integer(labels.get(key, ""))) is not None and found < bound
 
 
 def _integer(text: str) -> int | None:
-    if not _INTEGER.fullmatch(text):
+    try:
+        return integers.signed(text)
+    except integers.NotInteger:
         return None
-    number = int(text)
-    return number if -_INT64_LIMIT <= number < _INT64_LIMIT else None
 
 
 _COMPILERS: dict[str, Callable[[str, tuple[str, ...]], _Test]] = {

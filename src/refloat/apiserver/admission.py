@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is decided about a write beyond the object itself.
 
-The namespace must live; pods get their priority and the tolerations that
-every pod has; new nodes start out as not ready.
+The namespace must live; pods get their priority, the tolerations that every
+pod has and the topology labels of their node; new nodes start out as not ready.
 """
 
 from refloat.api import errors, kinds
 from refloat.api.meta import Object, is_terminating
-from refloat.apiserver import stored
+from refloat.apiserver import stored, topology_labels
 from refloat.apiserver.identity import Call
 from refloat.store.contract import Store
 
@@ -36,6 +36,7 @@ class Admission:
         if resource.kind == "Pod":
             self._set_priority(obj)
             tolerate_by_default(obj, self._toleration_seconds)
+            self._label_topology(obj)
         elif resource.kind == "Node":
             _taint_not_ready(obj)
 
@@ -91,6 +92,12 @@ class Admission:
         if found is not None:
             spec["priorityClassName"] = found["metadata"]["name"]
         spec.update(computed)
+
+    def _label_topology(self, pod: Object) -> None:
+        """Say on a pod that comes with a node's name where that node is."""
+        node = pod["spec"].get("nodeName")
+        if node and (found := topology_labels.of_node(self._store, node)):
+            pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **found}
 
     def _check_only_default(self, wanted: Object, own: str) -> None:
         present = self._default_priority_class()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from multidict import MultiMapping
 
-from refloat.api import codec, errors, fields, names, schema, selectors
+from refloat.api import codec, errors, fields, integers, names, schema, selectors
 from refloat.api.fields import FieldError
 from refloat.apiserver import deletion
 from refloat.apiserver.identity import FieldValidation
@@ -179,11 +179,10 @@ def list_revision(text: str, *, watch: bool) -> int | None:
     """The revision that a read asks for; a get words its refusal as a watch does."""
     if not text:
         return None
-    if text.isascii() and text.isdigit():
-        return int(text)
-    mistake = fields.invalid(
-        "resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax'
-    )
+    try:
+        return integers.unsigned(text)
+    except integers.NotInteger as problem:
+        mistake = fields.invalid("resourceVersion", text, str(problem))
     if watch:
         raise errors.StatusError(500, "", str(mistake))
     raise errors.bad_request(f"invalid resource version: {mistake}")
@@ -195,13 +194,10 @@ def _integer(text: str) -> int | None:
 
 def integer(text: str) -> int:
     """A number in a query; raises 400 in Go's words."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    value = int(text)
-    if not -(2**63) <= value < 2**63:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
-    return value
+    try:
+        return integers.signed(text)
+    except integers.NotInteger as problem:
+        raise errors.bad_request(str(problem)) from problem
 
 
 def delete_options(query: MultiMapping[str], body: bytes, media: codec.Media) -> deletion.Options:

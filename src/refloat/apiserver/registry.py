@@ -9,7 +9,7 @@ bytes or into a dictionary of the caller's own.
 from collections.abc import Callable
 from typing import TypeAlias
 
-from refloat.api import codec, errors, fields, kinds, meta, names, schema, times
+from refloat.api import codec, errors, fields, integers, kinds, meta, names, schema, times
 from refloat.api.meta import Object
 from refloat.apiserver import admission, apply, deletion, node_restriction, stored, strategies
 from refloat.apiserver.identity import Call
@@ -509,16 +509,20 @@ def dedup_owners(call: Call, obj: Object, when: str = "") -> None:
 
 def _number(text: str | None) -> int:
     """The number in a resourceVersion; 0 for what is none."""
-    return int(text) if text and text.isascii() and text.isdigit() else 0
+    try:
+        return integers.unsigned(text or "0")
+    except integers.NotInteger:
+        return 0
 
 
 def revision(text: str) -> int:
     """The number in a resourceVersion; none is 0, what is no number is an error."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()):
-        raise errors.StatusError(500, "", f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    return int(text)
+    try:
+        return integers.unsigned(text)
+    except integers.NotInteger as problem:
+        raise errors.StatusError(500, "", str(problem)) from problem
 
 
 # Whatever an update says of these, the server's own word stands.

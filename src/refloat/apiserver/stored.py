@@ -18,6 +18,19 @@ _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
 
 
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct):
+    """As much of an object as leads to its labels."""
+
+    metadata: _Metadata
+
+
+_LABELS_DECODER = msgspec.json.Decoder(_Labelled)
+
+
 def key(resource: kinds.Resource, namespace: str, name: str) -> str:
     """Where an object lies."""
     if resource.namespaced:
@@ -49,6 +62,11 @@ def unpack(resource: kinds.Resource, entry: Entry) -> Object:
     if entry.revision:  # what a dry run made has none
         obj["metadata"]["resourceVersion"] = str(entry.revision)
     return event_conversion.to_events(obj) if resource.group == "events.k8s.io" else obj
+
+
+def labels(entry: Entry) -> dict[str, str]:
+    """The object's labels; the rest of it is passed over and not decoded."""
+    return _LABELS_DECODER.decode(entry.value).metadata.labels or {}
 
 
 def body(resource: kinds.Resource, entry: Entry) -> bytes:

@@ -55,6 +55,18 @@ def test_a_bad_list_is_not_counted() -> None:
         intervals.check("0-2,2", 5)
 
 
+def test_an_index_of_thousands_of_digits_is_refused_and_not_a_crash() -> None:
+    text = "9" * 5000
+    with pytest.raises(intervals.BadIndexes) as told:
+        intervals.check(f"0-{text}", 5)
+    assert str(told.value) == f'cannot convert string to integer for index: "{text}"'
+    assert intervals.parse(f"1,{text},3", 5) == [(1, 1), (3, 3)]
+
+
+def test_thousands_of_leading_zeros_do_not_count() -> None:
+    assert intervals.check(f"{'0' * 5000}1-3", 5) == 3
+
+
 @given(st.sets(st.integers(0, 200)))
 def test_what_is_written_is_read_back(indexes: set[int]) -> None:
     written = intervals.render(intervals.of(indexes))

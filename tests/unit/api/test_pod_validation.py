@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from refloat.api import pods
+from refloat.api.meta import Object
 from refloat.api.validation import pod as validation
 from tests.unit.api import pod_cases
 
@@ -119,3 +120,75 @@ def test_an_unknown_preemption_policy_is_refused() -> None:
     [found] = validation.validate_create(pod)
     assert found.path == "spec.preemptionPolicy"
     assert found.detail == 'supported values: "PreemptLowerPriority", "Never"'
+
+
+def test_rules_of_an_init_container_without_a_policy_are_looked_at_no_further() -> None:
+    container = {"name": "i", "image": "i", "restartPolicyRules": [{"action": "x"}]}
+    pod, _ = pod_cases.new_pod({"pod": {"spec": {"initContainers": [container]}}})
+    [found] = validation.validate_create(pod)
+    assert str(found) == (
+        "spec.initContainers[0].restartPolicy: Required value: "
+        "must specify restartPolicy when restart rules are used"
+    )
+
+
+def test_rules_of_a_container_without_a_policy_are_looked_at_all_the_same() -> None:
+    container = {"name": "c", "image": "i", "restartPolicyRules": [{"action": "x"}]}
+    pod, _ = pod_cases.new_pod({"pod": {"spec": {"containers": [container]}}})
+    assert [each.path for each in validation.validate_create(pod)] == [
+        "spec.containers[0].restartPolicy",
+        "spec.containers[0].restartPolicyRules[0].action",
+        "spec.containers[0].restartPolicyRules[0].exitCodes",
+    ]
+
+
+def changed(before: Object, after: Object) -> list[str]:
+    """What is said of a change of these fields of a pod's specification."""
+    case = {**pod_cases.cases("update")[0], "patch": {"spec": after}}
+    old = pod_cases.stored_pod(case)
+    old["spec"] |= before
+    return [str(each) for each in validation.validate_update(pod_cases.changed_pod(case, old), old)]
+
+
+def gates(*names: str) -> Object:
+    return {"schedulingGates": [{"name": name} for name in names]}
+
+
+def test_a_new_gate_that_is_there_twice_is_forbidden_once() -> None:
+    where, why = "spec.schedulingGates[1]", "only deletion is allowed, but found new"
+    assert changed(gates("a"), gates("b", "b")) == [
+        f'{where}: Duplicate value: "b"',
+        f"{where}.name: Forbidden: {why} scheduling gate 'b'",
+    ]
+
+
+def relabelled(policy: str) -> Object:
+    return {"securityContext": {"seLinuxChangePolicy": policy}}
+
+
+def test_a_pod_that_has_a_selinux_policy_may_have_each() -> None:
+    [found] = changed(relabelled("Recursive"), relabelled("MountOption"))
+    assert found.startswith("spec: Forbidden: pod updates may not change fields other than")
+    assert changed(relabelled("MountOption"), relabelled("MountOption")) == []
+
+
+def test_a_pod_that_has_a_selinux_policy_is_told_of_each() -> None:
+    assert changed(relabelled("Recursive"), relabelled("x"))[0] == (
+        'spec.securityContext.seLinuxChangePolicy: Unsupported value: "x": '
+        'supported values: "MountOption", "Recursive"'
+    )
+
+
+def test_a_pod_that_has_no_selinux_policy_is_told_of_one() -> None:
+    assert changed({}, relabelled("MountOption"))[0] == (
+        'spec.securityContext.seLinuxChangePolicy: Unsupported value: "MountOption": '
+        'supported values: "Recursive"'
+    )
+
+
+def test_a_template_that_has_a_selinux_policy_may_have_each() -> None:
+    template = pod_cases.new_template({"pod": {"spec": relabelled("MountOption")}})
+    assert validation.validate_template(template, "t", stored=template) == []
+    assert [each.path for each in validation.validate_template(template, "t")] == [
+        "t.spec.securityContext.seLinuxChangePolicy"
+    ]

@@ -214,3 +214,9 @@ def test_a_field_is_pinned_by_equality_only() -> None:
 def test_fields_can_be_renamed() -> None:
     renamed = selectors.parse_fields("a=1,b!=2").renamed({"a": "x"})
     assert str(renamed) == "x=1,b!=2"
+
+
+def test_comparison_with_thousands_of_digits_is_refused_and_not_a_crash() -> None:
+    with pytest.raises(StatusError, match=INTEGER) as told:
+        selectors.parse_labels("a>" + "9" * 5000)
+    assert told.value.code == 400

@@ -127,6 +127,7 @@ UNFIT = [
     ("removing at the dash", op("remove", F + "/-")),
     ("removing past the end", op("remove", F + "/3")),
     ("removing before the start", op("remove", F + "/-4")),
+    ("removing at an index of thousands of digits", op("remove", f"{F}/{'9' * 5000}")),
     ("replacing at the dash", op("replace", F + "/-", value="z")),
     ("replacing past the end", op("replace", F + "/3", value="z")),
     ("replacing below what is missing", op("replace", "/nope/a", value="z")),

@@ -18,6 +18,9 @@ ONLY_WITH = (
     f"{MATCH}: Forbidden: {MATCH} is forbidden for watch unless sendInitialEvents is provided"
 )
 REQUIRES = f"{MATCH}: Forbidden: sendInitialEvents requires setting {MATCH} to NotOlderThan"
+TOO_LARGE = "99999999999999999999"
+LONG = "9" * 5000  # more digits than Python's own `int` takes
+ZEROS = "0" * 5000
 INITIAL = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"
 
 
@@ -182,6 +185,8 @@ def test_token_brings_its_own_revision() -> None:
             "limit=99999999999999999999",
             'strconv.ParseInt: parsing "99999999999999999999": value out of range',
         ),
+        (f"limit={LONG}", f'strconv.ParseInt: parsing "{LONG}": value out of range'),
+        (f"timeoutSeconds={LONG}", f'strconv.ParseInt: parsing "{LONG}": value out of range'),
         ("timeoutSeconds=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
         ("limit=x&timeoutSeconds=y", 'strconv.ParseInt: parsing "y": invalid syntax'),
         ("limit=x&labelSelector=a=b=c", 'strconv.ParseInt: parsing "x": invalid syntax'),
@@ -196,6 +201,13 @@ def test_token_brings_its_own_revision() -> None:
                 'strconv.ParseUint: parsing "x": invalid syntax'
             ),
         ),
+        (
+            f"resourceVersion={TOO_LARGE}",
+            (
+                f'invalid resource version: resourceVersion: Invalid value: "{TOO_LARGE}": '
+                f'strconv.ParseUint: parsing "{TOO_LARGE}": value out of range'
+            ),
+        ),
     ],
 )
 def test_first_of_a_lists_mistakes_is_told(text: str, message: str) -> None:
@@ -203,12 +215,14 @@ def test_first_of_a_lists_mistakes_is_told(text: str, message: str) -> None:
         assert options.list_options(query(text), watch=False).revision
 
 
-@pytest.mark.parametrize(("text", "want"), [("+3", 3), ("-1", 0), ("", 0), ("7", 7)])
+@pytest.mark.parametrize(
+    ("text", "want"), [("+3", 3), ("-1", 0), ("", 0), ("7", 7), (f"{ZEROS}5", 5)]
+)
 def test_limit_is_read_as_go_reads_numbers(text: str, want: int) -> None:
     assert options.list_options(query(limit=text), watch=False).limit == want
 
 
-@pytest.mark.parametrize(("text", "want"), [("", None), ("0", 0), ("12", 12)])
+@pytest.mark.parametrize(("text", "want"), [("", None), ("0", 0), ("12", 12), (f"{ZEROS}5", 5)])
 def test_revision_of_nothing_differs_from_any(text: str, want: int | None) -> None:
     assert options.list_options(query(resourceVersion=text), watch=False).revision == want
 
@@ -248,11 +262,18 @@ def test_watch_from_a_revision_passes_over_a_token() -> None:
     assert options.list_options(query("continue=x&resourceVersion=5"), watch=True).revision == 5
 
 
-@pytest.mark.parametrize("text", ["x", "-1"])
-def test_revision_of_a_watch_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("x", "invalid syntax"),
+        ("-1", "invalid syntax"),
+        (TOO_LARGE, "value out of range"),
+        (LONG, "value out of range"),
+    ],
+)
+def test_revision_of_a_watch_is_refused(text: str, what: str) -> None:
     message = (
-        f'resourceVersion: Invalid value: "{text}": '
-        f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {what}'
     )
     with refusal(500, message):
         assert options.list_options(query(resourceVersion=text), watch=True).revision

@@ -81,7 +81,7 @@ async def test_job_gets_its_selector_and_labels(world: World) -> None:
     }
 
 
-@pytest.mark.parametrize("version", ["0", "abc"])
+@pytest.mark.parametrize("version", ["0", "abc", "99999999999999999999", "9" * 5000])
 async def test_create_passes_over_a_version_that_is_none(world: World, version: str) -> None:
     made = await world.create(builders.config_map(resourceVersion=version))
     assert made["metadata"]["resourceVersion"] == str(world.store.revision)
@@ -232,6 +232,18 @@ async def test_given_name_is_never_replaced_by_a_generated_one(world: World) -> 
             500,
             'strconv.ParseUint: parsing "abc": invalid syntax',
             id="no number for a version",
+        ),
+        pytest.param(
+            {"name": "c", "resourceVersion": "99999999999999999999"},
+            500,
+            'strconv.ParseUint: parsing "99999999999999999999": value out of range',
+            id="too large a number for a version",
+        ),
+        pytest.param(
+            {"name": "c", "resourceVersion": "9" * 5000},
+            500,
+            f'strconv.ParseUint: parsing "{"9" * 5000}": value out of range',
+            id="thousands of digits for a version",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from tests.worlds import BUDGETS, CONFIG_MAPS, PODS, Face, World
 MERGE = "application/merge-patch+json"
 HERE = "/api/v1/namespaces/default"
 MAPS = f"{HERE}/configmaps"
+TOO_LARGE = "99999999999999999999"  # more than 64 bits hold
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -155,13 +156,32 @@ async def _eventually(condition: Any) -> None:
 # -- reading ----------------------------------------------------------------
 
 
-async def test_get_of_a_revision_that_is_none(world: World, face: Face) -> None:
+@pytest.mark.parametrize(
+    ("text", "what"), [("x", "invalid syntax"), (TOO_LARGE, "value out of range")]
+)
+async def test_get_of_a_revision_that_is_none(
+    world: World, face: Face, text: str, what: str
+) -> None:
     await world.create(builders.config_map("a"))
-    code, status = await face.ask("GET", f"{MAPS}/a?resourceVersion=x")
+    code, status = await face.ask("GET", f"{MAPS}/a?resourceVersion={text}")
     assert code == 500
     assert status["message"] == (
-        'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
+        f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {what}'
     )
+
+
+async def test_watch_from_a_revision_that_is_too_large(face: Face) -> None:
+    code, status = await face.ask("GET", f"{MAPS}?watch=1&resourceVersion={TOO_LARGE}")
+    assert code == 500
+    assert status["message"].endswith(f'parsing "{TOO_LARGE}": value out of range')
+
+
+async def test_patch_to_a_version_that_is_too_large(world: World, face: Face) -> None:
+    await world.create(builders.config_map("a"))
+    patch = {"metadata": {"resourceVersion": TOO_LARGE}}
+    code, status = await face.ask("PATCH", f"{MAPS}/a", patch, media=MERGE)
+    assert code == 500
+    assert status["message"] == f'strconv.ParseUint: parsing "{TOO_LARGE}": value out of range'
 
 
 async def test_get_of_an_event_at_a_revision_that_is_none(face: Face) -> None:

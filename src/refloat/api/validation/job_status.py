@@ -220,7 +220,9 @@ def _format(write: _Write, name: str, completions: int) -> list[FieldError]:
     try:
         intervals.check(text, completions)
     except intervals.BadIndexes as complaint:
-        return [fields.invalid(f"status.{name}", text, f"error parsing {name}: {complaint}")]
+        # Kubernetes has failedIndexes behind a pointer, and so shows them as JSON.
+        shown = internal.typed(text) if name == "failedIndexes" else text
+        return [fields.invalid(f"status.{name}", shown, f"error parsing {name}: {complaint}")]
     return []
 
 

@@ -9,7 +9,7 @@ validates (uid, timestamps, generation) is not decided here.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refloat.api import fields, names
+from refloat.api import fields, internal, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 
@@ -170,7 +170,8 @@ def _expression_errors(expression: Object, path: str) -> list[FieldError]:
         if values:
             errors.append(fields.forbidden(f"{path}.values", _EXISTS_OR_NOT))
     else:
-        errors.append(fields.invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        shown = internal.typed(operator)
+        errors.append(fields.invalid(f"{path}.operator", shown, "not a valid selector operator"))
     errors += validate_label_key(expression.get("key", ""), f"{path}.key")
     errors += label_value_errors(values, f"{path}.values")
     return errors
@@ -265,7 +266,8 @@ def _managed_fields_errors(managed: Sequence[Object], path: str) -> list[FieldEr
 def _check_manager(entry: Object, path: str, errors: list[FieldError]) -> None:
     operation = entry.get("operation", "")
     if operation not in ("Apply", "Update"):
-        errors.append(fields.invalid(f"{path}.operation", operation, "must be `Apply` or `Update`"))
+        shown = internal.typed(operation)
+        errors.append(fields.invalid(f"{path}.operation", shown, "must be `Apply` or `Update`"))
     if (form := entry.get("fieldsType", "")) not in ("", "FieldsV1"):
         errors.append(fields.invalid(f"{path}.fieldsType", form, "must be `FieldsV1`"))
     errors += validate_field_manager(entry.get("manager", ""), f"{path}.manager")

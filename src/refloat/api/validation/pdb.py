@@ -63,7 +63,7 @@ def _spec(spec: Object) -> list[FieldError]:
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in EVICTION_POLICIES:
         path = "spec.unhealthyPodEvictionPolicy"
-        mistakes.append(fields.not_supported(path, policy, EVICTION_POLICIES))
+        mistakes.append(rules.unsupported(path, policy, EVICTION_POLICIES))
     return mistakes
 
 
@@ -74,7 +74,8 @@ def _amount(value: Any, path: str) -> list[FieldError]:
     complaints = names.percent(value)
     if complaints:
         return rules.named(complaints, path, value)
-    if int(value[:-1]) > 100:
+    digits = value[:-1].lstrip("0")
+    if len(digits) > 3 or int(digits or "0") > 100:
         return [fields.invalid(path, value, "must not be greater than 100%")]
     return []
 

@@ -24,7 +24,7 @@ from refloat.api.validation.pod_rules import Errors
 def validate_create(pod: Object, *, force_eviction: bool = False) -> list[FieldError]:
     """What is wrong with a new pod."""
     errors: Errors = []
-    _check_metadata_and_spec(pod, errors, Effects(force_eviction))
+    _check_metadata_and_spec(pod, {}, errors, Effects(force_eviction))
     spec = pod.get("spec") or {}
     if spec.get("ephemeralContainers"):
         errors.append(fields.forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -46,8 +46,9 @@ def validate_template(
     errors += meta.validate_annotations(annotations, f"{path}.annotations")
     if annotations:
         pod_annotations.check(annotations, spec, f"{path}.annotations", errors)
-    effects = _effects((stored or {}).get("spec") or {}, force_eviction)
-    pod_spec.check_spec(spec, None, f"{path}.spec", errors, effects)
+    before = (stored or {}).get("spec") or {}
+    effects = _effects(before, force_eviction)
+    pod_spec.check_spec(spec, None, f"{path}.spec", errors, effects, stored=before)
     pod_security.check_annotations_agree(metadata, spec, f"{path}.spec", errors)
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
@@ -58,10 +59,11 @@ def validate_template(
 def validate_update(new: Object, old: Object, *, force_eviction: bool = False) -> list[FieldError]:
     """What is wrong with a change of a pod."""
     errors = meta.validate_update(new["metadata"], old["metadata"])
-    effects = _effects(old.get("spec") or {}, force_eviction)
-    _check_metadata_and_spec(new, errors, effects)
+    before = old.get("spec") or {}
+    effects = _effects(before, force_eviction)
+    _check_metadata_and_spec(new, before, errors, effects)
     pod_annotations.check_changes(new, old, errors)
-    pod_update.check_spec_change(new.get("spec") or {}, old.get("spec") or {}, errors, effects)
+    pod_update.check_spec_change(new.get("spec") or {}, before, errors, effects)
     return errors
 
 
@@ -98,12 +100,12 @@ def _effects(stored: Object, force_eviction: bool) -> Effects:
     return Effects(force_eviction, stored.get("tolerations") or ())
 
 
-def _check_metadata_and_spec(pod: Object, errors: Errors, effects: Effects) -> None:
+def _check_metadata_and_spec(pod: Object, stored: Object, errors: Errors, effects: Effects) -> None:
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     errors += meta.validate(metadata, namespaced=True, name_check=names.dns_subdomain)
     if annotations := metadata.get("annotations"):
         pod_annotations.check(annotations, spec, "metadata.annotations", errors)
-    pod_spec.check_spec(spec, metadata, "spec", errors, effects)
+    pod_spec.check_spec(spec, metadata, "spec", errors, effects, stored=stored)
     if not spec.get("serviceAccountName"):
         _check_no_tokens(spec, errors)
     for kind in ("containers", "initContainers"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a pod may run: affinity, tolerations, spreading over a topology."""
 
-from refloat.api import fields, names
+from refloat.api import fields, internal, names
 from refloat.api.meta import Object
 from refloat.api.validation import meta
 from refloat.api.validation import pod_rules as rules
@@ -68,7 +68,7 @@ def _check_node_expression(expression: Object, path: str, errors: Errors) -> Non
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
             errors.append(fields.forbidden(f"{path}.values", detail))
     elif operator not in _COMPARISONS:
-        errors.append(fields.invalid(f"{path}.operator", operator, _OPERATOR))
+        errors.append(fields.invalid(f"{path}.operator", internal.typed(operator), _OPERATOR))
     elif len(values) != 1:
         detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
         errors.append(fields.required(f"{path}.values", detail))
@@ -80,7 +80,7 @@ def _check_node_field(expression: Object, path: str, errors: Errors) -> None:
     operator = expression.get("operator", "")
     values = expression.get("values") or ()
     if operator not in ("In", "NotIn"):
-        errors.append(fields.invalid(f"{path}.operator", operator, _OPERATOR))
+        errors.append(fields.invalid(f"{path}.operator", internal.typed(operator), _OPERATOR))
     elif len(values) != 1:
         detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
         errors.append(fields.required(f"{path}.values", detail))
@@ -168,10 +168,10 @@ def _check_toleration(toleration: Object, path: str, errors: Errors, effects: Ef
             "operator must be Exists when `key` is empty, "
             'which means "match all values and all keys"'
         )
-        errors.append(fields.invalid(f"{path}.operator", operator, detail))
+        errors.append(fields.invalid(f"{path}.operator", internal.typed(operator), detail))
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
         detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        errors.append(fields.invalid(f"{path}.effect", effect, detail))
+        errors.append(fields.invalid(f"{path}.effect", internal.typed(effect), detail))
     _check_toleration_value(operator, toleration.get("value", ""), path, errors)
     if effect:
         rules.one_of(errors, f"{path}.effect", effect, effects.of(toleration))
@@ -190,7 +190,7 @@ def _check_toleration_value(operator: str, value: str, path: str, errors: Errors
         # The comparisons have a gate that is off; they are named all the same.
         more = _COMPARISONS if operator in _COMPARISONS else ()
         supported = (*_TOLERATION_OPERATORS, *more)
-        errors.append(fields.not_supported(where, operator, supported))
+        errors.append(fields.not_supported(where, internal.typed(operator), supported))
 
 
 def check_topology_spread(constraints: list[Object], path: str, errors: Errors) -> None:

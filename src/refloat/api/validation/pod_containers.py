@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from refloat.api import fields, names
+from refloat.api import fields, internal, names
 from refloat.api.meta import Object
 from refloat.api.validation import pod_env, pod_probes, pod_resources, pod_security
 from refloat.api.validation import pod_mounts as mounts
@@ -26,6 +26,7 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _RESTART_ACTIONS = ("Restart", "RestartAllContainers")
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
+_RULES_ALONE = "must specify restartPolicy when restart rules are used"
 _NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
 _EPHEMERAL_FORBIDDEN = (
     *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
@@ -73,7 +74,7 @@ def check_init_containers(
     for i, container in enumerate(containers):
         where = f"{path}[{i}]"
         _check_common(container, pod, where, errors)
-        _check_restart(container, where, errors)
+        _check_init_restart(container, where, errors)
         name = container.get("name", "")
         if not rules.repeated(errors, f"{where}.name", name, seen) and name:
             seen.add(name)
@@ -208,14 +209,23 @@ def _check_resize(
     seen: set[str] = set()
     for i, policy in enumerate(policies):
         resource = policy.get("resourceName", "")
-        rules.repeated(errors, f"{path}[{i}]", resource, seen)
+        if resource in seen:
+            errors.append(fields.duplicate(f"{path}[{i}]", internal.typed(resource)))
         seen.add(resource)
         rules.required_one_of(errors, path, resource, ("cpu", "memory"))
         restart = policy.get("restartPolicy", "")
         rules.required_one_of(errors, path, restart, _RESIZE_POLICIES)
         if restart_policy == "Never" and restart != "NotRequired":
             detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            errors.append(fields.invalid(path, restart, detail))
+            errors.append(fields.invalid(path, internal.typed(restart), detail))
+
+
+def _check_init_restart(container: Object, path: str, errors: Errors) -> None:
+    """The same for what prepares a pod: rules without a policy are looked at no further."""
+    if container.get("restartPolicy") is not None:
+        _check_restart(container, path, errors)
+    elif container.get("restartPolicyRules"):
+        errors.append(fields.required(f"{path}.restartPolicy", _RULES_ALONE))
 
 
 def _check_restart(container: Object, path: str, errors: Errors) -> None:
@@ -223,8 +233,7 @@ def _check_restart(container: Object, path: str, errors: Errors) -> None:
     policy, given = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     if policy is None:
         if given:
-            detail = "must specify restartPolicy when restart rules are used"
-            errors.append(fields.required(f"{path}.restartPolicy", detail))
+            errors.append(fields.required(f"{path}.restartPolicy", _RULES_ALONE))
     else:
         rules.one_of(errors, f"{path}.restartPolicy", policy, RESTART_POLICIES)
     where = f"{path}.restartPolicyRules"

@@ -129,7 +129,8 @@ def check_field_ref(reference: Object, allowed: tuple[str, ...], path: str, erro
         return
     if stem == "spec.host":
         stem = "spec.nodeName"
-    rules.one_of(errors, f"{path}.fieldPath", stem, allowed)
+    if stem not in allowed:
+        errors.append(fields.not_supported(f"{path}.fieldPath", stem, allowed))
 
 
 def _unknown_field(version: str, label: str) -> str:

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from refloat.api import fields, names, quantity, requests
+from refloat.api import fields, internal, names, quantity, requests
 from refloat.api.meta import Object
 from refloat.api.validation import pod_rules as rules
 from refloat.api.validation.pod_rules import Errors
@@ -64,12 +64,12 @@ def is_overcommittable(name: str) -> bool:
 
 def _check_name(name: str, path: str, errors: Errors) -> bool:
     if complaints := names.qualified_name(name):
-        errors += fields.invalid_each(path, name, complaints)
+        errors += fields.invalid_each(path, internal.typed(name), complaints)
         return False
     if "/" in name or name in _STANDARD_NAMES or name.startswith(_STANDARD_PREFIXES):
         return True
     detail = "must be a standard resource type or fully qualified"
-    errors.append(fields.invalid(path, name, detail))
+    errors.append(fields.invalid(path, internal.typed(name), detail))
     return False
 
 
@@ -80,17 +80,17 @@ def _check_container_name(name: str, path: str, errors: Errors) -> None:
     if "/" not in name:
         if not name.startswith(HUGEPAGES):
             detail = "must be a standard resource for containers"
-            errors.append(fields.invalid(path, name, detail))
+            errors.append(fields.invalid(path, internal.typed(name), detail))
     elif not is_native(name) and not is_extended(name):
         detail = "doesn't follow extended resource name standard"
-        errors.append(fields.invalid(path, name, detail))
+        errors.append(fields.invalid(path, internal.typed(name), detail))
 
 
 def _check_pod_name(name: str, path: str, errors: Errors) -> None:
     if name in _COMPUTE or not _check_name(name, path, errors):
         return
     if not name.startswith(HUGEPAGES):
-        errors.append(fields.not_supported(path, name, _POD_NAMES))
+        errors.append(fields.not_supported(path, internal.typed(name), _POD_NAMES))
 
 
 def check_container(

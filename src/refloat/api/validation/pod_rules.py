@@ -8,7 +8,7 @@ no lists. Which field obeys which rule is the caller's to say.
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from refloat.api import fields, names
+from refloat.api import fields, internal, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 
@@ -42,16 +42,17 @@ def required_keys(errors: Errors, obj: Object, keys: Iterable[str], path: str) -
 
 
 def one_of(errors: Errors, path: str, value: str, supported: Sequence[str]) -> None:
+    """One of an enumeration's values; another one is shown as JSON, for it has a type."""
     if value not in supported:
-        errors.append(fields.not_supported(path, value, supported))
+        errors.append(fields.not_supported(path, internal.typed(value), supported))
 
 
 def required_one_of(errors: Errors, path: str, value: str, supported: Sequence[str]) -> None:
-    """One of some values, where none at all is another mistake than a wrong one."""
+    """One of an enumeration's values, where none at all is another mistake than a wrong one."""
     if not value:
         errors.append(fields.required(path))
-    elif value not in supported:
-        errors.append(fields.not_supported(path, value, supported))
+    else:
+        one_of(errors, path, value, supported)
 
 
 def non_negative(errors: Errors, path: str, value: int) -> None:

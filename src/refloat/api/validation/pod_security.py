@@ -68,7 +68,8 @@ def _check_escalation(context: Object, path: str, errors: Errors) -> None:
         errors.append(fields.invalid(path, shown, f"{_ESCALATION} {each}"))
 
 
-def check_pod(spec: Object, path: str, errors: Errors) -> None:
+def check_pod(spec: Object, path: str, errors: Errors, stored: Object | None = None) -> None:
+    """The context of the whole pod; `stored` is the specification that is there already."""
     context = spec.get("securityContext") or {}
     where = f"{path}.securityContext"
     if context:
@@ -81,6 +82,8 @@ def check_pod(spec: Object, path: str, errors: Errors) -> None:
         errors.append(fields.invalid(f"{where}.shareProcessNamespace", True, detail))
     if context:
         _check_pod_policies(context, spec, where, errors)
+        known = _selinux_policies((stored or {}).get("securityContext") or {})
+        _check_policy(context, "seLinuxChangePolicy", known, where, errors)
 
 
 def _check_pod_policies(context: Object, spec: Object, path: str, errors: Errors) -> None:
@@ -91,7 +94,12 @@ def _check_pod_policies(context: Object, spec: Object, path: str, errors: Errors
     check_windows_options(context, path, errors)
     check_apparmor(context, path, errors)
     _check_policy(context, "supplementalGroupsPolicy", ("Merge", "Strict"), path, errors)
-    _check_policy(context, "seLinuxChangePolicy", ("Recursive",), path, errors)
+
+
+def _selinux_policies(stored: Object) -> tuple[str, ...]:
+    """One of them has a gate that is off; a pod that has any may be written on with both."""
+    has_any = stored.get("seLinuxChangePolicy") is not None
+    return ("MountOption", "Recursive") if has_any else ("Recursive",)
 
 
 def _check_policy(
@@ -175,10 +183,10 @@ def check_apparmor(context: Object, path: str, errors: Errors) -> None:
         detail = "type is required when appArmorProfile is set"
         errors.append(fields.required(f"{where}.type", detail))
     elif kind not in PROFILES:
-        errors.append(fields.not_supported(f"{where}.type", kind, PROFILES))
+        rules.one_of(errors, f"{where}.type", kind, PROFILES)
     elif file is not None:
         detail = "can only be set when AppArmor type is Localhost"
-        errors.append(fields.invalid(f"{where}.localhostProfile", file, detail))
+        errors.append(fields.invalid(f"{where}.localhostProfile", internal.typed(file), detail))
 
 
 def _check_apparmor_file(file: str | None, path: str, errors: Errors) -> None:

@@ -44,8 +44,13 @@ def check_spec(
     path: str,
     errors: Errors,
     effects: Effects = NONE_NEW,
+    *,
+    stored: Object | None = None,
 ) -> None:
-    """All of a pod's specification; `metadata` is None in a template."""
+    """All of a pod's specification.
+
+    `metadata` is None in a template; `stored` is the specification that is there already.
+    """
     if spec.get("terminationGracePeriodSeconds") is None:
         errors.append(fields.required(f"{path}.terminationGracePeriodSeconds"))
     _check_contents(spec, metadata, path, errors)
@@ -57,7 +62,7 @@ def check_spec(
     rules.required_one_of(errors, f"{path}.dnsPolicy", spec.get("dnsPolicy", ""), _DNS_POLICIES)
     if selector := spec.get("nodeSelector"):
         errors += meta.validate_labels(selector, f"{path}.nodeSelector")
-    pod_security.check_pod(spec, path, errors)
+    pod_security.check_pod(spec, path, errors, stored)
     _check_scheduling(spec, path, errors)
     _check_host(spec, path, errors)
     _check_identity(spec, path, errors, effects)

@@ -259,7 +259,7 @@ def _check_asked_for(name: str, container: Object, path: str, errors: Errors) ->
         known = set(resources.get("requests") or ())
         detail = "must match one of the container's resource requests"
     if name not in known:
-        errors.append(fields.invalid(f"{path}.name", name, detail))
+        errors.append(fields.invalid(f"{path}.name", internal.typed(name), detail))
 
 
 def _claim_name(claim: Object) -> str:
@@ -279,7 +279,8 @@ def _check_health(resource: Object, path: str, errors: Errors) -> None:
             elif names.longer(message, HEALTH_MESSAGE_LENGTH):
                 errors.append(fields.too_long(f"{where}.message", HEALTH_MESSAGE_LENGTH))
         identity = each.get("resourceID", "")
-        rules.repeated(errors, f"{where}.resourceID", identity, seen)
+        if identity in seen:
+            errors.append(fields.duplicate(f"{where}.resourceID", internal.typed(identity)))
         seen.add(identity)
 
 

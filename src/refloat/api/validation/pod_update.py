@@ -95,9 +95,12 @@ def _without_seconds(toleration: Object) -> Object:
 
 
 def _check_gates(new: Object, old: Object, errors: Errors) -> None:
+    """No gate is added; one that is there twice is told where it is last."""
     known = {each.get("name", "") for each in old.get("schedulingGates") or ()}
-    for i, gate in enumerate(new.get("schedulingGates") or ()):
-        if (name := gate.get("name", "")) not in known:
+    given = enumerate(new.get("schedulingGates") or ())
+    last = {gate.get("name", ""): i for i, gate in given}
+    for name, i in last.items():
+        if name not in known:
             detail = f"only deletion is allowed, but found new scheduling gate '{name}'"
             errors.append(fields.forbidden(f"spec.schedulingGates[{i}].name", detail))
 

@@ -59,7 +59,7 @@ def check_os(spec: Object, path: str, containers: list[tuple[Object, str]], erro
     if not name:
         errors.append(fields.required(f"{path}.os.name"))
     elif name not in ("linux", "windows"):
-        errors.append(fields.not_supported(f"{path}.os", name, ("linux", "windows")))
+        rules.one_of(errors, f"{path}.os", name, ("linux", "windows"))
     elif name == "linux":
         _check_linux(spec, path, containers, errors)
     else:

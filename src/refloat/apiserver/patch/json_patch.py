@@ -7,13 +7,12 @@ negative (-1 is the last), and what stands before a path's first slash is
 ignored. Why an operation fails is not told to the client.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
 
-from refloat.api import errors
+from refloat.api import errors, integers
 from refloat.api.meta import Object
 from refloat.apiserver.patch import go_values, rejected
 
@@ -30,7 +29,6 @@ _ENCODER = msgspec.json.Encoder()
 # How a patch and an operation are called, and what stands before that.
 _FIRST = ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp", "error decoding patch: ")
 _SECOND = ("jsonpatch.Patch", "jsonpatch.Operation", "")
-_INDEX = re.compile(r"[+-]?[0-9]+")
 
 
 class _Mismatch(Exception):
@@ -158,9 +156,10 @@ def _key(container: Any, part: str) -> Any:
 
 
 def _index(part: str, size: int) -> int:
-    if not _INDEX.fullmatch(part):
-        raise _Mismatch(part)
-    index = int(part)
+    try:
+        index = integers.signed(part)
+    except integers.NotInteger as problem:
+        raise _Mismatch(part) from problem
     if not -size <= index < size:
         raise _Mismatch(part)
     return index + size if index < 0 else index

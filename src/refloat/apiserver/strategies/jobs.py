@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: the generated selector and labels, deletes that orphan, and fields behind gates."""
 
-from refloat.api import additions, pods
+from refloat.api import additions, internal, pods
 from refloat.api.defaults import job as defaults
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
@@ -65,7 +65,17 @@ class JobStrategy(base.Strategy):
         if self._replacement:
             # A default that came with its gate, after the Job, is no change of its spec.
             defaults.apply_replacement(old["spec"])
-        base.bump_generation(new, old)
+        if not _is_same_spec(new["spec"], old["spec"]):
+            base.bump_generation(new, old)
+
+    def prepare_status(self, new: Object, old: Object, call: Call) -> None:
+        """A Job that a status write leaves without labels reads back with its template's."""
+        super().prepare_status(new, old, call)
+        if new["metadata"].get("labels"):
+            return
+        defaults.apply_labels(new)
+        if labels := new["metadata"].get("labels"):
+            new["metadata"]["labels"] = dict(labels)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_update(new, old, force_eviction=self.force_eviction)
@@ -75,3 +85,10 @@ class JobStrategy(base.Strategy):
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return validation.warnings(new, old)
+
+
+def _is_same_spec(new: Object, old: Object) -> bool:
+    """Whether nothing changes but how amounts in the template are written."""
+    if {**new, "template": None} != {**old, "template": None}:
+        return False
+    return internal.equal("core.PodTemplateSpec", new["template"], old["template"])
