@@ -247,6 +247,61 @@ async def test_a_pod_that_names_no_controller_loses_the_finalizer(sim: Sim) -> N
         assert not pod_state.is_tracked(found)
 
 
+@pytest.mark.parametrize(
+    ("version", "want"),
+    [
+        pytest.param("batch/v1", False, id="of Jobs as they are"),
+        pytest.param("batch/v1beta1", True, id="of another version"),
+        pytest.param("example.com/v1", True, id="of another group"),
+    ],
+)
+@virtual(seeds=3)
+async def test_only_pods_of_jobs_lose_the_finalizer_when_their_owner_is_not_there(
+    sim: Sim, version: str, want: bool
+) -> None:
+    """Behaviour A20.3: a kind of that name elsewhere may track its pods alike."""
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        owner = {"apiVersion": version, "kind": "Job", "name": "x", "uid": "x", "controller": True}
+        pod = {
+            "metadata": {
+                "name": "theirs",
+                "finalizers": [pod_state.TRACKING_FINALIZER],
+                "ownerReferences": [owner],
+            },
+            "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+        }
+        await world.client.create(kinds.PODS, pod, namespace=NAMESPACE)
+        await world.sleep(5)
+        [found] = await world.pods()
+        assert pod_state.is_tracked(found) is want
+
+
+BARE: dict[str, Any] = {
+    "manualSelector": True,
+    "selector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]},
+}
+
+
+@virtual(seeds=3)
+async def test_an_index_is_label_enough_for_a_pod(sim: Sim) -> None:
+    """Behaviour A8.10."""
+    async with job_world.world(sim) as world:
+        await world.submit(completionMode="Indexed", completions=2, parallelism=2, **BARE)
+        job = await world.finished(within=60)
+        assert job.status.completed_indexes == "0,1"
+        labels = [pod.metadata.labels for pod in world.kubelet.created]
+        assert labels == [{pod_state.COMPLETION_INDEX: index} for index in "01"]
+
+
+@virtual(seeds=3)
+async def test_a_pod_without_any_label_is_not_made(sim: Sim) -> None:
+    """Behaviour A8.10."""
+    async with job_world.world(sim) as world:
+        await world.submit(**BARE)
+        await world.sleep(60)
+        assert world.kubelet.created == []
+
+
 @virtual(seeds=3)
 async def test_a_bare_pod_costs_nothing_for_jobs_that_want_none(sim: Sim) -> None:
     """Selectors are built for Jobs at work, and one of these may still adopt it (A25.1)."""

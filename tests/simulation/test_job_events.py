@@ -5,11 +5,14 @@ What was decided of single pods, which Kubernetes does not tell, is in
 `test_job_policies`.
 """
 
+import re
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from refloat.client import errors
+from refloat.client import errors, kinds
 from refloat.client.requests import Request
 from refloat.sim.run import Sim
 from tests.simulation import job_world
@@ -176,6 +179,75 @@ async def test_a_delete_that_failed(
         await world.sleep(20)
         assert refused
         assert [each for each in told(world) if each[1] == "FailedDelete"] == want
+
+
+def refusing(why: str) -> Callable[[Request, int], errors.ClientError | None]:
+    """Refuses to create pods as Kubernetes does, which names them."""
+
+    def refuse(request: Request, _: int) -> errors.ClientError | None:
+        if request.method != "POST":
+            return None
+        name = msgspec.json.decode(request.body or b"")["metadata"]["name"]
+        return errors.Forbidden(f'pods "{name}" is forbidden: {why}', code=403)
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2",
+        'violates PodSecurity "restricted:latest": host namespaces (hostNetwork=true)',
+        "maximum cpu usage per Container is 1, but limit is 2",
+        "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: pod rejected: no",
+    ],
+)
+@virtual()
+async def test_a_create_that_is_refused_as_it_is_names_the_pod(sim: Sim, why: str) -> None:
+    async with job_world.world(sim) as world:
+        world.process.client.refuses = refusing(why)
+        await world.submit()
+        await world.sleep(0.5)
+        [(_, reason, note)] = told(world)
+        assert reason == "FailedCreate"
+        assert re.fullmatch(
+            rf'Error creating: pods "job-\w{{5}}" is forbidden: {re.escape(why)}', note
+        )
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "no PriorityClass with name x was found",
+        'error looking up service account default/x: serviceaccount "x" not found',
+        'pod rejected: RuntimeClass "x" not found',
+        "unable to create new content in namespace default because it is being terminated",
+    ],
+)
+@virtual()
+async def test_a_create_that_is_refused_before_it_has_a_name_tells_the_prefix(
+    sim: Sim, why: str
+) -> None:
+    async with job_world.world(sim) as world:
+        world.process.client.refuses = refusing(why)
+        await world.submit()
+        await world.sleep(0.5)
+        want = f'Error creating: pods "job-" is forbidden: {why}'
+        assert told(world) == [("Warning", "FailedCreate", want)]
+
+
+@virtual()
+async def test_a_pod_that_is_invalid_is_named(sim: Sim) -> None:
+    async with job_world.world(sim) as world:
+        spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}
+        template = {"metadata": {"finalizers": ["bad finalizer"]}, "spec": spec}
+        job = {"metadata": {"name": "job"}, "spec": {"template": template}}
+        await world.client.create(kinds.JOBS, job, namespace=job_world.NAMESPACE)
+        await world.sleep(0.5)
+        [(_, _, note)] = told(world)
+        assert re.match(
+            r'Error creating: Pod "job-\w{5}" is invalid: \[?metadata\.finalizers', note
+        )
 
 
 @virtual()

@@ -9,11 +9,13 @@ import pytest
 
 from refloat.client import errors, kinds
 from refloat.client.requests import Request
+from refloat.controllers.job import attempts
 from refloat.policy import pod_state
 from refloat.sim.run import Sim, run
 from tests.simulation import job_world
 from tests.simulation.job_scenarios import SCENARIOS, Ending, checked, relabel_a_pod
 from tests.simulation.job_world import FAILS, FOREVER, OK, Run, World
+from tests.unit.controllers.job.test_attempts import STRANGE
 from tests.virtual import virtual
 
 
@@ -273,6 +275,56 @@ async def test_deletions_that_are_cancelled_are_tried_again(sim: Sim) -> None:
         assert [pod.metadata.uid for pod in await world.pods()] == [stray]
         status = (await world.job()).status
         assert (status.active, status.failed) == (0, 0)
+
+
+# -- what somebody else wrote -------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
+@virtual(seeds=2)
+async def test_no_record_of_failures_keeps_a_job_from_its_end(sim: Sim, text: str) -> None:
+    async with job_world.world(sim, job_world.in_turn(FAILS, OK)) as world:
+        await world.submit(suspend=True)
+        patch = {"metadata": {"annotations": {attempts.ANNOTATION: text}}}
+        await world.client.patch(kinds.JOBS, "job", patch, namespace=job_world.NAMESPACE)
+        await world.change(suspend=False)
+        job = await world.finished(within=60)
+        assert (job.status.succeeded, job.status.failed) == (1, 1)
+
+
+@virtual(seeds=2)
+async def test_an_index_that_no_number_can_hold_is_none(sim: Sim) -> None:
+    """Behaviour A3.6: such a pod is one too many, and another runs for its index."""
+    async with job_world.world(sim, job_world.in_turn(FOREVER, OK)) as world:
+        await world.submit(completionMode="Indexed", completions=1)
+        await world.sleep(2)
+        [pod] = await world.pods()
+        patch = {"metadata": {"annotations": {pod_state.COMPLETION_INDEX: "9" * 5000}}}
+        name = pod.metadata.name
+        await world.client.patch(kinds.PODS, name, patch, namespace=job_world.NAMESPACE)
+        job = await world.finished(within=60)
+        assert (job.status.completed_indexes, job.status.failed) == ("0", 0)
+
+
+@virtual(seeds=2)
+async def test_a_pod_that_ended_in_the_year_0_is_counted(sim: Sim) -> None:
+    """Go knows such a year, and Python does not."""
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        await world.submit(backoffLimit=0)
+        await world.sleep(2)
+        [pod] = await world.pods()
+        ended = {"terminated": {"exitCode": 1, "finishedAt": "0000-01-01T00:00:00Z"}}
+        container = {"name": "main", "image": "i", "imageID": "", "state": ended}
+        await world.client.patch(
+            kinds.PODS,
+            pod.metadata.name,
+            {"status": {"phase": "Failed", "containerStatuses": [container]}},
+            patch_type="strategic",
+            namespace=job_world.NAMESPACE,
+            subresource="status",
+        )
+        job = await world.finished(within=60)
+        assert job.status.failed == 1
 
 
 FULL = {"metadata": {"annotations": {"note": "x" * (256 * 1024 - len("note"))}}}

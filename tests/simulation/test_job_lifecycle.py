@@ -157,6 +157,30 @@ async def test_a_suspended_job_loses_its_pods_and_counts_none_of_them(sim: Sim) 
         ]
 
 
+@pytest.mark.parametrize(
+    ("stop_code", "want"),
+    [
+        pytest.param(0, completed(), id="well"),
+        pytest.param(1, failed(OVER_LIMIT), id="badly"),
+    ],
+)
+@virtual(seeds=5)
+async def test_a_suspended_job_whose_last_pod_ends_is_over(
+    sim: Sim, stop_code: int, want: list[tuple[str, str, str]]
+) -> None:
+    """Behaviour A14.6: it was deleted by somebody else before, and so it counts."""
+    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=10, stop_code=stop_code))
+    async with job_world.world(sim, script) as world:
+        await world.submit(podReplacementPolicy="Failed", backoffLimit=0)
+        await world.sleep(5)
+        await world.delete_pod(world.kubelet.created[0].metadata.name)
+        await world.sleep(2)
+        await world.change(suspend=True)
+        job = await world.finished(within=60)
+        assert conditions(job) == [("Suspended", "JobSuspended", "Job suspended"), *want]
+        assert job.status.start_time == "2026-01-01T00:00:16Z"
+
+
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
 def test_a_resumed_job_gives_no_name_of_a_suspended_pod_again(mode: str) -> None:
     """Behaviour A8.5, A8.6: in Kubernetes a name is as good as never the same."""

@@ -56,6 +56,61 @@ async def test_fail_job_ends_the_job_and_names_the_pod(sim: Sim) -> None:
         assert world.told.events[-1] == ("Warning", "PodFailurePolicy", message)
 
 
+async def hold(world: World) -> list[Pod]:
+    """Have the objects of these pods stay when they are deleted."""
+    pods = await world.pods()
+    for pod in pods:
+        finalizers = [*(pod.metadata.finalizers or ()), "example.com/hold"]
+        patch = {"metadata": {"finalizers": finalizers}}
+        await world.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
+    return pods
+
+
+@pytest.mark.parametrize(
+    ("change", "want_failed"),
+    [
+        pytest.param({"parallelism": 1}, 1, id="for less parallelism"),
+        pytest.param({"suspend": True}, 0, id="for a suspension"),
+    ],
+)
+@virtual(seeds=5)
+async def test_fail_job_is_for_pods_too_that_were_deleted_uncounted(
+    sim: Sim, change: dict[str, Any], want_failed: int
+) -> None:
+    """Behaviour A15.8: while they are there; they still count for nothing."""
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        policy = {"rules": [on_exit("FailJob", 143)]}
+        await world.submit(parallelism=2, completions=2, podFailurePolicy=policy)
+        await world.sleep(5)
+        held = {pod.metadata.name for pod in await hold(world)}
+        await world.change(**change)
+        job = await world.finished(within=60)
+        reason, message = conditions(job)[-1][1:]
+        assert reason == "PodFailurePolicy"
+        assert any(f"pod default/{name} failed with exit code 143" in message for name in held)
+        assert job.status.failed == want_failed
+        await world.sleep(60)
+        assert not any(map(pod_state.is_tracked, await world.pods()))
+
+
+@virtual(seeds=5)
+async def test_pods_that_were_deleted_uncounted_cost_no_writes(sim: Sim) -> None:
+    """However long they are there, and though they are looked at."""
+    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+        policy = {"rules": [on_exit("FailJob", 42)]}
+        await world.submit(parallelism=2, completions=2, podFailurePolicy=policy)
+        await world.sleep(5)
+        await hold(world)
+        await world.change(parallelism=1)
+        await world.sleep(10)
+        before = world.process.client.writes
+        await world.change(backoffLimit=5, activeDeadlineSeconds=9999)
+        await world.sleep(600)
+        assert world.process.client.writes == before
+        status = (await world.job()).status
+        assert (status.active, status.terminating, status.failed) == (1, 0, 0)
+
+
 @virtual(seeds=5)
 async def test_a_job_without_a_policy_tells_of_its_failures_too(sim: Sim) -> None:
     """Each failure has an entry; those of one sync have one event."""
@@ -148,6 +203,27 @@ async def test_an_index_is_retried_by_its_own_limit_and_delay(sim: Sim) -> None:
         ]
         assert [at for _, at in first] == [0, 15, 40]
         assert [pod_state.index_failures(pod) for pod, _ in first] == [0, 1, 2]
+
+
+@virtual(seeds=5)
+async def test_an_index_that_was_ignored_too_often_starts_to_count_anew(sim: Sim) -> None:
+    """Behaviour A12.7: in 32 bits, as Kubernetes; what is negative is not told."""
+    script = job_world.in_turn(Run(exit_code=7), OK)
+    async with job_world.world(sim, script) as world:
+        await world.submit(
+            completions=1,
+            completionMode="Indexed",
+            backoffLimitPerIndex=1,
+            podFailurePolicy={"rules": [on_exit("Ignore", 7)]},
+        )
+        await world.sleep(2)
+        [pod] = await world.pods()
+        patch = {"metadata": {"annotations": {pod_state.INDEX_IGNORED_FAILURES: str(2**31 - 1)}}}
+        await world.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
+        assert conditions(await world.finished()) == completed()
+        assert world.kubelet.created_at == [0, 15]
+        annotations = world.kubelet.created[1].metadata.annotations or {}
+        assert pod_state.INDEX_IGNORED_FAILURES not in annotations
 
 
 @virtual(seeds=5)

@@ -19,6 +19,9 @@ _CANONICAL = re.compile(
     r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
     r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{6})?Z"
 )
+# Moments that are kept, and that Python has no year for.
+_BEFORE_PYTHON = re.compile(r"(?:0000|-[0-9]{4,})-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:\.[0-9]+)?Z")
+_AFTER_PYTHON = re.compile(r"[0-9]{5,}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:\.[0-9]+)?Z")
 _FRACTION = re.compile(r"[.,][0-9]+")
 _MICRO_FRACTION = re.compile(r"[.,][0-9]{6}")
 _ZONE = re.compile(r"([+-])([0-9]{2}):([0-9]{2})")
@@ -48,8 +51,18 @@ def normalize_micro(text: str) -> str | None:
 
 
 def parse(text: str) -> datetime:
-    """A stored time, with or without fraction."""
-    return datetime.fromisoformat(text).astimezone(UTC)
+    """A stored time, with or without fraction; the nearest that Python knows.
+
+    Go knows years before 1 and after 9999, so a client may have written them.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        if _BEFORE_PYTHON.fullmatch(text):
+            return datetime.min.replace(tzinfo=UTC)
+        if _AFTER_PYTHON.fullmatch(text):
+            return datetime.max.replace(tzinfo=UTC)
+        raise
 
 
 def format_time(when: datetime) -> str:

@@ -65,11 +65,12 @@ def updated(record: Record, succeeded: Sequence[Pod], failed: Sequence[Pod]) -> 
 
 
 def delay(failures: int, settings: Settings = DEFAULTS) -> timedelta:
-    if failures <= 0:
+    if failures == 0:
         return ZERO
     # Far enough to be above any longest delay, and no further: a count of
-    # failures is unbounded and two to its power must not be.
-    factor = 1 << min(failures - 1, 24)
+    # failures is unbounded and two to its power must not be. One that has
+    # overflowed is negative, and has the first delay.
+    factor = 1 << min(max(failures - 1, 0), 24)
     return min(settings.first * factor, settings.longest)
 
 
@@ -86,7 +87,7 @@ def remaining_of_index(
     """How long no pod may be created for the index of its last failed pod (A12.8)."""
     if last_failed is None:
         return ZERO
-    failures = pod_state.all_index_failures(last_failed) + 1
+    failures = _int32(_all_failures(last_failed) + 1)
     return remaining(Record(failures, finish_time(last_failed)), now, settings)
 
 
@@ -230,12 +231,20 @@ def index_failures_after(replaced: Pod | None, verdict: Verdict) -> IndexFailure
     counted = pod_state.index_failures(replaced)
     ignored = pod_state.index_ignored_failures(replaced)
     if verdict.counts:
-        return IndexFailures(counted + 1, ignored)
-    return IndexFailures(counted, ignored + 1)
+        return IndexFailures(_int32(counted + 1), ignored)
+    return IndexFailures(counted, _int32(ignored + 1))
 
 
 def is_later_failure(pod: Pod, than: Pod) -> bool:
     """Which of two failed pods of an index knows of more failures (A12.9)."""
-    return pod_state.all_index_failures(pod) >= pod_state.all_index_failures(than) and finish_time(
-        pod
-    ) >= finish_time(than)
+    more = _all_failures(pod) >= _all_failures(than)
+    return more and finish_time(pod) >= finish_time(than)
+
+
+def _all_failures(pod: Pod) -> int:
+    return _int32(pod_state.all_index_failures(pod))
+
+
+def _int32(number: int) -> int:
+    """As Kubernetes counts: past the largest number of 32 bits comes the smallest."""
+    return (number + 2**31) % 2**32 - 2**31

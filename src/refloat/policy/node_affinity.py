@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from refloat.api import selectors
+from refloat.api import integers, selectors
 from refloat.api.structs import LabelSelectorRequirement, Partial
 
 _OPERATORS = {
@@ -29,11 +29,6 @@ _OPERATORS = {
 _CACHED = 4096
 
 _NAME = "metadata.name"
-
-_INT64_LIMIT = 2**63
-
-# Of the longest; Python reads no more than 4300.
-_INT64_DIGITS = 19
 
 
 class _Term(Partial, frozen=True):
@@ -157,15 +152,10 @@ def _requirement(wanted: LabelSelectorRequirement) -> selectors.Requirement | No
 
 
 def _integer(text: str) -> int | None:
-    """A number of 64 bits with a sign, after any number of zeros; None if it is none."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
+    try:
+        return integers.signed(text)
+    except integers.NotInteger:
         return None
-    significant = digits.lstrip("0") or "0"
-    if len(significant) > _INT64_DIGITS:
-        return None
-    number = -int(significant) if text[0] == "-" else int(significant)
-    return number if -_INT64_LIMIT <= number < _INT64_LIMIT else None
 
 
 def _is_field(wanted: LabelSelectorRequirement) -> bool:

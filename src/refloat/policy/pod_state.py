@@ -5,9 +5,7 @@ Only what can be read off the pod itself; whether a terminating pod counts as
 failed depends on the Job too and is said by `terms`.
 """
 
-import re
-
-from refloat.api import structs
+from refloat.api import integers, structs
 from refloat.api.core import FAILED, SUCCEEDED, Pod
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -21,10 +19,6 @@ INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 RELEASED = "refloat.dev/released"
 
 MAX_INT32 = 2**31 - 1
-MAX_INT64 = 2**63 - 1
-
-# What Go's Atoi reads; Python's int also takes spaces, `_` and other digits.
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def is_active(pod: Pod) -> bool:
@@ -60,13 +54,7 @@ def is_released(pod: Pod) -> bool:
     Whoever took the finalizer off did not come to the deletion. Such a pod
     runs on, and what becomes of it counts again (`claims.claim`).
     """
-    meta = pod.metadata
-    return (
-        meta.annotations is not None
-        and meta.annotations.get(RELEASED) == meta.uid
-        and meta.deletion_timestamp is None
-        and not is_tracked(pod)
-    )
+    return _was_released(pod) and pod.metadata.deletion_timestamp is None and not is_tracked(pod)
 
 
 def is_settled(pod: Pod) -> bool:
@@ -76,10 +64,14 @@ def is_settled(pod: Pod) -> bool:
     keeps the cost of a sync from growing with all the pods that there ever
     were. When they were judged, FailureTarget was written before their
     finalizers went, so no verdict is lost (behaviour A15.9). Kubernetes looks
-    at them again (A15.8), which differs only after a gate was off meanwhile;
-    and then a pod that was considered failed already must not be judged again.
+    at them again (A15.8), which differs after a gate was off meanwhile, and
+    then a pod that was considered failed already must not be judged again; and
+    where somebody else took the finalizer, which cannot be seen in the pod.
+
+    One that lost its finalizer in order to be deleted was never judged: its
+    failure counts for nothing, but may fail the Job while the pod is there.
     """
-    return pod.is_terminal and not is_tracked(pod) and not is_released(pod)
+    return pod.is_terminal and not is_tracked(pod) and not _was_released(pod)
 
 
 def completion_index(pod: Pod) -> int | None:
@@ -109,6 +101,11 @@ def sidecars(pod: Pod) -> frozenset[str]:
     )
 
 
+def _was_released(pod: Pod) -> bool:
+    annotations = pod.metadata.annotations
+    return annotations is not None and annotations.get(RELEASED) == pod.metadata.uid
+
+
 def _count(pod: Pod, annotation: str) -> int:
     """Whatever makes no sense is 0 (behaviour A12.7)."""
     number = _integer((pod.metadata.annotations or {}).get(annotation))
@@ -116,7 +113,9 @@ def _count(pod: Pod, annotation: str) -> int:
 
 
 def _integer(text: str | None) -> int | None:
-    if text is None or _INTEGER.fullmatch(text) is None:
+    if text is None:
         return None
-    number = int(text)
-    return number if -MAX_INT64 - 1 <= number <= MAX_INT64 else None
+    try:
+        return integers.signed(text)
+    except integers.NotInteger:
+        return None

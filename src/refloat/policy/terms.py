@@ -62,11 +62,8 @@ class Terms:
 
     suspended: bool
     deleted: bool
-    over: bool
-    """Whether an earlier sync decided how the Job ends."""
-
     stopped: bool
-    """Whether what it decided ended pods that were running."""
+    """Whether an earlier sync decided how the Job ends, and ended pods that were running."""
 
     judge: pod_failure.Judge | backoff_policy.Judge
     switches: Switches
@@ -82,11 +79,9 @@ class Terms:
     def succeeds(self, pod: Pod) -> bool:
         """Whether the pod is a success to the Job (behaviour A3.5).
 
-        One that ended well when it was told to has not done its work. Where
-        the work was done nobody was told, and whoever was deleted by somebody
-        else may have ended before.
+        One that ended well when it was told to has not done its work.
         """
-        return pod_state.has_succeeded(pod) and not (self.stopped and self.dismisses(pod))
+        return pod_state.has_succeeded(pod) and not self.dismisses(pod)
 
     def dismisses(self, pod: Pod) -> bool:
         """Whether it was deleted because the Job is over, by a sync that came no further.
@@ -95,8 +90,11 @@ class Terms:
         takes it for what it has become, and counts failures after a success
         and successes after a failure. Who had ended before is not asked about
         here: that was written with the decision (`accounting.ended`).
+
+        Where the work is done nobody runs any more, and nobody was told to
+        end: whoever is deleted was deleted by somebody else.
         """
-        return self.over and pod.metadata.deletion_timestamp is not None
+        return self.stopped and pod.metadata.deletion_timestamp is not None
 
     def index(self, pod: Pod) -> int | None:
         """The pod's completion index, if the Job has such an index."""
@@ -127,7 +125,6 @@ def of(job: Job, switches: Switches = ALL_ON) -> Terms:
         restarts_containers=_restart_policy(spec.template) == "OnFailure",
         suspended=bool(spec.suspend),
         deleted=job.metadata.deletion_timestamp is not None,
-        over=reason is not None,
         stopped=reason not in (None, job_conditions.COMPLETIONS_REACHED),
         judge=(
             pod_failure.Judge(pod_failure.effective(spec, switches))

@@ -105,6 +105,33 @@ def test_what_is_written_is_read_back(moment: datetime) -> None:
     assert times.parse(times.format_time(moment)) == moment.replace(microsecond=0)
 
 
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("0000-01-01T00:00:00Z", FIRST),
+        ("0000-01-01T00:00:00+24:00", FIRST),
+        ("0001-01-01T00:00:00+01:00", FIRST),
+        ("0000-12-31T23:59:59-00:01", FIRST + timedelta(seconds=59)),
+        ("9999-12-31T23:59:59-05:00", LAST),
+    ],
+)
+def test_a_year_that_python_lacks_is_the_nearest_that_it_has(text: str, want: datetime) -> None:
+    assert times.parse(times.normalize(text) or "") == want
+    micro = times.normalize_micro(f"{text[:19]}.000000{text[19:]}")
+    assert times.parse(micro or "") == want
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0000", "0000-01-01", "0000-01-01T00:00:00", "10000-01-01T00:00:00+01:00", "Z"]
+)
+def test_what_is_no_stored_time_is_not_read(text: str) -> None:
+    with pytest.raises(ValueError, match=r"isoformat|out of range"):
+        times.parse(text)
+
+
 @given(MOMENTS)
 def test_any_zone_is_brought_to_utc(moment: datetime) -> None:
     written = moment.isoformat(timespec="microseconds")

@@ -123,11 +123,38 @@ def test_an_empty_list_ends_the_tracking(written: list[Any]) -> None:
     assert "managedFields" not in done["metadata"]
 
 
-@pytest.mark.parametrize("written", [None, [{"manager": "m", "operation": "Bogus"}]])
+def owning(fields: object) -> list[Any]:
+    """An entry of a manager that says that it owns these."""
+    kind = {"apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    return [{"manager": "other", "operation": "Update", **kind}]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        [{"manager": "m", "operation": "Bogus"}],
+        owning({"data": {}}),
+        owning({"f:data": {"k:x": {}}}),
+        owning({"f:data": {"k:[1]": {}}}),
+        owning({"f:data": {"v:": {}}}),
+        owning({"f:data": {"i:x": {}}}),
+        owning({"f:data": {f"i:{'9' * 5000}": {}}}),
+        owning({"f:data": "x"}),
+    ],
+    ids=str,
+)
 def test_what_cannot_be_read_does_not_end_the_tracking(written: Any) -> None:
     live = apply_data(None, "m", 0, x="1")
     new = full("ConfigMap", {"metadata": {"managedFields": written}, **data(x="1")})
     assert owners(write_managed(live, new)) == {"m": ".data.x"}
+
+
+def test_what_only_later_versions_know_is_left_out() -> None:
+    live = apply_data(None, "m", 0, x="1", y="2")
+    written = owning({"f:data": {"f:y": {}, "z:new": {}}})
+    new = full("ConfigMap", {"metadata": {"managedFields": written}, **data(x="1", y="2")})
+    assert owners(write_managed(live, new)) == {"other": ".data.y"}
 
 
 def test_a_subresource_cannot_end_the_tracking() -> None:

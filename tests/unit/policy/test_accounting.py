@@ -513,17 +513,20 @@ def test_a_suspended_job_can_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "want"),
+    ("spec", "pods", "want"),
     [
-        pytest.param({"completions": 1}, text(7), id="its last pod ended when it was suspended"),
-        pytest.param({"completions": 0}, None, id="there was nothing to do"),
+        pytest.param({"completions": 1}, [succeeded()], text(7), id="its last pod succeeded"),
+        pytest.param({"backoffLimit": 0}, [failed()], text(7), id="its last pod failed"),
+        pytest.param({"completions": 0}, [], None, id="there was nothing to do"),
     ],
 )
-def test_a_suspended_job_that_ends_has_a_start(spec: Object, want: str | None) -> None:
+def test_a_suspended_job_that_ends_has_a_start(
+    spec: Object, pods: list[Pod], want: str | None
+) -> None:
     """Behaviour A14.6, B6.5: Kubernetes is refused by its own API until the Job is resumed."""
     suspended = {"type": "Suspended", "status": "True", "reason": "r", "message": "m"}
     made = job(suspend=True, status={"conditions": [suspended]}, **spec)
-    done = sync(made, [succeeded("a")] if want else [], at(7))
+    done = sync(made, pods, at(7))
     assert done.finished
     assert done.status.start_time == want
 

@@ -239,10 +239,23 @@ def test_a_waiting_job_wakes_not_before_a_second(wait: float, want: float) -> No
 
 # -- per index --------------------------------------------------------------------
 
+MOST = 2**31 - 1
+"""One failure more is a negative number in Kubernetes."""
+
 
 @pytest.mark.parametrize(
     ("failures", "ignored", "want"),
-    [(None, None, 10), (0, None, 10), (1, None, 20), (1, 1, 40), (9, 9, 600)],
+    [
+        (None, None, 10),
+        (0, None, 10),
+        (1, None, 20),
+        (1, 1, 40),
+        (9, 9, 600),
+        (0, MOST - 1, 600),
+        (0, MOST, 10),
+        (1, MOST, 10),
+        (MOST, MOST, 10),
+    ],
 )
 def test_the_delay_of_an_index_counts_all_its_failures(
     failures: int | None, ignored: int | None, want: float
@@ -300,6 +313,18 @@ FAIL_INDEX = Verdict("FailIndex", 0)
             IndexFailures(2**31 - 1, 1),
             id="the largest is kept",
         ),
+        pytest.param(
+            failed(ignored="2147483647"),
+            IGNORED,
+            IndexFailures(0, -(2**31)),
+            id="past the largest comes the smallest",
+        ),
+        pytest.param(
+            failed(failures="2147483647"),
+            NO_MATCH,
+            IndexFailures(-(2**31), 0),
+            id="of those that count, too",
+        ),
     ],
 )
 def test_what_a_replacement_is_told(
@@ -315,6 +340,7 @@ def test_ignored_failures_are_told_only_if_there_are_any() -> None:
     ignored = "batch.kubernetes.io/job-index-ignored-failure-count"
     assert IndexFailures().annotations() == {counted: "0"}
     assert IndexFailures(1, 2).annotations() == {counted: "1", ignored: "2"}
+    assert IndexFailures(1, -(2**31)).annotations() == {counted: "1"}
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,23 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.base import gates
-from refloat.policy import census, pod_state, terms
+from refloat.policy import census, outcome, pod_state, terms
 from refloat.policy.switches import ALL_ON, Switches
 from tests.unit.policy.made import at, condition, failed, indexed, job, on_codes, pod, policy
 from tests.unit.policy.made import succeeded as done
+
+
+def marked(of: Pod, uid: str = "u") -> Pod:
+    """As one that lost its finalizer in order to be deleted."""
+    metadata = msgspec.structs.replace(of.metadata, annotations={pod_state.RELEASED: uid})
+    return msgspec.structs.replace(of, metadata=metadata)
+
 
 # Active, terminating, and failed under TerminatingOrFailed and under Failed.
 KINDS: list[Any] = [
@@ -68,11 +76,25 @@ def test_what_a_pod_is_to_its_job(of: Pod, want: tuple[bool, bool, bool, bool]) 
         ("٣", None),
         ("9223372036854775807", 2**63 - 1),
         ("9223372036854775808", None),
+        ("-0", 0),
+        ("+", None),
+        ("+-1", None),
+        ("0" * 5000 + "7", 7),
+        ("0" * 5000, 0),
+        ("9" * 5000, None),
+        ("-" + "9" * 5000, None),
     ],
+    ids=lambda value: str(value)[:20],
 )
 def test_the_index_of_a_pod(written: str | None, want: int | None) -> None:
     """Behaviour A3.6."""
     assert pod_state.completion_index(pod(index=written)) == want
+
+
+@pytest.mark.parametrize("written", ["9" * 5000, "9223372036854775808", "-1", "x"])
+def test_a_count_of_failures_that_makes_no_sense_is_none(written: str) -> None:
+    """Behaviour A12.7."""
+    assert pod_state.all_index_failures(failed(failures=written, ignored=written)) == 0
 
 
 def test_only_active_pods_are_ready() -> None:
@@ -131,10 +153,26 @@ def test_counters_and_lists_and_new_pods_add_up() -> None:
         pytest.param(failed(tracked=False), True, id="over and counted"),
         pytest.param(failed(), False, id="not counted"),
         pytest.param(pod(tracked=False), False, id="not over"),
+        pytest.param(
+            marked(failed(tracked=False, deleted=0)), False, id="never counted, only deleted"
+        ),
+        pytest.param(
+            marked(failed(tracked=False, deleted=0), "other"), True, id="a copy of such a pod"
+        ),
     ],
 )
 def test_settled_pods_may_be_left_out(of: Pod, want: bool) -> None:
     assert pod_state.is_settled(of) is want
+
+
+def test_one_that_was_deleted_uncounted_is_judged_and_stays_uncounted() -> None:
+    """Behaviour A15.8."""
+    made = job(podFailurePolicy=policy(on_codes("FailJob", "In", 143)))
+    seen = census.observe(made, [marked(failed(exit_code=143, tracked=False, deleted=0))])
+    assert (seen.new_failed, seen.failed, seen.tracked, seen.active) == ((), 0, (), ())
+    decided = outcome.decide(seen, at(0))
+    assert decided is not None
+    assert decided.reason == "PodFailurePolicy"
 
 
 def test_defaults_are_known_where_the_api_did_not_set_them() -> None:

@@ -10,6 +10,8 @@ import json
 from functools import lru_cache
 from typing import Any
 
+from refloat.api import integers
+
 # json.dumps with the escapes of Go's encoder.
 _ESCAPES = str.maketrans(
     {
@@ -90,8 +92,27 @@ def _shown(value: Any) -> str:
 
 
 @lru_cache(_REMEMBERED)
-def normal(element: str) -> str:
-    """An element that was written in another order or spacing, as we write it."""
-    if element.startswith("k:"):
-        return keyed(_decoded(element[2:]))
-    return item(_decoded(element[2:])) if element.startswith("v:") else element
+def normal(element: str) -> str | None:
+    """An element that was written in another order or spacing, as we write it; None for one of a
+    kind that only later versions know. Raises `ValueError` for what is none."""
+    kind, colon, rest = element[:1], element[1:2], element[2:]
+    if colon != ":":
+        raise ValueError(f"{element!r} is no element of a path")
+    match kind:
+        case "f":
+            return element
+        case "k":
+            return keyed(_keys(rest))
+        case "v":
+            return item(_decoded(rest))
+        case "i":
+            return f"i:{integers.signed(rest)}"
+        case _:
+            return None
+
+
+def _keys(text: str) -> dict[str, Any]:
+    found = _decoded(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"{text!r} has no keys")
+    return found

@@ -92,10 +92,17 @@ def _decode(index: int, encoded: dict[str, Any]) -> Entry:
         manager=encoded.get("manager", ""),
         operation=cast("Operation", operation),
         api_version=encoded["apiVersion"],
-        paths=sets.decode(encoded.get("fieldsV1") or {}),
+        paths=_paths(encoded.get("fieldsV1") or {}),
         subresource=encoded.get("subresource", ""),
         time=encoded.get("time"),
     )
+
+
+def _paths(fields: dict[str, Any]) -> PathSet:
+    try:
+        return sets.decode(fields)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"fieldsV1: {error}") from error
 
 
 def encode(owners: Owners) -> list[dict[str, Any]]:

@@ -136,12 +136,14 @@ def encode(paths: PathSet) -> dict[str, Any]:
 
 
 def decode(fields: dict[str, Any]) -> PathSet:
-    """The set of a fieldsV1."""
+    """The set of a fieldsV1, as far as it is understood; `ValueError` for what is none."""
     made = PathSet()
-    for element, below in fields.items():
-        if element == _SELF:
+    for text, below in fields.items():
+        element = None if text == _SELF else elements.normal(text)
+        if element is None:
             continue
-        element = elements.normal(element)
+        if not isinstance(below, dict):
+            raise ValueError(f"{text!r} holds no set")
         if not below or _SELF in below:
             made.members.add(element)
         child = decode(below) if below else _EMPTY

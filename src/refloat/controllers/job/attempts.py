@@ -33,13 +33,21 @@ MAX_NAMED = 3
 
 
 def recorded(annotations: Mapping[str, str] | None) -> list[Object]:
-    """The entries, the oldest first; none if somebody wrote something else there."""
+    """The entries, the oldest first, without what somebody else wrote there."""
     try:
         found = msgspec.json.decode((annotations or {}).get(ANNOTATION, "[]"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return []
-    entries = found if isinstance(found, list) else []
-    return [each for each in entries if isinstance(each, dict)]
+    return [each for each in found if _is_entry(each)] if isinstance(found, list) else []
+
+
+def _is_entry(found: object) -> bool:
+    """Whether pods can be found by it."""
+    return (
+        isinstance(found, dict)
+        and isinstance(found.get("pod", ""), str)
+        and isinstance(found.get("uid", ""), str)
+    )
 
 
 def added(job: Job, judged: Sequence[tuple[Pod, Verdict]]) -> str | None:

@@ -59,7 +59,7 @@ class Creator:
 
     async def create(self, wanted: Sequence[NewPod]) -> tuple[int, Exception | None]:
         """How many there are more, and the first error; after an error the rest is left."""
-        if not self._template.has_labels:
+        if not self._template.has_labels and any(new.index is None for new in wanted):
             return 0, Terminal("unable to create pods, no labels")
         uid, expectations = self._job.metadata.uid, self._memory.expectations
         named = [(self._namer.name(new), new) for new in wanted]

@@ -15,6 +15,21 @@ from refloat.policy.pod_failure import Verdict
 from refloat.runtime.event_series import EventType, Reference
 from refloat.runtime.recorder import Sink
 
+# How refusals begin that come before Kubernetes has generated a name: from
+# NamespaceLifecycle, Priority, ServiceAccount, RuntimeClass and
+# PodTolerationRestriction, which change pods. All others come after it.
+_BEFORE_THE_NAME = (
+    "unable to create new content in namespace ",
+    "no PriorityClass with name ",
+    "the integer value of priority ",
+    "the string value of PreemptionPolicy ",
+    "error looking up service account ",
+    "no service account specified ",
+    "pod rejected: ",
+    "conflict: runtimeClass.",
+    "pod tolerations ",
+)
+
 
 class Teller:
     """Tells of one Job."""
@@ -28,9 +43,12 @@ class Teller:
         self._tell("Normal", "SuccessfulCreate", "Create", f"Created pod: {pod}")
 
     def not_created(self, name: str, prefix: str, error: Exception) -> None:
-        """Refusals name what was asked for, which in Kubernetes is only a prefix."""
-        told = str(error).replace(f'"{name}"', f'"{prefix}"')
-        self._tell("Warning", "FailedCreate", "Create", f"Error creating: {told}")
+        """Refusals name the pod; in Kubernetes only its prefix before it has a name."""
+        what, forbidden, why = str(error).partition(" is forbidden: ")
+        if why.startswith(_BEFORE_THE_NAME):
+            what = what.replace(f'"{name}"', f'"{prefix}"')
+        told = f"Error creating: {what}{forbidden}{why}"
+        self._tell("Warning", "FailedCreate", "Create", told)
 
     def deleted(self, pod: str) -> None:
         self._tell("Normal", "SuccessfulDelete", "Delete", f"Deleted pod: {pod}")

@@ -34,7 +34,7 @@ class Orphans:
         owner = pod.metadata.controller
         if owner is None:
             return settings.takes_default
-        if owner.kind != "Job" or owner.api_version.partition("/")[0] != "batch":
+        if (owner.api_version, owner.kind) != ("batch/v1", "Job"):
             return False
         job = await self._job(pod.metadata.namespace, owner.name, owner.uid)
         if job is None:

@@ -34,7 +34,10 @@ class Template:
 
     @property
     def has_labels(self) -> bool:
-        """A pod without labels is nobody's, and never created (behaviour A8.10)."""
+        """A pod without labels is nobody's, and never created (behaviour A8.10).
+
+        Its index is a label of its own, whatever the template has.
+        """
         return bool(self._metadata.get("labels"))
 
     def pod(self, name: str, new: NewPod) -> Object:

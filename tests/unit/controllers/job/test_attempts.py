@@ -33,6 +33,33 @@ def evicted() -> Pod:
     return msgspec.structs.replace(of, status=status)
 
 
+STRANGE = {
+    "a pod that is an object": '[{"pod":{}}]',
+    "a uid that is a list": '[{"uid":[]}]',
+    "a uid that is a number": '[{"uid":1,"action":"Ignore"}]',
+    "very deep": "[" * 3000,
+    "no JSON": "{",
+    "no list": '{"uid":"a"}',
+    "no objects": '[1,null,"x",[]]',
+}
+
+
+@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_entry_is_passed_over(text: str) -> None:
+    assert attempts.recorded({attempts.ANNOTATION: text}) == []
+    assert attempts.ignored(job(text)) == frozenset()
+    entries = msgspec.json.decode(added([(made.failed("a"), NO_MATCH)], text))
+    assert [each["uid"] for each in entries] == ["a"]
+
+
+def test_entries_stay_that_stand_beside_strange_ones() -> None:
+    text = '[{"uid":"a","pod":"p"},{"uid":{}},{"note":1}]'
+    assert attempts.recorded({attempts.ANNOTATION: text}) == [
+        {"uid": "a", "pod": "p"},
+        {"note": 1},
+    ]
+
+
 def test_an_entry_says_which_rule_matched_what() -> None:
     pods = [made.failed("a", 7, ended=5, index=3), made.failed("b"), made.failed("c", 3)]
     text = added(list(zip(pods, [IGNORED, DISRUPTED, NO_MATCH], strict=True)))
