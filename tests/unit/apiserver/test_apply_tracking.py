@@ -154,7 +154,7 @@ def test_what_only_later_versions_know_is_left_out() -> None:
     live = apply_data(None, "m", 0, x="1", y="2")
     written = owning({"f:data": {"f:y": {}, "z:new": {}}})
     new = full("ConfigMap", {"metadata": {"managedFields": written}, **data(x="1", y="2")})
-    assert owners(write_managed(live, new)) == {"other": ".data.y"}
+    assert owners(write_managed(live, new)) == {"other Update": ".data.y"}
 
 
 def test_a_subresource_cannot_end_the_tracking() -> None:
