@@ -10,7 +10,7 @@ import pytest
 from refloat.store.compaction import Compaction
 from refloat.store.contract import Event, Page, Store, Watch
 from refloat.store.memory import MemoryStore
-from refloat.store.sqlite import SqliteStore
+from refloat.store.sqlite import OpenSettings, SqliteStore
 
 SMALL = Compaction(age=60.0, changes=20, superseded_bytes=1000)
 
@@ -21,7 +21,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "memory":
         opened = MemoryStore(SMALL)
     else:
-        opened = await SqliteStore.open(tmp_path / "store.db", SMALL)
+        opened = await SqliteStore.open(tmp_path / "store.db", OpenSettings(compaction=SMALL))
     yield opened
     await opened.close()
 

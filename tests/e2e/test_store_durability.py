@@ -22,9 +22,10 @@ from pathlib import Path
 
 import pytest
 
-from refloat.store import errors, sqlite, sqlite_file
+from refloat.store import errors, newest_revision, sqlite, sqlite_file
 from refloat.store.contract import Entry, Store
 from refloat.store.log import Log
+from refloat.store.newest_revision import NewestRevision
 from refloat.store.sqlite import SqliteStore
 from tests.e2e import sqlite_vfs
 from tests.e2e.sqlite_vfs import Call, Trace
@@ -144,12 +145,34 @@ def parts(call: Call) -> Iterator[Call]:
         start += size
 
 
+NEWEST = "store.db.newest"
+
+
+def record_newest(trace: Trace, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put what becomes of the record of the newest revision among SQLite's calls."""
+    record, sync = NewestRevision.record, NewestRevision.sync
+
+    def recorded(self: NewestRevision, revision: int) -> None:
+        record(self, revision)
+        trace.calls.append(Call("write", NEWEST, 0, path.with_name(NEWEST).read_bytes()))
+
+    def synced(self: NewestRevision) -> None:
+        sync(self)
+        trace.calls.append(Call("sync", NEWEST))
+
+    monkeypatch.setattr(NewestRevision, "record", recorded)
+    monkeypatch.setattr(NewestRevision, "sync", synced)
+
+
 @pytest.fixture
-async def recorded(tmp_path: Path, often_checkpointed: None) -> Recording:
+async def recorded(
+    tmp_path: Path, often_checkpointed: None, monkeypatch: pytest.MonkeyPatch
+) -> Recording:
     path = tmp_path / "store.db"
     await (await SqliteStore.open(path)).close()
-    base = {"store.db": path.read_bytes()}
+    base = {name: path.with_name(name).read_bytes() for name in ("store.db", NEWEST)}
     with sqlite_vfs.recording() as trace:
+        record_newest(trace, path, monkeypatch)
         store = await SqliteStore.open(path)
         changes: list[Change] = []
         following = asyncio.ensure_future(follow(store, changes))
@@ -159,11 +182,13 @@ async def recorded(tmp_path: Path, often_checkpointed: None) -> Recording:
 
 
 def opened(files: dict[str, bytearray], directory: Path) -> Log:
-    for name in ("store.db", "store.db-wal"):
+    for name in ("store.db", "store.db-wal", NEWEST):
         (directory / name).unlink(missing_ok=True)
     for name, content in files.items():
         (directory / name).write_bytes(content)
-    return sqlite_file.load(directory / "store.db")
+    newest = newest_revision.read(directory / "store.db")
+    assert newest is not None
+    return sqlite_file.load(directory / "store.db", newest=newest)
 
 
 def check(log: Log, recording: Recording, acknowledged: int) -> None:
@@ -237,13 +262,47 @@ def test_the_store_opens_whatever_part_of_the_unsynced_survives(
 
 def test_the_check_itself_finds_a_write_told_too_early(recorded: Recording, tmp_path: Path) -> None:
     """The same recording with every sync of the log a moment late must be found out."""
-    calls = list(recorded.calls)
+    calls = [call for call in recorded.calls if call.file != NEWEST]
     for index, call in enumerate(calls[:-1]):
         if call.kind == "sync" and calls[index + 1].kind == "note":
             calls[index : index + 2] = [calls[index + 1], call]
     late = Recording(recorded.base, calls, recorded.changes)
     with pytest.raises(AssertionError, match="an acknowledged write is lost"):
         test_nothing_is_told_before_it_is_synced(late, tmp_path)
+
+
+def only_newest_survives(disk: Disk) -> dict[str, bytearray]:
+    """The files when of all that was not synced only the record of the newest revision stays."""
+    newest = Disk(disk.durable, {NEWEST: disk.pending.get(NEWEST, [])})
+    return newest.survivors(lambda: True)
+
+
+def test_the_check_itself_finds_a_revision_recorded_too_early(
+    recorded: Recording, tmp_path: Path
+) -> None:
+    """The same recording with every record of the newest revision before its commit."""
+    calls = list(recorded.calls)
+    for index, call in enumerate(calls):
+        if (call.kind, call.file) == ("write", NEWEST) and calls[index - 1].kind == "sync":
+            calls[index - 1 : index + 1] = [call, calls[index - 1]]
+    early = Recording(recorded.base, calls, recorded.changes)
+    with pytest.raises(errors.LostWrites):
+        for _, disk, _ in moments(early):
+            opened(only_newest_survives(disk), tmp_path)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_no_loss_of_power_looks_like_a_lost_write(
+    recorded: Recording, tmp_path: Path, keeps: bool
+) -> None:
+    """Of the record any part may survive, of the database only what was synced."""
+    checked = 0
+    for call, disk, acknowledged in moments(recorded):
+        if call.file == NEWEST or call.kind == "sync":
+            files = only_newest_survives(disk) if keeps else disk.survivors(lambda: False)
+            check(opened(files, tmp_path), recorded, acknowledged)
+            checked += 1
+    assert checked > 30
 
 
 async def write_some(store: Store, life: str, acknowledged: dict[str, bytes]) -> int:
@@ -307,6 +366,7 @@ async def test_any_call_may_fail_and_only_its_batch_fails(
     for broken in range(calls):
         left = iter(range(calls * 2))
         path.write_bytes(empty)
+        newest_revision.path_of(path).unlink()  # it is another store now
         failed, _ = await fail_at(
             path,
             lambda call: code if next(left) == broken else sqlite_vfs.OK,  # noqa: B023

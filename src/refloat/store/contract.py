@@ -82,6 +82,14 @@ class Store(Protocol):
         """Bytes held: the file's, or the values' in memory."""
         ...
 
+    @property
+    def shortage(self) -> str:
+        """Why only the most needed writes should come now; empty while there is room.
+
+        The store itself refuses none before the disk does.
+        """
+        ...
+
     def get(self, key: str) -> Entry | None: ...
 
     def page(

@@ -48,12 +48,21 @@ class Journal(Protocol):
         """Bytes on disk; None when there is no disk."""
         ...
 
+    @property
+    def shortage(self) -> str:
+        """Why the disk is too full for most writes; empty while there is room."""
+        ...
+
     async def append(self, events: list[Event]) -> None:
         """Return when these are durable, all or none; `WriteFailed` when none is."""
         ...
 
     async def forget(self, events: list[Event]) -> None:
         """Compact these changes, the oldest there are; `WriteFailed` as above."""
+        ...
+
+    async def maintain(self) -> None:
+        """Do what need not be done for each write; called every few seconds."""
         ...
 
     async def close(self) -> None: ...
@@ -105,6 +114,10 @@ class LogStore:
         on_disk = self._journal.size
         return self._log.live_bytes + self._log.superseded_bytes if on_disk is None else on_disk
 
+    @property
+    def shortage(self) -> str:
+        return self._journal.shortage
+
     def get(self, key: str) -> Entry | None:
         return self._log.get(key)
 
@@ -140,6 +153,8 @@ class LogStore:
         await future
 
     async def maintain(self, now: float) -> None:
+        if not self._closed:
+            await self._journal.maintain()
         await self.compact(self._policy.due(now, self._log))
 
     async def close(self) -> None:
@@ -210,7 +225,7 @@ class LogStore:
                 await self._journal.append(events)
             except errors.WriteFailed as error:
                 for write in batch:
-                    write.answer(errors.WriteFailed(str(error)))
+                    write.answer(errors.WriteFailed(*error.args))
                 return
             self._log.apply(events)
             self._watches.publish(events)

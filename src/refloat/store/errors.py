@@ -9,11 +9,14 @@ RefloatError
     ├── FutureRevision  this revision has not been written yet
     ├── WriteFailed     the disk refused (full, broken); nothing changed, try again later
     ├── Locked          another process has the file open; stop that one first
-    └── Damaged         the file is not a store of ours, or is broken; nothing was touched
+    ├── Damaged         the file is not a store of ours, or is broken; nothing was touched
+    └── LostWrites      the file is whole, but lacks writes that were acknowledged
 
 A bare StoreError says that the store is closed, or cannot be opened for a
 reason outside of it (no such directory, no permission).
 """
+
+from pathlib import Path
 
 from refloat.base.errors import RefloatError
 
@@ -49,7 +52,12 @@ class FutureRevision(StoreError):
 
 
 class WriteFailed(StoreError):
-    pass
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)
+        self.reason = reason  # without the path, which is not for clients
+
+    def __str__(self) -> str:
+        return f"cannot write {self.args[0]}: {self.reason}"
 
 
 class Locked(StoreError):
@@ -58,3 +66,14 @@ class Locked(StoreError):
 
 class Damaged(StoreError):
     pass
+
+
+class LostWrites(StoreError):
+    def __init__(self, path: Path, *, newest: int, present: int) -> None:
+        what = f"ends at revision {present}" if path.exists() else "is missing"
+        super().__init__(
+            f"{path} {what}, but revision {newest} was acknowledged: the newest writes are lost "
+            f"(a damaged disk, a removed {path.name}-wal, or an older copy); stop the writers, "
+            "put a newer backup in its place, or start once with --accept-lost-writes to go on "
+            "with what is there, at a higher revision"
+        )

@@ -24,12 +24,16 @@ class _Nowhere:
     """A journal that keeps nothing."""
 
     size = None
+    shortage = ""
 
     async def append(self, events: list[Event]) -> None:
         await give_way()
 
     async def forget(self, events: list[Event]) -> None:
         await give_way()
+
+    async def maintain(self) -> None:
+        pass
 
     async def close(self) -> None:
         pass

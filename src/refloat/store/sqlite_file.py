@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from refloat.store import errors
+from refloat.store import errors, newest_revision
 from refloat.store.contract import Entry, Event
 from refloat.store.log import Log
 
@@ -57,7 +57,7 @@ SELECT revision, key, created, previous, checksum, value
 FROM change WHERE revision {} ? ORDER BY revision
 """
 
-ADVICE = "put a backup in its place, or move it away to start with an empty store"
+ADVICE = "put a backup in its place, or move {}* away to start with an empty store"
 
 Row: TypeAlias = tuple[int, str, int, int, int, bytes | None]
 
@@ -114,10 +114,14 @@ def in_use(path: Path) -> errors.Locked:
     )
 
 
+def check_no_log(path: Path) -> None:
+    """Raise `Damaged` where the log is there without its database."""
+    if _has_log(path):
+        raise _damaged(path, f"is missing, but its log {wal(path).name} is there")
+
+
 def create(path: Path) -> None:
     """Make an empty store; the name appears when it is whole and durable."""
-    if wal(path).exists() and wal(path).stat().st_size:
-        raise _damaged(path, f"is missing, but its log {wal(path).name} is there")
     new = path.with_name(path.name + ".new")
     for leftover in (new, wal(new), new.with_name(new.name + "-journal")):
         leftover.unlink(missing_ok=True)
@@ -126,17 +130,28 @@ def create(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
         connection.executescript(SETTINGS + SCHEMA)
         connection.execute("INSERT INTO compaction VALUES (?, ?)", compaction_row(0))
-    _sync(new)
+    sync(new)
     new.rename(path)
-    _sync(path.parent)
+    newest_revision.sync_folder(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_log(path: Path) -> None:
+    """Make the write-ahead log as durable as it looks.
+
+    A process that was killed may have left a commit that it wrote and did not
+    sync. Readers are about to see this commit, so a loss of power must not
+    take it back.
+    """
+    if _has_log(path):
+        sync(wal(path))
 
 
 def recognise(path: Path) -> None:
@@ -178,15 +193,22 @@ def _has_log(path: Path) -> bool:
 
 
 def _damaged(path: Path, what: str) -> errors.Damaged:
-    return errors.Damaged(f"{path} {what}; {ADVICE}")
+    return errors.Damaged(f"{path} {what}; {ADVICE.format(path.name)}")
 
 
-def load(path: Path) -> Log:
-    """Read and check the whole file, changing nothing."""
+def load(path: Path, *, newest: int = 0) -> Log:
+    """Read and check the whole file, changing nothing.
+
+    `newest` is the newest acknowledged revision; `LostWrites` when the file ends before it.
+    """
     recognise(path)
     try:
-        with _log_kept(wal(path)), contextlib.closing(_connect_to_read(path)) as connection:
-            return _read(connection)
+        with _log_kept(wal(path)):
+            with contextlib.closing(_connect_to_read(path)) as connection:
+                log = _read(connection)
+            if log.revision < newest:
+                raise errors.LostWrites(path, newest=newest, present=log.revision)
+            return log
     except sqlite3.Error as error:
         raise _damaged(path, f"is damaged: {error}") from error
     except _Nonsense as error:

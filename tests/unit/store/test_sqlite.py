@@ -18,6 +18,10 @@ from refloat.store.contract import Store
 from refloat.store.sqlite import LOG_BYTES, SqliteStore
 
 
+# What a store that is closed leaves.
+FILES = frozenset({"store.db", "store.db.lock", "store.db.newest"})
+
+
 async def make(path: Path, count: int = 20) -> None:
     """A store with a compacted past, a history, and large and small values."""
     store = await SqliteStore.open(path)
@@ -106,20 +110,20 @@ async def test_files_are_for_the_owner_alone(path: Path) -> None:
     store = await SqliteStore.open(path)
     await store.create("a", b"")
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()}
-    assert modes == dict.fromkeys(["store.db", "store.db-wal", "store.db.lock"], 0o600)
+    assert modes == dict.fromkeys(FILES | {"store.db-wal"}, 0o600)
     await store.close()
 
 
-async def test_only_the_file_and_its_lock_remain(path: Path) -> None:
+async def test_only_the_file_its_lock_and_its_newest_revision_remain(path: Path) -> None:
     await make(path)
-    assert sorted(files(path.parent)) == ["store.db", "store.db.lock"]
+    assert set(files(path.parent)) == FILES
 
 
 async def test_leftovers_of_a_creation_that_was_cut_short_do_no_harm(path: Path) -> None:
     for name in ("store.db.new", "store.db.new-wal", "store.db.new-journal"):
         path.with_name(name).write_bytes(b"half")
     await make(path)
-    assert sorted(files(path.parent)) == ["store.db", "store.db.lock"]
+    assert set(files(path.parent)) == FILES
 
 
 async def test_a_second_store_on_the_file_is_refused(path: Path) -> None:
@@ -290,7 +294,7 @@ async def test_no_lock_is_left_beside_a_file_that_is_not_ours(
     harm(path)
     with pytest.raises(errors.Damaged, match=want):
         await SqliteStore.open(path)
-    assert sorted(files(path.parent)) == ["store.db"]
+    assert set(files(path.parent)) == FILES - {"store.db.lock"}
 
 
 async def live_copy(path: Path, to: Path) -> None:
@@ -349,7 +353,7 @@ async def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
         else:
             assert state(log) == want, f"bit {bit} of byte {place}"  # type: ignore[arg-type]
     assert found > 500
-    assert sorted(files(path.parent)) == ["store.db", "store.db.lock"]
+    assert set(files(path.parent)) == FILES
 
 
 async def test_a_log_that_is_cut_anywhere_leaves_a_beginning_of_the_history(
