@@ -287,8 +287,7 @@ def test_the_check_itself_finds_a_revision_recorded_too_early(
             calls[index - 1 : index + 1] = [call, calls[index - 1]]
     early = Recording(recorded.base, calls, recorded.changes)
     with pytest.raises(errors.LostWrites):
-        for _, disk, _ in moments(early):
-            opened(only_newest_survives(disk), tmp_path)
+        test_no_loss_of_power_looks_like_a_lost_write(early, tmp_path, keeps=True)
 
 
 @pytest.mark.parametrize("keeps", [False, True])

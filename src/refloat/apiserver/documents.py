@@ -22,7 +22,7 @@ _AGGREGATED = "g=apidiscovery.k8s.io"
 
 _HEALTH = frozenset(
     f"/{name}{check}" for name in ("healthz", "livez", "readyz") for check in ("", "/ping")
-)
+) | {"/readyz/disk"}
 
 # What no client can ask to be laid out otherwise.
 _OWN_LAYOUT = ("/version", "/openapi/v3")
@@ -39,8 +39,16 @@ _OPENAPI_V2 = b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36"
 class Documents:
     """Answers the requests that name no resource."""
 
-    def __init__(self, address: str, registry: CollectorRegistry, gates: Gates) -> None:
+    def __init__(
+        self,
+        address: str,
+        registry: CollectorRegistry,
+        gates: Gates,
+        shortage: Callable[[], str] = str,
+    ) -> None:
+        """`shortage` says why the disk is too full; empty while it is not."""
         self._address = address
+        self._shortage = shortage
         added = gates.enabled(RETRIABLE_AND_NON_RETRIABLE_FAILURES)
         self._openapi_document = partial(openapi.document, added=added)
         self._openapi_digest = partial(openapi.digest, added=added)
@@ -88,9 +96,18 @@ class Documents:
         return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
 
     def _health(self, exchange: Exchange, path: str) -> web.Response:
-        name = path.removeprefix("/")
-        if "verbose" in exchange.query and not name.endswith("/ping"):
-            text = f"[+]ping ok\n{name} check passed\n"
+        """Only readyz minds a full disk: a server that is started anew has no more room."""
+        name, _, check = path.removeprefix("/").partition("/")
+        shortage = self._shortage() if name == "readyz" and check != "ping" else ""
+        if shortage and check:
+            text = f"internal server error: {shortage}\n"
+            return exchange.answer(text.encode(), status=500, media=_TEXT)
+        if shortage:
+            text = f"[+]ping ok\n[-]disk failed: {shortage}\n{name} check failed\n"
+            return exchange.answer(text.encode(), status=500, media=_TEXT)
+        if "verbose" in exchange.query and not check:
+            disk = "[+]disk ok\n" if name == "readyz" else ""
+            text = f"[+]ping ok\n{disk}{name} check passed\n"
             return exchange.answer(text.encode(), media=_TEXT)
         return exchange.answer(b"ok", media=_TEXT)
 

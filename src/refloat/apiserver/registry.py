@@ -11,7 +11,15 @@ from typing import TypeAlias
 
 from refloat.api import codec, errors, fields, integers, kinds, meta, names, schema, times
 from refloat.api.meta import Object
-from refloat.apiserver import admission, apply, deletion, node_restriction, stored, strategies
+from refloat.apiserver import (
+    admission,
+    apply,
+    deletion,
+    full_disk,
+    node_restriction,
+    stored,
+    strategies,
+)
 from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies.base import Strategy
 from refloat.base.gates import Gates
@@ -149,6 +157,7 @@ class Registry:
         value = stored.pack(resource, obj)
         try:
             if not call.dry_run:
+                full_disk.check(self.store, resource, value)
                 return await self.store.create(key, value)
             if self.store.get(key) is None:
                 # A dry run echoes the version that it was sent.
@@ -285,6 +294,7 @@ class Registry:
             await self.store.delete(entry.key, expected=entry.revision)
         if ends or call.dry_run:
             return Entry(entry.key, value, entry.created, entry.revision)
+        full_disk.check(self.store, resource, value, old)
         return await self.store.update(entry.key, value, expected=entry.revision)
 
     # -- deleting --------------------------------------------------------

@@ -2,6 +2,7 @@
 """The verbs on resources, as HTTP requests ask for them."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing
@@ -41,6 +42,8 @@ from refloat.base.rand import Rand
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry
 from refloat.store.turns import give_way
+
+log = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Exchange, Identity, Target], Coroutine[Any, Any, web.StreamResponse]]
 
@@ -104,7 +107,8 @@ class Resources:
             await exchange.receive()
             return await self._unbroken(handle(exchange, user, target))
         except store_errors.WriteFailed as error:
-            raise errors.internal(str(error)) from error
+            log.error("a write failed: %s", error)
+            raise errors.internal(f"the server cannot write: {error.reason}") from error
 
     async def _unbroken(self, work: Coroutine[Any, Any, web.StreamResponse]) -> web.StreamResponse:
         """A client that goes away in the middle does not leave a half-done write."""

@@ -15,12 +15,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from refloat.app import files, node_tls
 from refloat.base.clock import RealClock
+from refloat.base.errors import UsageError
 
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 365
@@ -53,6 +55,7 @@ def ensure(folder: Path, address: str, now: datetime) -> Paths:
         _make_authority(paths, now)
         paths.server.unlink(missing_ok=True)
         (folder / f"{NODE_CLIENT}.crt").unlink(missing_ok=True)
+    _read_authority(paths)
     if not _serves(paths, address, now):
         _make_server(paths, address, now)
     return paths
@@ -61,7 +64,7 @@ def ensure(folder: Path, address: str, now: datetime) -> Paths:
 def server_context(paths: Paths) -> ssl.SSLContext:
     """TLS as a server does it."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(paths.server, paths.server_key)
+    _load_pair(context, paths.server, paths.server_key)
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -126,11 +129,7 @@ def _sign(
     names: x509.SubjectAlternativeName | None = None,
 ) -> None:
     """Make a key and a certificate of the authority's for it."""
-    authority = x509.load_pem_x509_certificate(paths.authority.read_bytes())
-    authority_key = serialization.load_pem_private_key(
-        paths.authority_key.read_bytes(), password=None
-    )
-    assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
+    authority, authority_key = _read_authority(paths)
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     made = (
@@ -162,8 +161,50 @@ def client_context(certificate: Path, key: Path) -> ssl.SSLContext:
     """TLS as the API server speaks it to nodes, which sign their own certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.load_cert_chain(certificate, key)
+    _load_pair(context, certificate, key)
     return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Have TLS use a certificate and its key; `UsageError` if they are none, or no pair."""
+    read_certificate(certificate)
+    files.read(key, secret=True)
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise UsageError(
+            f"{key} is not the key of {certificate.name}; "
+            "remove both, and the server makes new ones"
+        ) from error
+
+
+def read_certificate(path: Path, advice: str = "") -> x509.Certificate:
+    """The certificate in a file; `UsageError`, with what to do, if there is none in it."""
+    try:
+        return x509.load_pem_x509_certificate(files.read(path, secret=False))
+    except ValueError as error:
+        advice = advice or "remove it, and the server makes a new one"
+        raise UsageError(f"{path} is not a certificate; {advice}") from error
+
+
+def _read_authority(paths: Paths) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """The authority and its key; `UsageError` if they cannot sign."""
+    advice = (
+        f"put {paths.authority.name} and {paths.authority_key.name} back from a backup, or "
+        "remove both for a new authority, with which clients need the new kubeconfig"
+    )
+    authority = read_certificate(paths.authority, advice)
+    content = files.read(paths.authority_key, secret=True)
+    try:
+        key = serialization.load_pem_private_key(content, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UsageError(f"{paths.authority_key} is not a private key; {advice}") from error
+    is_pair = key.public_key() == authority.public_key()
+    if not is_pair or not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise UsageError(
+            f"{paths.authority_key} is not the key of {paths.authority.name}; {advice}"
+        )
+    return authority, key
 
 
 def ensure_own(folder: Path, address: str, now: datetime) -> tuple[Path, Path]:
@@ -204,8 +245,11 @@ def _serves(paths: Paths, address: str, now: datetime) -> bool:
 
 
 def _names_address(certificate: Path, address: str) -> bool:
-    read = x509.load_pem_x509_certificate(certificate.read_bytes())
-    names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        extensions = read_certificate(certificate).extensions
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return False
     return ipaddress.ip_address(address) in names.get_values_for_type(x509.IPAddress)
 
 
@@ -213,7 +257,7 @@ def _lasts(certificate: Path, now: datetime) -> bool:
     """Is it there, and good for some time?"""
     if not certificate.exists():
         return False
-    end = x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+    end = read_certificate(certificate).not_valid_after_utc
     return end > now + timedelta(days=RENEW_DAYS)
 
 
@@ -236,4 +280,7 @@ def _save(
 
 
 if __name__ == "__main__":  # for `node_tls.certify`
-    ensure_own(Path(sys.argv[1]), sys.argv[2], RealClock().now())
+    try:
+        ensure_own(Path(sys.argv[1]), sys.argv[2], RealClock().now())
+    except UsageError as problem:
+        sys.exit(f"refloat: {problem}")

@@ -2,6 +2,7 @@
 """The embedded cluster: store, API server and what keeps them going, in one process."""
 
 import logging
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from refloat.apiserver.inprocess import InProcess
 from refloat.apiserver.metrics import Metrics
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.resources import Resources
-from refloat.app import certificates, control, faults, files, kubeconfig, tokens
+from refloat.app import certificates, control, data_dir, faults, files, kubeconfig, tokens
 from refloat.app.controllers import Chosen
 from refloat.base import metrics
 from refloat.base.clock import Clock
@@ -28,8 +29,9 @@ from refloat.base.tasks import Tasks
 from refloat.client.local import LocalClient
 from refloat.config.load import Configuration
 from refloat.store.contract import Store
+from refloat.store.disk_space import SpaceSettings
 from refloat.store.engine import LogStore
-from refloat.store.sqlite import SqliteStore
+from refloat.store.sqlite import OpenSettings, SqliteStore
 
 if TYPE_CHECKING:
     from refloat.app.announcing import Announcer
@@ -60,6 +62,8 @@ class Settings:
     """What the configuration file says; its gates are in `gates` already."""
     inside: Chosen = field(default_factory=Chosen)
     """Which controllers and how many simulated nodes run beside the API server."""
+    accept_lost_writes: bool = False
+    """Start although the store lacks writes that it acknowledged."""
 
 
 class Cluster:
@@ -88,8 +92,11 @@ class Cluster:
     async def start(self) -> None:
         """Serve; everything that can be refused is refused before anything is changed."""
         folder = self._settings.data_dir
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._store = await SqliteStore.open(folder / "state.db")
+        data_dir.prepare(folder)
+        how = OpenSettings(
+            accept_lost_writes=self._settings.accept_lost_writes, space=SpaceSettings()
+        )
+        self._store = await SqliteStore.open(folder / "state.db", how)
         token = tokens.admin_token(folder)
         paths = certificates.ensure(folder / "pki", self._settings.bind_address, self._clock.now())
         tls = certificates.server_context(paths)
@@ -134,7 +141,9 @@ class Cluster:
             f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
         )
         port = settings.port or _last_port(settings.data_dir)
-        pages = documents.Documents(f"{host}:{port}", self._metrics.registry, self._settings.gates)
+        pages = documents.Documents(
+            f"{host}:{port}", self._metrics.registry, settings.gates, lambda: store.shortage
+        )
         self._server = Server(
             resources,
             pages,
@@ -237,6 +246,8 @@ class Cluster:
 
 def _last_port(folder: Path) -> int:
     """The port of the last time, so that a kubeconfig stays true over restarts."""
-    path = folder / "port"
-    text = path.read_text().strip() if path.exists() else ""
-    return int(text) if text.isdigit() else 0
+    try:
+        text = files.read(folder / "port", secret=False).strip()
+    except FileNotFoundError:
+        return 0
+    return int(text) if re.fullmatch(rb"[0-9]{1,5}", text) and int(text) < 65536 else 0

@@ -13,6 +13,7 @@ that it does not know.
 import contextlib
 import logging
 import os
+import re
 from pathlib import Path
 
 from refloat.api import names
@@ -26,6 +27,9 @@ from refloat.base.errors import UsageError
 log = logging.getLogger(__name__)
 
 _SUFFIX = ".token"
+
+# What a client can send behind `Bearer`.
+_TOKEN = re.compile(rb"[!-~]+")
 
 
 def admin_token(data_dir: Path) -> str:
@@ -87,9 +91,10 @@ class _Nodes:
 
     def _load(self, path: Path) -> None:
         try:
-            token = path.read_text().strip()
-        except (OSError, UnicodeError):
-            log.warning("cannot read a node's token", extra={"fields": {"file": path.name}})
+            token = _read_whole(path)
+        except (OSError, UsageError) as error:
+            fields = {"file": path.name, "reason": str(error)}
+            log.warning("cannot use a node's token", extra={"fields": fields})
             self._read.add(path.name)  # once is enough to complain
             return
         if token:
@@ -104,8 +109,8 @@ def _ensured(path: Path) -> str:
     Of two processes that make one at the same time the first wins, and both
     return its token.
     """
-    if path.exists():
-        if token := path.read_text().strip():
+    with contextlib.suppress(FileNotFoundError):
+        if token := _read_whole(path):
             return token
         path.unlink()
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -114,5 +119,33 @@ def _ensured(path: Path) -> str:
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(beside)
     finally:
-        beside.unlink()
-    return path.read_text().strip()
+        beside.unlink(missing_ok=True)
+    return _read_whole(path)
+
+
+def _read_whole(path: Path) -> str:
+    """As `_read`, also of a token whose maker has not removed its second name yet."""
+    try:
+        return _read(path)
+    except UsageError:
+        _drop_second_name(path)
+        return _read(path)
+
+
+def _drop_second_name(path: Path) -> None:
+    """Do the last step of `_ensured` for a process that makes this token now, or was killed."""
+    for beside in path.parent.glob(f".{path.name}.*"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(beside.lstat(), path.lstat()):
+                beside.unlink()
+
+
+def _read(path: Path) -> str:
+    """The token in a file, which no other user can have put there; "" if it is blank."""
+    content = files.read(path, secret=True).strip()
+    if content and not _TOKEN.fullmatch(content):
+        raise UsageError(
+            f"{path} is not a token: it has characters that no HTTP header carries; "
+            "remove it, and the server makes a new one"
+        )
+    return content.decode()

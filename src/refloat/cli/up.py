@@ -56,6 +56,12 @@ DEFAULT_NODES = 1
     help="Waits about ten times shorter than Kubernetes': for demonstrations and tests.",
 )
 @options.self_fence_seconds
+@click.option(
+    "--accept-lost-writes",
+    is_flag=True,
+    help="Start although the store lacks writes that it acknowledged: after damage, or with a "
+    "backup. Clients list everything anew.",
+)
 @options.controllers
 @options.config("A configuration file.")
 @options.feature_gates
@@ -70,6 +76,7 @@ def command(  # one parameter for each option
     simulated_nodes: int,
     fast: bool,
     self_fence_seconds: int | None,
+    accept_lost_writes: bool,
     controllers: str,
     config_file: Path | None,
     feature_gates: str,
@@ -92,6 +99,7 @@ def command(  # one parameter for each option
         gates=options.chosen_gates(configured, feature_gates),
         configured=configured,
         inside=controller_table.Chosen(chosen, simulated_nodes, fast, fence),
+        accept_lost_writes=accept_lost_writes,
     )
     if nodes is None:
         nodes = 0 if simulated_nodes else DEFAULT_NODES

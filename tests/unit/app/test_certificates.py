@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from refloat.app import certificates, files
+from refloat.base.errors import UsageError
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HERE = "127.0.0.1"
@@ -105,3 +106,63 @@ def test_a_nodes_own_certificate_is_made_anew_for_another_address(tmp_path: Path
     assert key.stat().st_mode & 0o777 == 0o600
     assert certificates.ensure_own(tmp_path, "127.0.0.1", NOW)[0].read_bytes() == before
     assert certificates.ensure_own(tmp_path, "10.0.0.7", NOW)[0].read_bytes() != before
+
+
+def _start(folder: Path) -> None:
+    """What a server reads."""
+    paths = certificates.ensure(folder, HERE, NOW)
+    certificates.server_context(paths)
+    certificates.client_context(*certificates.ensure_client(folder, NOW))
+
+
+BAD = [
+    pytest.param("server.crt", b"", "server.crt is not a certificate; remove it", id="no content"),
+    pytest.param("server.crt", b"\xff\0", "server.crt is not a certificate", id="binary"),
+    pytest.param("server.key", b"", "server.key is not the key of server.crt", id="an empty key"),
+    pytest.param("server.key", b"x" * 99, "server.key is not the key of", id="a key of garbage"),
+    pytest.param("ca.crt", b"", "ca.crt is not a certificate; put ca.crt", id="an empty authority"),
+    pytest.param("ca.crt", b"garbage", "ca.crt is not a certificate", id="no authority"),
+    pytest.param("ca.key", b"", "ca.key is not a private key", id="an authority without key"),
+    pytest.param("ca.key", b"garbage", "ca.key is not a private key", id="an authority's bad key"),
+    pytest.param(
+        f"{certificates.NODE_CLIENT}.crt", b"", "client.crt is not a certificate", id="a client"
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "want"), BAD)
+def test_a_file_that_is_no_certificate_is_refused_with_what_to_do(
+    tmp_path: Path, name: str, content: bytes, want: str
+) -> None:
+    folder = tmp_path / "pki"
+    _start(folder)
+    files.write(folder / name, content)
+    with pytest.raises(UsageError, match=want) as caught:
+        _start(folder)
+    assert str(folder / name) in str(caught.value)
+    assert "remove" in str(caught.value)
+
+
+def test_the_key_of_another_authority_is_refused(tmp_path: Path) -> None:
+    _start(tmp_path / "pki")
+    _start(tmp_path / "other")
+    files.write(tmp_path / "pki" / "ca.key", (tmp_path / "other" / "ca.key").read_bytes())
+    with pytest.raises(UsageError, match=r"ca\.key is not the key of ca\.crt"):
+        _start(tmp_path / "pki")
+
+
+def test_the_key_of_another_server_is_refused(tmp_path: Path) -> None:
+    _start(tmp_path / "pki")
+    _start(tmp_path / "other")
+    files.write(tmp_path / "pki" / "server.key", (tmp_path / "other" / "server.key").read_bytes())
+    with pytest.raises(UsageError, match=r"server\.key is not the key of server\.crt"):
+        _start(tmp_path / "pki")
+
+
+@pytest.mark.parametrize("name", ["ca.key", "server.key"])
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "pki"
+    _start(folder)
+    (folder / name).chmod(0o640)
+    with pytest.raises(UsageError, match=f"chmod 600 {folder / name}"):
+        _start(folder)

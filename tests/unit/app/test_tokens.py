@@ -9,7 +9,7 @@ import pytest
 
 from refloat.api import errors
 from refloat.apiserver import identity
-from refloat.app import tokens
+from refloat.app import files, tokens
 from refloat.base import rand
 from refloat.base.errors import UsageError
 
@@ -40,7 +40,7 @@ def test_no_two_tokens_are_equal(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
-    (tmp_path / "admin.token").write_text("\n")
+    files.write(tmp_path / "admin.token", b"\n")
     assert tokens.admin_token(tmp_path)
     assert (tmp_path / "admin.token").read_text() == tokens.admin_token(tmp_path)
 
@@ -49,15 +49,57 @@ def test_the_first_of_two_that_make_a_token_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1. A finds no file. 2. B finds none, and makes one. 3. A comes to make its own."""
-    path, first = tmp_path / "admin.token", "made by the other"
+    path, first = tmp_path / "admin.token", "made-by-the-other"
 
     def meanwhile() -> str:
-        path.write_text(first)
+        files.write(path, first.encode())
         return "made too late"
 
     monkeypatch.setattr(rand, "token", meanwhile)
     assert tokens.admin_token(tmp_path) == first
     assert [each.name for each in tmp_path.iterdir()] == ["admin.token"]
+
+
+def test_a_maker_that_was_killed_before_its_last_step_does_no_harm(tmp_path: Path) -> None:
+    """It left the token with two names, as a planted file may have."""
+    token = tokens.node_token(tmp_path, "n1")
+    path = tmp_path / "nodes" / "n1.token"
+    path.with_name(".n1.token.123").hardlink_to(path)
+    accepted = tokens.accepted(tmp_path)
+    assert accepted.authenticate(f"Bearer {token}") == identity.node("n1")
+    assert [each.name for each in path.parent.iterdir()] == ["n1.token"]
+
+
+BAD = [
+    pytest.param(b"\xff\xfe\x00", "is not a token", id="binary"),
+    pytest.param("tökén".encode(), "is not a token", id="beyond ASCII"),
+    pytest.param(b"two words", "is not a token", id="a space in it"),
+    pytest.param(b"two\nlines", "is not a token", id="two lines"),
+    pytest.param(b"x" * 100_000, "has more than 65536 bytes", id="too long"),
+]
+
+
+@pytest.mark.parametrize(("content", "want"), BAD)
+def test_a_file_that_is_no_token_is_refused_with_what_to_do(
+    tmp_path: Path, content: bytes, want: str
+) -> None:
+    files.write(tmp_path / "admin.token", content)
+    with pytest.raises(UsageError, match=f"admin.token {want}.*remove it") as caught:
+        tokens.admin_token(tmp_path)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_node_token_that_another_user_may_have_put_there_admits_nobody(tmp_path: Path) -> None:
+    accepted = tokens.accepted(tmp_path)
+    folder = tmp_path / "nodes"
+    folder.mkdir(mode=0o700)
+    (tmp_path / "planted").write_text("planted")
+    (folder / "n1.token").symlink_to(tmp_path / "planted")
+    (folder / "n2.token").hardlink_to(tmp_path / "planted")
+    (folder / "n3.token").write_text("planted")
+    (folder / "n3.token").chmod(0o666)
+    with pytest.raises(errors.StatusError):
+        accepted.authenticate("Bearer planted")
 
 
 def test_each_token_is_its_identity(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ async def test_the_record_is_synced_by_the_maintenance_and_not_for_each_write(
     really = os.fdatasync
 
     def sync(file: int) -> None:
-        syncs.append(os.readlink(f"/proc/self/fd/{file}"))
+        syncs.append(str(Path(f"/proc/self/fd/{file}").readlink()))
         really(file)
 
     monkeypatch.setattr(os, "fdatasync", sync)
@@ -242,7 +242,7 @@ async def test_what_a_killed_process_left_unsynced_is_synced_before_it_is_shown(
     really = os.fsync
 
     def sync(file: int) -> None:
-        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+        synced.append(Path(f"/proc/self/fd/{file}").readlink().name)
         really(file)
 
     monkeypatch.setattr(os, "fsync", sync)
@@ -259,7 +259,7 @@ async def test_a_name_is_durable_before_the_store_is_used(
     really, rename = os.fsync, Path.rename
 
     def sync(file: int) -> None:
-        target = Path(os.readlink(f"/proc/self/fd/{file}"))
+        target = Path(f"/proc/self/fd/{file}").readlink()
         steps.append("sync of the folder" if target == path.parent else f"sync of {target.name}")
         really(file)
 

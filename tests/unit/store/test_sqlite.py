@@ -17,7 +17,6 @@ from refloat.store import errors, sqlite_file
 from refloat.store.contract import Store
 from refloat.store.sqlite import LOG_BYTES, SqliteStore
 
-
 # What a store that is closed leaves.
 FILES = frozenset({"store.db", "store.db.lock", "store.db.newest"})
 

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which writes the API server still accepts when its disk is nearly full.
+
+The rest of the disk is for what keeps a cluster alive and for what frees space:
+leases, so that no node counts as lost; nodes, so that their status stays true;
+and every step of a deletion. The store never refuses a delete itself.
+
+Kubernetes has etcd's alarm NOSPACE for this. Its API server then answers 500
+with etcd's words, no reason and no Retry-After. This one does the same with
+words of its own: kubectl reports the message at once, and controllers try
+again after their usual back-off.
+"""
+
+from refloat.api import errors, kinds, meta
+from refloat.api.meta import Object
+from refloat.store.contract import Store
+
+# Kinds whose writes go on.
+_VITAL = frozenset({"leases", "nodes"})
+
+# The largest object that may be written from the reserve: a node with 50 images
+# has some 10 KB. Without a bound one tenant's leases could use up the reserve.
+VITAL_BYTES = 64 * 1024
+
+
+def check(store: Store, resource: kinds.Resource, value: bytes, old: Object | None = None) -> None:
+    """Raise 500 if there is no room for this write; `old` is what it replaces."""
+    if not store.shortage:
+        return
+    is_vital = resource.plural in _VITAL and len(value) <= VITAL_BYTES
+    if not is_vital and (old is None or not meta.is_terminating(old)):
+        raise refusal(store)
+
+
+def refusal(store: Store) -> errors.StatusError:
+    message = f"{store.shortage}; until there is room only deletes, leases and nodes are written"
+    return errors.StatusError(500, "", message)
