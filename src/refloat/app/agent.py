@@ -155,7 +155,7 @@ class Agent:
         volumes = settings.folder.parent.parent / "volumes"
         given = Resources(client, Place((settings.address,), capacity), volumes)
         runtime = ProcessRuntime(
-            ProcessSettings(settings.folder, images=settings.images),
+            _processes(settings, volumes),
             clock=self._clock,
             whole=partial(whole_pod, reading, self._clock),
             resources=given,
@@ -358,6 +358,16 @@ def _instance(folder: Path, rand: Rand) -> str:
     if not path.exists():
         files.write(path, rand.uid().encode())
     return path.read_text().strip()
+
+
+def _processes(settings: Settings, volumes: Path) -> ProcessSettings:
+    """How containers run; they see neither the data directory nor the agent's credentials."""
+    hidden = [volumes.parent]
+    if settings.kubeconfig is not None:
+        hidden.append(settings.kubeconfig.absolute())
+    return ProcessSettings(
+        settings.folder, images=settings.images, hidden=tuple(hidden), shared=volumes
+    )
 
 
 def _node(settings: Settings, capacity: dict[str, str], port: int) -> NodeSettings:

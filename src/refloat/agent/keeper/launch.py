@@ -77,8 +77,8 @@ def _child(
         _open_standard(ends[0], ends[1])
         if within is not None:
             _enter(within)
-        elif spec.get("mounts") and view != mounts.NONE:
-            mounts.show(spec["mounts"], view, spec["scratch"])
+        elif view != mounts.NONE:
+            _show(spec, view)
         _give_up_rights(spec, keeper)
         _change_folder(spec.get("cwd") or "/")
         _execute(spec["argv"], {**spec["env"], MARKER: spec["id"]})
@@ -108,6 +108,16 @@ def _open_standard(out: int, err: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((null, 0), (out, 1), (err, 2)):
         os.dup2(source, target, inheritable=True)
+
+
+def _show(spec: Spec, view: str) -> None:
+    mounts.show(
+        spec["mounts"],
+        view,
+        spec["scratch"],
+        hidden=spec["hidden"],
+        read_only=spec.get("read_only_root", False),
+    )
 
 
 def _enter(pid: int) -> None:

@@ -11,7 +11,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
-MS_NOSUID, MS_NODEV, MS_SLAVE = 2, 4, 1 << 19
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_MOVE, MS_PRIVATE, MS_SLAVE = 2, 4, 8, 8192, 1 << 18, 1 << 19
+
+# These two system calls have one number on all of Linux' architectures but alpha.
+_OPENAT2, _MOUNT_SETATTR = 437, 442
+
+RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 1, 2, 4, 8
+
+MOUNT_ATTR_RDONLY = 1
+_AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
 
 BOOTTIME = time.CLOCK_BOOTTIME
 """Runs on while the machine is suspended: a deadline then passes all the same."""
@@ -26,6 +34,23 @@ class _TimerSpec(ctypes.Structure):
         ("interval_nanoseconds", ctypes.c_long),
         ("seconds", ctypes.c_long),
         ("nanoseconds", ctypes.c_long),
+    )
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("user_namespace", ctypes.c_uint64),
     )
 
 
@@ -66,6 +91,22 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
         options.encode() if options else None,
     )
     _checked(answer, target)
+
+
+def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    how = _OpenHow(flags, 0, resolve)
+    name = os.fsencode(path)
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    return _checked(_libc.syscall(_OPENAT2, folder, name, ctypes.byref(how), size), path)
+
+
+def set_read_only(mount: int, *, value: bool, recursive: bool = False) -> None:
+    """Change one mount, given by a descriptor of its root; or also all mounts below."""
+    change = (MOUNT_ATTR_RDONLY, 0) if value else (0, MOUNT_ATTR_RDONLY)
+    attributes = _MountAttributes(*change, 0, 0)
+    flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    _checked(_libc.syscall(_MOUNT_SETATTR, mount, b"", flags, ctypes.byref(attributes), size))
 
 
 def timer() -> int:

@@ -2,6 +2,7 @@
 """What a container says at its end: its termination message, else the end of its log."""
 
 import os
+import stat
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,8 +49,10 @@ def _tail(path: Path, most: int) -> bytes:
     except OSError:
         return b""
     try:
-        size = os.fstat(descriptor).st_size
-        return os.pread(descriptor, most, max(0, size - most))
+        kind = os.fstat(descriptor)
+        if not stat.S_ISREG(kind.st_mode):
+            return b""
+        return os.pread(descriptor, most, max(0, kind.st_size - most))
     except OSError:
         return b""
     finally:

@@ -54,7 +54,7 @@ def build(
         **variables,
     }
     in_env = partial(expand, values=variables)
-    shown = _shown(folder, pod, container, attempt, in_env)
+    shown = _shown(settings, folder, pod, container, attempt, in_env)
     if view == mounts.NONE:
         env |= _whereabouts(shown)
     log = str(folder.log(name, attempt))
@@ -69,6 +69,7 @@ def build(
         "user": _user(settings, pod, container),
         "mounts": shown,
         "scratch": str(folder.root),
+        "hidden": [str(each) for each in (settings.folder, *settings.hidden)],
         "memory": _limit(container, "memory"),
         "pids": settings.max_pids,
         "log": log,
@@ -132,6 +133,7 @@ def _hook(container: Object, name: str) -> list[str] | None:
 
 
 def _shown(
+    settings: ProcessSettings,
     folder: PodFolder,
     pod: Object,
     container: Object,
@@ -144,7 +146,7 @@ def _shown(
         "target": os.path.normpath(path),
         "name": "",
     }
-    return [*volumes.mounts(folder, pod, container, in_env), message]
+    return [*volumes.mounts(folder, pod, container, in_env, shared=settings.shared), message]
 
 
 def _whereabouts(shown: list[dict[str, Any]]) -> dict[str, str]:
@@ -152,5 +154,6 @@ def _whereabouts(shown: list[dict[str, Any]]) -> dict[str, str]:
     made = {}
     for each in shown:
         name = each["name"].upper().replace("-", "_")
-        made[f"REFLOAT_VOLUME_{name}" if name else "REFLOAT_TERMINATION_LOG"] = each["source"]
+        variable = f"REFLOAT_VOLUME_{name}" if name else "REFLOAT_TERMINATION_LOG"
+        made[variable] = f"{each['source']}/{each.get('inner', '')}".rstrip("/")
     return made

@@ -33,6 +33,12 @@ class ProcessSettings:
     user: User | None = field(default_factory=default_user)
     """Whom containers run as that do not say; None: the agent's own user."""
 
+    hidden: tuple[Path, ...] = ()
+    """Files and folders of this machine that no container sees, besides `folder`."""
+
+    shared: Path | None = None
+    """Where the folders behind claims are, which the nodes of this machine share."""
+
     images: ImageSettings = field(default_factory=ImageSettings)
 
     log_bytes: int = 10 * 1024 * 1024

@@ -8,16 +8,21 @@
     pods/UID/root                          where the keeper builds a view of the file system
 
 Each can be made again by an agent that crashed half-way, and all of it goes with the pod.
+
+Containers write into `volumes/NAME`, and perhaps their file of messages, and nowhere
+else in here. What is below a volume is opened by descriptor only (`keeper.paths`).
 """
 
-import contextlib
+import errno
 import os
-import shutil
 import stat
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from refloat.agent.keeper import paths
+from refloat.agent.keeper.paths import closing
+from refloat.agent.process import host_paths, pod_files
 from refloat.agent.runtime import StartError
 from refloat.api.meta import Object
 
@@ -43,6 +48,8 @@ class PodFolder:
     """What one pod has on the disk."""
 
     def __init__(self, pods: Path, uid: str) -> None:
+        if "/" in uid or uid in ("", ".", ".."):
+            raise ValueError(f"uid {uid!r} is no name of a folder")
         self.path = pods / uid
 
     @property
@@ -68,8 +75,7 @@ class PodFolder:
         log, message = self.log(container, attempt), self.message(container, attempt)
         log.parent.mkdir(parents=True, exist_ok=True)
         message.parent.mkdir(parents=True, exist_ok=True)
-        message.touch()
-        message.chmod(0o666)
+        _make_open_file(message)
         begun = max((_number(each) for each in log.parent.iterdir()), default=-1)
         for old in (*log.parent.iterdir(), *message.parent.iterdir()):
             if 0 <= _number(old) < attempt - 1:
@@ -77,17 +83,36 @@ class PodFolder:
         return begun
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, onerror=_open_and_retry)
+        pod_files.remove(self.path)
 
     def used_bytes(self) -> dict[str, int]:
         """Of each `volumes/NAME` and `logs/CONTAINER`; what is on disk, as `du` counts."""
-        # What is behind a claim is nobody's scratch space, and a link.
         return {
-            f"{kind}/{each.name}": _size(each)
+            f"{kind}/{name}": size
             for kind in ("volumes", "logs")
-            for each in _entries(self.path / kind)
-            if not each.is_symlink()
+            for name, size in _sizes(self.path / kind)
         }
+
+
+def _sizes(path: Path) -> Iterator[tuple[str, int]]:
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    with closing(folder), os.scandir(folder) as entries:
+        for each in entries:
+            # What is behind a claim is a link, and no scratch space of the pod's.
+            if not each.is_symlink():
+                yield each.name, pod_files.size(folder, each.name)
+
+
+def _make_open_file(path: Path) -> None:
+    """An empty file that any user can write; raises `OSError` if something else is there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with closing(os.open(path, flags, 0o666)) as file:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        os.fchmod(file, 0o666)
 
 
 def _number(path: Path) -> int:
@@ -106,13 +131,21 @@ async def make_volumes(folder: PodFolder, pod: Object, files: Files, claimed: Fo
         if found is not None:
             _write_files(path, found)
         elif volume.get("emptyDir") is not None:
-            path.mkdir(parents=True)
-            path.chmod(_OPEN)
+            _make_empty(path)
         elif (target := await claimed(pod, volume)) is not None:
             _link(path, target)
         else:
             kind = next((key for key in volume if key != "name"), "none")
             raise StartError(f'volume "{volume["name"]}": {kind} is not a volume of this runtime')
+
+
+def _make_empty(path: Path) -> None:
+    """Under another name first: one that is there can be written."""
+    making = path.with_name(f"{path.name}.making")
+    pod_files.remove(making)
+    making.mkdir(parents=True)
+    making.chmod(_OPEN)
+    making.rename(path)
 
 
 def _link(path: Path, target: Path) -> None:
@@ -126,23 +159,39 @@ def _link(path: Path, target: Path) -> None:
 def _write_files(path: Path, files: Mapping[str, File]) -> None:
     """Under another name first: one that is there is whole."""
     making = path.with_name(f"{path.name}.making")
-    shutil.rmtree(making, ignore_errors=True)
+    pod_files.remove(making)
     making.mkdir(parents=True)
-    for name, file in files.items():
-        target = making / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(file.content)
-        target.chmod(file.mode)
+    with closing(os.open(making, paths.FOLDER | os.O_NOFOLLOW)) as folder:
+        for name, file in files.items():
+            _write_file(folder, name, file)
     making.rename(path)
 
 
+def _write_file(folder: int, name: str, file: File) -> None:
+    above, last = os.path.split(name)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with closing(paths.make_folders(folder, above, 0o755)) as parent:
+        descriptor = os.open(last, flags, 0o600, dir_fd=parent)
+    with open(descriptor, "wb") as written:  # noqa: PTH123 - a descriptor has no path
+        written.write(file.content)
+        os.fchmod(descriptor, file.mode)
+
+
 def mounts(
-    folder: PodFolder, pod: Object, container: Object, expand: Callable[[str], str]
+    folder: PodFolder,
+    pod: Object,
+    container: Object,
+    expand: Callable[[str], str],
+    *,
+    shared: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """What the keeper is to show where; raises `StartError`."""
+    """What the keeper is to show where; raises `StartError`.
+
+    `shared` has the folders behind claims that are not paths of the machine.
+    """
     volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
     return [
-        _mount(folder, volumes, each, container["name"], expand)
+        _mount(folder, volumes, each, container["name"], expand, shared)
         for each in container.get("volumeMounts") or ()
     ]
 
@@ -153,74 +202,46 @@ def _mount(
     mount: Object,
     container: str,
     expand: Callable[[str], str],
+    shared: Path | None,
 ) -> dict[str, Any]:
     name = mount["name"]
     volume = volumes.get(name)
     if volume is None:
         raise StartError(f'cannot find volume "{name}" to mount into container "{container}"')
     host = volume.get("hostPath")
-    source = folder.volume(name) if host is None else _host_path(name, host)
+    claim = volume.get("persistentVolumeClaim")
+    source = folder.volume(name) if host is None else host_paths.find(name, host)
+    if claim is not None:
+        source = source.readlink()
     inner = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
     if inner:
-        source = _within(source, inner, name)
-    claim = volume.get("persistentVolumeClaim")
+        _make_inner(source, inner, name, container)
     fixed = host is None and claim is None and volume.get("emptyDir") is None
     target = os.path.normpath(os.path.join("/", mount["mountPath"]))  # noqa: PTH118
     return {
         "source": str(source),
+        "inner": inner,
         "target": target,
+        "of_machine": host is not None or (claim is not None and source.parent != shared),
         "read_only": fixed or mount.get("readOnly", False) or (claim or {}).get("readOnly", False),
         "name": name,
     }
 
 
-def _host_path(name: str, host: Object) -> Path:
-    path, kind = Path(host["path"]), host.get("type") or ""
-    if kind == "DirectoryOrCreate":
-        path.mkdir(parents=True, exist_ok=True, mode=0o755)
-    if not path.exists() or (kind == "Directory" and not path.is_dir()):
-        why = f"hostPath type check failed: {path} is not a {(kind or 'path').lower()}"
-        raise StartError(f'MountVolume.SetUp failed for volume "{name}" : {why}', reason="")
-    return path
+def _make_inner(source: Path, inner: str, name: str, container: str) -> None:
+    """Have the part of a volume that is to be shown; the keeper opens it again by itself.
 
-
-def _within(source: Path, inner: str, name: str) -> Path:
-    """A part of a volume; links must not lead out of it."""
-    path = (source / inner).resolve()
-    if not path.is_relative_to(source.resolve()):
-        raise StartError(f"subPath `{inner}` of volume {name} leads out of it")
-    if not path.exists():
-        path.mkdir(parents=True)
-        path.chmod(stat.S_IMODE(source.stat().st_mode))
-    return path
-
-
-def _open_and_retry(function: Callable[..., Any], path: str, _: object) -> None:
-    """A container may have shut its own folders; what went by itself is as good."""
-    with contextlib.suppress(FileNotFoundError):
-        for each in (Path(path).parent, Path(path)):
-            if not each.is_symlink() and each.is_dir():
-                each.chmod(0o700)
-        if function in (os.scandir, os.open, os.lstat):
-            shutil.rmtree(path)
-        else:
-            function(path)
-
-
-def _entries(path: Path) -> list[Path]:
+    A link on the way is refused, also one that stays in the volume: the container could
+    make it lead elsewhere at any time.
+    """
     try:
-        return list(path.iterdir())
-    except OSError:
-        return []
-
-
-def _size(path: Path) -> int:
-    total, waiting = 0, [path]
-    while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for each in entries:
-                with contextlib.suppress(OSError):
-                    total += each.stat(follow_symlinks=False).st_blocks * 512
-                    if each.is_dir(follow_symlinks=False):
-                        waiting.append(Path(each.path))
-    return total
+        with closing(os.open(source, paths.FOLDER)) as volume:
+            mode = stat.S_IMODE(os.fstat(volume).st_mode)
+            os.close(paths.make_folders(volume, inner, mode))
+    except OSError as error:
+        why = "a symbolic link" if error.errno == errno.ELOOP else (error.strerror or "").lower()
+        raise StartError(
+            f'failed to prepare subPath for volumeMount "{name}" of container "{container}": '
+            f"{inner}: {why}",
+            reason="CreateContainerConfigError",
+        ) from error

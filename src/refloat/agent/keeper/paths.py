@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files below a folder that a container can write, opened by descriptor.
+
+A container can replace any part of a path by a symbolic link between a check and
+a use. So agent and keeper never check a path and use it later. They hold a
+descriptor of the folder, open what is below without following a link, and act on
+the descriptor that they got.
+
+`openat2` does that in one system call. Kernels before 5.6, and filters of system
+calls that do not know it, get the same by a walk: one component at a time, each
+opened with O_NOFOLLOW in the folder before it.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+from refloat.agent.keeper import linux
+
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+ANY = os.O_PATH | os.O_CLOEXEC
+
+_RESOLVE = linux.RESOLVE_BENEATH | linux.RESOLVE_NO_SYMLINKS | linux.RESOLVE_NO_MAGICLINKS
+
+# What a kernel, or a filter of system calls, says that does not have openat2.
+_UNKNOWN_CALL = (errno.ENOSYS, errno.EPERM)
+
+# openat2 answers EAGAIN if a rename elsewhere raced with the look-up of "..", which
+# does not occur in these paths; the kernel may still say it. Then the walk decides.
+_UNDECIDED = (errno.EAGAIN,)
+
+
+def components(path: str) -> list[str]:
+    """The parts of a relative path; raises `OSError` for one that leads up or is absolute."""
+    parts = [each for each in path.split("/") if each not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise OSError(errno.EXDEV, "leads out of its folder", path)
+    return parts
+
+
+def open_below(folder: int, path: str, flags: int = ANY, *, same_mount: bool = False) -> int:
+    """Open what is at a path below a folder; raises `OSError` (ELOOP) at a symbolic link.
+
+    With `same_mount` a mount on the way is refused too (EXDEV).
+    """
+    parts = components(path)
+    resolve = _RESOLVE | (linux.RESOLVE_NO_XDEV if same_mount else 0)
+    try:
+        return linux.openat2(folder, "/".join(parts) or ".", flags | os.O_CLOEXEC, resolve)
+    except OSError as error:
+        if error.errno not in (*_UNKNOWN_CALL, *_UNDECIDED):
+            raise
+    return walk(folder, parts, flags, same_mount=same_mount)
+
+
+def walk(folder: int, parts: list[str], flags: int = ANY, *, same_mount: bool = False) -> int:
+    """The same without openat2."""
+    device = os.fstat(folder).st_dev
+    at = os.open(".", FOLDER, dir_fd=folder)
+    for number, part in enumerate(parts):
+        is_last = number == len(parts) - 1
+        with closing(at):
+            at = _step(at, part, flags if is_last else FOLDER)
+        if same_mount and os.fstat(at).st_dev != device:
+            os.close(at)
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), part)
+    if parts:
+        return at
+    with closing(at):
+        return os.open(".", flags | os.O_CLOEXEC, dir_fd=at)
+
+
+def _step(folder: int, name: str, flags: int) -> int:
+    try:
+        opened = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
+    if stat.S_ISLNK(os.fstat(opened).st_mode):  # with O_PATH, the link itself was opened
+        os.close(opened)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return opened
+
+
+def make_folders(folder: int, path: str, mode: int, *, same_mount: bool = False) -> int:
+    """Open a path below a folder; folders that are missing are made with this mode."""
+    at = os.open(".", FOLDER, dir_fd=folder)
+    parts = components(path)
+    for number, part in enumerate(parts):
+        is_last = number == len(parts) - 1
+        with closing(at):
+            at = _make_step(at, part, mode, ANY if is_last else FOLDER, same_mount=same_mount)
+    return at
+
+
+def _make_step(at: int, part: str, mode: int, flags: int, *, same_mount: bool) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return open_below(at, part, flags, same_mount=same_mount)
+    with contextlib.suppress(FileExistsError):  # another process may have been quicker
+        os.mkdir(part, 0o700, dir_fd=at)
+        # Readable: the mode of a descriptor with O_PATH alone cannot be changed.
+        made = open_below(at, part, os.O_RDONLY | os.O_DIRECTORY, same_mount=same_mount)
+        with closing(made):
+            # If another process put its own folder here meanwhile, that keeps its mode.
+            if os.fstat(made).st_uid == os.geteuid():
+                os.fchmod(made, mode)
+    return open_below(at, part, flags, same_mount=same_mount)
+
+
+def make_file(folder: int, name: str, mode: int) -> None:
+    """An empty file, unless something has that name."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(FileExistsError), closing(os.open(name, flags, mode, dir_fd=folder)):
+        return
+
+
+def by_descriptor(descriptor: int) -> str:
+    """A path of this process for what a descriptor stands for, whatever its name is now."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
