@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold after a run, judged by the files of the containers and by the API.
+
+Each check returns the violations that it sees, in words; none raises, so that a run
+reports all of them. What is allowed depends on what the cluster has on record, never on
+how fast the machine was: a node that was recorded as NotReady may lose its pods, and a
+container that ended without any record of a deletion was killed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.e2e.cluster import Object
+from tests.faults.containers import Run
+
+NOT_READY = "NodeNotReady"
+BY_TAINT = "DeletionByTaintManager"
+CREATED, NOT_CREATED = "SuccessfulCreate", "FailedCreate"
+FORCED = "KueueForcefullyTerminated"
+
+
+@dataclass
+class History:
+    """All that is known of a run when it is over."""
+
+    runs: Mapping[str, Run]
+    """The containers that started, by the uid of their pod."""
+    pods: Mapping[str, Object]
+    """Every pod that ever was, as last seen, by uid."""
+    deleted_while_running: Mapping[str, Object]
+    jobs: list[Object]
+    """As they were when they had ended."""
+    events: list[Object]
+    deleted_jobs: set[str] = field(default_factory=set)
+    """Names of Jobs that the scenario deleted: their pods may be stopped."""
+    every_event: bool = True
+    """Whether each pod must have its event: no process that records them was killed."""
+
+
+def all_of(history: History) -> list[str]:
+    """All violations of a run."""
+    checks = (overlaps, miscounts, killed, restarted, strays, false_records)
+    return [each for check in checks for each in check(history)]
+
+
+def overlaps(history: History) -> Iterator[str]:
+    """Two pods of one index never run at once: all Jobs here ask for that."""
+    by_index: dict[tuple[str, int], list[Run]] = {}
+    for run in history.runs.values():
+        by_index.setdefault((run.job, run.index), []).append(run)
+    for (job, index), runs in by_index.items():
+        for before, after in pairwise(sorted(runs, key=lambda each: each.starts[0])):
+            if after.starts[0] < before.last:
+                yield (
+                    f"{job} index {index}: {after.uid} started at {after.starts[0]}, "
+                    f"{before.uid} wrote until {before.last}"
+                )
+
+
+def miscounts(history: History) -> Iterator[str]:
+    """Each pod that existed is counted once, by its own result, and no other is."""
+    for job in history.jobs:
+        name, status = job["metadata"]["name"], job["status"]
+        phases = Counter(each["status"].get("phase") for each in _pods_of(history, job).values())
+        succeeded = phases.pop("Succeeded", 0)
+        count = (status.get("succeeded", 0), status.get("failed", 0))
+        if count != (succeeded, phases.total()):
+            yield (
+                f"{name}: status has {count[0]} succeeded and {count[1]} failed, "
+                f"{succeeded} pods succeeded and {phases.total()} did not"
+            )
+        successes = sum(1 for run in history.runs.values() if run.job == name and run.code == 0)
+        if count[0] > successes:
+            yield f"{name}: {count[0]} succeeded, {successes} containers did"
+        if any((status.get("uncountedTerminatedPods") or {}).values()):
+            yield f"{name}: has ended and still has pods to count"
+        yield from _uncounted_indexes(history, job)
+
+
+def _uncounted_indexes(history: History, job: Object) -> Iterator[str]:
+    """An index is complete if and only if a container of it ended well."""
+    name = job["metadata"]["name"]
+    complete = _indexes(job["status"].get("completedIndexes", ""))
+    well = {run.index for run in history.runs.values() if run.job == name and run.code == 0}
+    for index in sorted(complete - well):
+        yield f"{name} index {index} is complete, and no container of it ended well"
+
+
+def _indexes(text: str) -> set[int]:
+    """The indexes of `0-2,5`."""
+    indexes: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        indexes |= set(range(int(first), int(last or first) + 1))
+    return indexes
+
+
+def killed(history: History) -> Iterator[str]:
+    """A container that did not end by itself has a deletion on record that allows it."""
+    for uid, run in history.runs.items():
+        if run.code is None and not run.is_alive() and not _may_end(history, uid, run):
+            pod = history.pods.get(uid, {})
+            yield (
+                f"{run.job} index {run.index}: container of {uid} ended without a reason on "
+                f"record; the pod's status is {_brief(pod)}"
+            )
+
+
+def _may_end(history: History, uid: str, run: Run) -> bool:
+    if run.job in history.deleted_jobs:
+        return True
+    pod = history.deleted_while_running.get(uid)
+    if pod is None:
+        return False
+    conditions = pod["status"].get("conditions") or ()
+    by_taint = any(each.get("reason") == BY_TAINT for each in conditions)
+    return not by_taint or pod["spec"].get("nodeName") in _lost_nodes(history)
+
+
+def _lost_nodes(history: History) -> set[str]:
+    """Nodes of which the server recorded that they were not ready."""
+    return {
+        each["involvedObject"]["name"] for each in history.events if each["reason"] == NOT_READY
+    }
+
+
+def _brief(pod: Object) -> str:
+    status = pod.get("status", {})
+    states = [each.get("state") for each in status.get("containerStatuses") or ()]
+    return f"{status.get('phase')} {status.get('reason', '')} {states}"
+
+
+def restarted(history: History) -> Iterator[str]:
+    """A container runs once, and only of a pod that existed: no Job here has restarts."""
+    for uid, run in history.runs.items():
+        if len(run.starts) > 1:
+            yield f"{run.job} index {run.index}: {uid} started {len(run.starts)} times"
+        if uid not in history.pods:
+            yield f"{run.job} index {run.index}: {uid} ran, and the API never had this pod"
+
+
+def strays(history: History) -> Iterator[str]:
+    """No process runs on after its Job has ended."""
+    over = {each["metadata"]["name"] for each in history.jobs} | history.deleted_jobs
+    for uid, run in history.runs.items():
+        if run.job in over and run.is_alive():
+            yield f"{run.job} index {run.index}: process {run.pid} of {uid} still runs"
+
+
+def false_records(history: History) -> Iterator[str]:
+    """Events tell of what happened: each pod was created once, and by name."""
+    for job in history.jobs:
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        events = [each for each in history.events if each["involvedObject"].get("uid") == uid]
+        pods = {each["metadata"]["name"] for each in _pods_of(history, job).values()}
+        creations: Counter[str] = Counter()
+        for each in events:
+            if each["reason"] == CREATED:
+                creations[each["message"].rpartition(" ")[2]] += _times(each)
+            if each["reason"] == NOT_CREATED:
+                for pod in sorted(pods & set(re.findall(r"[a-z0-9.-]+", each["message"]))):
+                    yield f"{name}: an event says that {pod} was not created: {each['message']}"
+        for pod, times in creations.items():
+            if times > 1 or pod not in pods:
+                yield f"{name}: {times} events say that {pod} was created; pods: {sorted(pods)}"
+        if history.every_event:
+            for pod in sorted(pods - set(creations)):
+                yield f"{name}: no event says that {pod} was created"
+    yield from _false_force(history)
+
+
+def _false_force(history: History) -> Iterator[str]:
+    """A pod that an event calls forced is Failed, and one event says so."""
+    forced: Counter[str] = Counter()
+    for each in history.events:
+        if each["reason"] == FORCED:
+            forced[each["involvedObject"].get("uid", "")] += _times(each)
+    for uid, times in forced.items():
+        phase = history.pods.get(uid, {}).get("status", {}).get("phase")
+        if times > 1 or phase != "Failed":
+            yield f"{times} events say that {uid} was forced; its phase is {phase}"
+
+
+def _times(event: Object) -> int:
+    series = event.get("series") or {}
+    return int(series.get("count") or event.get("count") or 1)
+
+
+def _pods_of(history: History, job: Object) -> dict[str, Object]:
+    uid = job["metadata"]["uid"]
+    return {
+        key: pod
+        for key, pod in history.pods.items()
+        if any(each["uid"] == uid for each in pod["metadata"].get("ownerReferences") or ())
+    }

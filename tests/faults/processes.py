@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of real processes, each behind a link of its own, that can be killed and stopped.
+
+`refloat up` has the API server and its controllers; each node is a `refloat agent` with
+its keeper; `refloat manager` has the Jobs that ask for it. A component that died starts
+again with `revive`; one that ended by itself is noted, because only the manager may.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from refloat.app import tokens
+from tests.e2e.agents import Agent
+from tests.e2e.cluster import Api, Object, Server, free_port
+from tests.e2e.test_manager import ManagerProcess
+from tests.e2e.test_up_nodes import is_ready, processes
+from tests.faults import containers
+from tests.faults.proxy import Link, Loop
+
+T = TypeVar("T")
+
+OURS = "refloat.dev/job-controller"
+
+# A hang, not a slow machine: nothing takes a tenth of this on a quiet one. Each wait that
+# lasts this long is a failure of the check "nothing is stuck after the faults".
+PATIENCE_SECONDS = 300.0
+LOOK_SECONDS = 0.1
+
+
+def wait(holds: Callable[[], T], what: str, patience: float = PATIENCE_SECONDS) -> T:
+    """The value, once there is one."""
+    deadline = time.monotonic() + patience
+    while not (value := holds()):
+        assert time.monotonic() < deadline, f"not within {patience:.0f} s: {what}"
+        time.sleep(LOOK_SECONDS)
+    return value
+
+
+def through(admin: Path, link: Link, token: str, path: Path) -> Path:
+    """A kubeconfig of the same cluster, reached over a link."""
+    document = yaml.safe_load(admin.read_text())
+    document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{link.port}"
+    if token:
+        document["users"][0]["user"] = {"token": token}
+    path.write_text(yaml.safe_dump(document))
+    path.chmod(0o600)
+    return path
+
+
+@dataclass
+class Component:
+    """One process of the cluster; `link` is its way to the server, if it has one."""
+
+    name: str
+    start: Callable[[], object]
+    pid: Callable[[], int]
+    is_alive: Callable[[], bool]
+    errors: Callable[[], str]
+    """What it wrote to its standard error."""
+    link: Link | None = None
+    kills: int = 0
+    """How often it was killed here."""
+
+    def kill(self) -> None:
+        """kill -9; `Cluster.revive` starts it again."""
+        self.kills += 1
+        os.kill(self.pid(), signal.SIGKILL)
+
+    def restart(self, failures: list[str]) -> None:
+        """Start it again; if it was not killed here, that it ended is a failure."""
+        if not self.kills and self.name != "manager":
+            failures.append(f"{self.name} ended by itself: {self.errors()[-500:]}")
+        self.kills = 0
+        self.start()
+
+    def freeze(self) -> None:
+        os.kill(self.pid(), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid(), signal.SIGCONT)
+
+
+@dataclass
+class Cluster:
+    """All processes of one run, in one folder."""
+
+    folder: Path
+    fast: bool = True
+    """Whether nodes are lost after 5 s, as with `--fast`, or after 50 s."""
+    agents: int = 2
+    manager: bool = True
+    failures: list[str] = field(default_factory=list)
+    """What a component did that none may do."""
+
+    def __post_init__(self) -> None:
+        self.folder.chmod(0o755)
+        self.shown = containers.folder(self.folder / "shown")
+        self._loop = Loop()
+        self._flags = ("--fast",) if self.fast else ()
+        self._port = free_port()
+        self._data = self.folder / "data"
+        self.components: dict[str, Component] = {}
+        self._agents: dict[str, Agent] = {}
+        self._managers: list[ManagerProcess] = []
+        self._start_server()
+        self.api = Api(self.server.kubeconfig)
+        self._add(
+            "server",
+            self._start_server,
+            lambda: self.server.process,
+            self.server.errors,  # of all servers of this folder
+        )
+        for number in range(1, self.agents + 1):
+            self._add_agent(f"n{number}")
+        if self.manager:
+            self._add_manager()
+
+    # Components
+
+    def _add(
+        self,
+        name: str,
+        start: Callable[[], object],
+        process: Callable[[], "subprocess.Popen[bytes]"],
+        errors: Callable[[], str],
+        link: Link | None = None,
+    ) -> None:
+        self.components[name] = Component(
+            name,
+            start,
+            lambda: process().pid,
+            lambda: process().poll() is None,
+            errors,
+            link,
+        )
+
+    def _start_server(self) -> None:
+        port = ("--port", str(self._port))
+        self.server = Server(self._data, "--controllers", "*", *port, *self._flags)
+
+    def link(self) -> Link:
+        return Link(self._loop, self._data / "pki", self._port)
+
+    def _add_agent(self, name: str) -> None:
+        link = self.link()
+        token = tokens.node_token(self._data, name)
+        access = through(self.server.kubeconfig, link, token, self.folder / f"{name}.kubeconfig")
+        flags = ("--accept-all-pods", *self._flags)
+        agent = Agent(self._data, access, name, *flags)
+        self._agents[name] = agent
+        self._add(name, agent.start, lambda: agent.process, agent.errors, link)
+
+    def _add_manager(self) -> None:
+        link = self.link()
+        access = through(self.server.kubeconfig, link, "", self.folder / "manager.kubeconfig")
+
+        def start() -> None:
+            log = self.folder / f"manager-{len(self._managers)}.stderr"
+            flags = ("--controllers", "job-controller", "--kube-api-qps", "500")
+            self._managers.append(ManagerProcess(access, log, *flags))
+
+        start()
+        self._add("manager", start, lambda: self._managers[-1].process, self.errors, link)
+
+    def nodes(self) -> list[Component]:
+        return [self.components[name] for name in self._agents]
+
+    def keeper(self, node: str) -> int:
+        """The pid of the process that has the node's containers."""
+        own = f"/nodes/{node}"
+        return next(
+            pid
+            for pid, command in processes(self._data).items()
+            if own in command and "--name" not in command
+        )
+
+    # Life
+
+    def revive(self) -> None:
+        """Start again what is dead. An agent or a server that was not killed has failed."""
+        for each in self.components.values():
+            each.thaw()
+        for each in self.components.values():
+            if not each.is_alive():
+                each.restart(self.failures)
+
+    def heal(self) -> None:
+        """End all faults: links work, processes run, and each node is ready."""
+        for each in self.components.values():
+            if each.link is not None:
+                each.link.mend()
+        for each in self.components.values():
+            each.thaw()
+        if self.components["server"].is_alive():
+            self._await_renewals()
+        self.revive()
+        for name in self._agents:
+            self.until(f"/api/v1/nodes/{name}", is_ready, f"{name} is ready again")
+
+    def _await_renewals(self) -> None:
+        """Until each agent has renewed its lease, and so knows what became of its requests."""
+        before = {name: self._renewal(name) for name in self._agents}
+        for each in self.nodes():
+            wait(
+                lambda each=each: (  # type: ignore[misc]
+                    not each.is_alive() or self._renewal(each.name) != before[each.name]
+                ),
+                f"{each.name} renews its lease",
+            )
+
+    def _renewal(self, name: str) -> str:
+        """When a node's lease was renewed for the last time; empty: never."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+        answer = self.api.ask("GET", path)
+        return str(answer.object["spec"]["renewTime"]) if answer.status == 200 else ""
+
+    def until(self, path: str, holds: Callable[[Object], object], what: str) -> Object:
+        """The object, once something is so of it."""
+
+        def value() -> Object | None:
+            with contextlib.suppress(OSError):
+                answer = self.api.ask("GET", path)
+                if answer.status == 200 and holds(answer.object):
+                    return answer.object
+            return None
+
+        return wait(value, what) or {}
+
+    def close(self) -> None:
+        for each in self.components.values():
+            each.thaw()
+            if each.link is not None:
+                each.link.close()
+        for manager in self._managers:
+            manager.process.kill()
+            manager.end()
+        for agent in self._agents.values():
+            if agent.process.poll() is None:
+                agent.kill()
+            agent.clear()
+        self.server.kill()
+        self._loop.close()
+
+    def errors(self) -> str:
+        """What all processes wrote to their standard error."""
+        return "\n".join(each.read_text() for each in sorted(self.folder.rglob("*.stderr")))
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path, *, fast: bool = True, agents: int = 2, manager: bool = True
+) -> Iterator[Cluster]:
+    """A cluster whose nodes are ready, and after the block no process of it."""
+    cluster = Cluster(folder, fast, agents, manager)
+    try:
+        cluster.heal()
+        yield cluster
+    finally:
+        cluster.close()
+    assert "Traceback" not in cluster.errors(), cluster.errors()
+    wait(lambda: not processes(folder / "data"), "the processes of the cluster are gone", 30.0)

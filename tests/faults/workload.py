@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One scenario's Jobs on a cluster: submitted, disturbed, finished, and judged."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tests.e2e.cluster import Object
+from tests.faults import checks, containers
+from tests.faults.containers import Run
+from tests.faults.observed import PODS, Observer
+from tests.faults.processes import OURS, Cluster, wait
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+EVENTS = "/api/v1/namespaces/default/events"
+
+# Events are written behind what they report: the longest that one may be late.
+EVENTS_SECONDS = 60.0
+
+
+class Workload:
+    """Jobs of one scenario, whose names begin with the scenario's."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster = cluster
+        self.observer = Observer(cluster.api)
+        self._name = name.replace("_", "-")
+        self.names: list[str] = []
+        self.deleted: set[str] = set()
+        self.every_event = True
+
+    def submit(self, name: str, *, managed: bool = False, **how: Any) -> str:
+        """Create a Job; its containers run until `release`, or for `life` beats."""
+        name = f"{self._name}-{name}"
+        managed_by = OURS if managed else ""
+        job = containers.job(name, self.cluster.shown, managed_by=managed_by, **how)
+        self._create(job)
+        self.names.append(name)
+        return name
+
+    def _create(self, job: Object) -> None:
+        """Also while the server is away: a user tries again."""
+
+        def done() -> bool:
+            with contextlib.suppress(OSError):
+                return self.cluster.api.ask("POST", JOBS, job).status in (201, 409)
+            return False
+
+        wait(done, f"{job['metadata']['name']} is created")
+
+    def runs(self, *names: str) -> list[Run]:
+        """The containers of these Jobs, or of all."""
+        wanted = set(names or self.names)
+        runs = containers.read(self.cluster.shown).values()
+        return [each for each in runs if each.job in wanted]
+
+    def running(self, count: int, *names: str) -> list[Run]:
+        """The containers, once so many of them run."""
+        wait(
+            lambda: len([each for each in self.runs(*names) if each.is_alive()]) >= count,
+            f"{count} containers run",
+        )
+        return self.runs(*names)
+
+    def release(self) -> None:
+        """Let all containers end."""
+        for name in self.names:
+            (self.cluster.shown / f"go-{name}").touch()
+
+    def delete(self, name: str) -> None:
+        """Delete a Job, as kubectl does, also while the server is away."""
+        self.deleted.add(name)
+        self.names.remove(name)
+        options = {"propagationPolicy": "Background"}
+
+        def done() -> bool:
+            with contextlib.suppress(OSError):
+                path = f"{JOBS}/{name}"
+                return self.cluster.api.ask("DELETE", path, options).status in (200, 404)
+            return False
+
+        wait(done, f"{name} is deleted")
+
+    def finish(self) -> None:
+        """The phase without faults: all ends, and nothing is left; then judge."""
+        self.cluster.heal()
+        self.release()
+        jobs = [
+            self.cluster.until(f"{JOBS}/{each}", _is_over, f"{each} ends") for each in self.names
+        ]
+        wait(lambda: not self._leftover(self.deleted), "pods of deleted Jobs go")
+        wait(lambda: not any(each.is_alive() for each in self.runs()), "all processes end")
+        self.observer.catch_up()
+        violations = self._judge(jobs)
+        for name in list(self.names):
+            self.delete(name)
+        wait(lambda: not self._leftover(self.deleted), "pods of deleted Jobs go")
+        self.observer.close()
+        violations += self.cluster.failures
+        self.cluster.failures.clear()
+        assert not violations, "\n  ".join(["violations:", *violations])
+
+    def _leftover(self, names: set[str]) -> list[str]:
+        pods = self.cluster.api.get(PODS)["items"]
+        labels = [each["metadata"].get("labels", {}) for each in pods]
+        return [each for each in labels if each.get("batch.kubernetes.io/job-name") in names]
+
+    def _judge(self, jobs: list[Object]) -> list[str]:
+        """All violations, once events had their time."""
+        violations: list[str] = []
+
+        def is_clean() -> bool:
+            violations[:] = checks.all_of(self._history(jobs))
+            return not any(each.partition(": ")[2].startswith("no event") for each in violations)
+
+        with contextlib.suppress(AssertionError):
+            wait(is_clean, "all events are written", EVENTS_SECONDS)
+        return violations
+
+    def _history(self, jobs: list[Object]) -> checks.History:
+        names = {*self.names, *self.deleted}
+        return checks.History(
+            {each.uid: each for each in self.runs(*names)},
+            dict(self.observer.pods),
+            dict(self.observer.deleted_while_running),
+            jobs,
+            self.cluster.api.get(EVENTS)["items"],
+            self.deleted,
+            self.every_event,
+        )
+
+
+def _is_over(job: Object) -> bool:
+    conditions = job["status"].get("conditions") or ()
+    return any(
+        each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions
+    )
+
+
+@contextlib.contextmanager
+def workload(cluster: Cluster, name: str) -> Iterator[Workload]:
+    """A scenario's Jobs; the end of the block ends them and judges."""
+    load = Workload(cluster, name)
+    try:
+        yield load
+        load.finish()
+    finally:
+        load.observer.close()
