@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 
 from refloat.agent import simulated
 from refloat.agent.fleet import Fleet
-from refloat.agent.node import LEASE_NAMESPACE
 from refloat.api import structs, times
 from refloat.api.batch import Job
+from refloat.api.coordination import NODE_NAMESPACE as LEASE_NAMESPACE
 from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
 from refloat.api.structs import ApiObject

@@ -146,9 +146,14 @@ class Stage:
         how = {"node": "n", "grace": GRACE_SECONDS, "annotations": SAFE, **how}
         await self.world.pod(name, phase=phase, **how)
         if fence:
-            promise = self_fence.write(self_fence.Promise(fence, 20, "b0"))
-            condition = {"type": self_fence.CONDITION, "status": "True", "message": promise}
-            await self.world.status(name, conditions=[condition])
+            await self.promise(name, fence)
+
+    async def promise(self, name: str, seconds: int) -> None:
+        """The node lists the pod in its Lease."""
+        uid = (await self.pod(name)).metadata.uid
+        listing = self_fence.write_listed({uid: self_fence.Promise(seconds, 20)})
+        patch = {"metadata": {"annotations": {self_fence.LISTED: listing}}}
+        await self.world.client.patch(kinds.LEASES, "n", patch, namespace=NODE_NAMESPACE)
 
     async def annotate(self, name: str, annotations: Object) -> None:
         patch = {"metadata": {"annotations": annotations}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refloat.api import selectors
+from refloat.api import selectors, self_fence
 from refloat.api.meta import Object
 from refloat.client.requests import Request
 from refloat.policy import out_of_service, zombie
@@ -337,11 +337,12 @@ async def test_an_armed_pod_is_freed_when_it_must_be_dead(sim: Sim) -> None:
     async with stage(sim, fencing()) as s:
         await s.node(lost=False)
         await s.start()
+        await s.running(fence=FENCE, labels=SAFE_LABEL)
         await s.until(100)
         await s.renew()
         await s.until(150)
         await s.lose()
-        await s.zombie(fence=FENCE, labels=SAFE_LABEL)
+        await s.world.delete("p")
         await s.until(100 + DEAD_AFTER - 1)
         assert await s.phase() == "Running"
         await s.until(100 + DEAD_AFTER + 1)
@@ -368,10 +369,11 @@ def test_what_the_lease_says_of_the_time_does_not_count(when: str) -> None:
         async with stage(sim, fencing()) as s:
             await s.node(lost=False)
             await s.start()
+            await s.running(fence=FENCE, labels=SAFE_LABEL)
             await s.until(100)
             await s.renew(when=when)
             await s.lose()
-            await s.zombie(fence=FENCE, labels=SAFE_LABEL)
+            await s.world.delete("p")
             await s.until(100 + DEAD_AFTER - 1)
             assert await s.phase() == "Running"
             await s.until(100 + DEAD_AFTER + 1)
@@ -390,6 +392,36 @@ async def test_without_the_promise_it_is_never_freed(sim: Sim) -> None:
         await s.until(5000)
         assert await s.phase() == "Running"
         assert s.decided("ignored", "SelfFenceNotArmed") == 1
+
+
+@virtual()
+async def test_a_condition_that_the_node_did_not_write_is_no_promise(sim: Sim) -> None:
+    """pods/status can be written by others; the node's Lease lists another pod."""
+    async with stage(sim, fencing()) as s:
+        await s.node()
+        await s.start()
+        await s.running("other", fence=FENCE)
+        await s.zombie(labels=SAFE_LABEL)
+        message = self_fence.write(self_fence.Promise(1, 1, "b0"))
+        condition = {"type": self_fence.CONDITION, "status": "True", "message": message}
+        await s.world.status("p", conditions=[condition])
+        await s.until(5000)
+        assert await s.phase() == "Running"
+        assert s.decided("ignored", "SelfFenceNotArmed") == 1
+
+
+@virtual()
+async def test_a_pod_that_is_listed_after_it_was_judged_is_judged_again(sim: Sim) -> None:
+    """The node returned for one renewal, and was never called reachable again."""
+    async with stage(sim, fencing()) as s:
+        await s.node()
+        await s.start()
+        await s.zombie(labels=SAFE_LABEL)
+        await s.until(1000)
+        assert s.decided("ignored", "SelfFenceNotArmed") == 1
+        await s.promise("p", FENCE)
+        await s.until(1000 + DEAD_AFTER + 1)
+        assert await s.phase() == "Failed"
 
 
 # -- many

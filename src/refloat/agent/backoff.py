@@ -6,6 +6,7 @@ minutes. It is kept in memory only: a node that restarts begins anew, as a
 kubelet does.
 """
 
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +15,12 @@ LONGEST_SECONDS = 300.0
 
 # Whoever was not restarted for so long begins anew.
 FORGOTTEN_SECONDS = 2 * LONGEST_SECONDS
+
+# A start that failed is tried again after this, and up to half as long again. Otherwise a
+# thousand pods that could not start at one moment, for one reason, would all be tried again at
+# one moment.
+START_RETRY_SECONDS = FIRST_SECONDS
+START_RETRY_JITTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +63,13 @@ def duration(seconds: float) -> str:
     """Whole seconds as Go writes them: `10s`, `1m20s`, `5m0s`."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def start_retry_seconds(uid: str, container: str = "") -> float:
+    """Until a start that failed is tried again.
+
+    Not drawn but computed from the names: uids are chance enough to spread pods, and one
+    pod keeps its rhythm, also when its node is restarted.
+    """
+    share = zlib.crc32(f"{uid}/{container}".encode()) / 2**32
+    return START_RETRY_SECONDS * (1 + START_RETRY_JITTER * share)

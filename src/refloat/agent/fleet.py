@@ -37,7 +37,7 @@ from refloat.agent.node import (
 )
 from refloat.agent.runtime import Runtime
 from refloat.agent.shutdown import Shutdown
-from refloat.agent.starting import ForceEvictionGate, Permit
+from refloat.agent.starting import ForceEvictionGate, OwnerUnknown, Permit
 from refloat.agent.static_pods import LOOK_SECONDS, StaticClient, StaticPods
 from refloat.agent.usage import Usage
 from refloat.agent.worker import PodWorker
@@ -166,8 +166,10 @@ class Fleet:
             rand=rand,
             health=lambda name: self._agents[name].health(),
             tell=tell_of_node,
-            renewed=lambda name, sent_at: self._agents[name].worker.fence.renewed(sent_at),
+            renewed=lambda name, *told: self._agents[name].worker.fence.renewed(*told),
             replaced=replaced,
+            promises=lambda name: self._agents[name].worker.fence.promises(),
+            recall=lambda name, listed: self._agents[name].worker.fence.recall(listed),
         )
         self._beats: Controller[str] = Controller(
             "node-heartbeat", self.heartbeats, clock=clock, instruments=instruments, settings=_BEAT
@@ -201,7 +203,10 @@ class Fleet:
             wake=lambda uid: self._pods.queue.add((name, uid)),
             switches=self._switches,
             self_fence_seconds=member.settings.self_fence_seconds,
+            announce=lambda: self._beats.queue.add(name),
         )
+        if (before := self._agents.get(name)) is not None:
+            worker.fence.recall(before.worker.fence.promises())
         shutdown = Shutdown(
             worker,
             member.shutdown,
@@ -238,12 +243,13 @@ class Fleet:
             has_strays=worker.has_strays,
             announce=lambda: self._beats.queue.add(name),
         )
-        worker.permit = self._permit(name, client, claims)
+        worker.check = self._check(name, client)
+        worker.permit = claims.mount
         self._agents[name] = _Agent(worker, admission, shutdown, evictions, mirrors, claims)
         member.runtime.listen(lambda uid: self._pods.queue.add((name, uid)))
 
-    def _permit(self, name: str, client: Client, claims: Claims) -> Permit:
-        """What is asked before a container of a node starts."""
+    def _check(self, name: str, client: Client) -> Permit:
+        """What a node asks before it admits a pod of which nothing runs."""
         evicted = ForceEvictionGate(
             name,
             clock=self._clock,
@@ -253,15 +259,15 @@ class Fleet:
             ),
             has_posted=lambda: self.heartbeats.has_posted(name),
             is_static=partial(self._is_static, name),
-            is_running=partial(self._is_running, name),
         )
 
-        async def permit(pod: Pod) -> None:
+        async def check(pod: Pod) -> None:
+            if not self._is_static(name, pod.metadata.uid) and not self.heartbeats.is_sure(name):
+                raise OwnerUnknown(f"another agent may own node {name}")
             if self._force_eviction:
                 await evicted(pod)
-            await claims.mount(pod)
 
-        return permit
+        return check
 
     def _check_line(self, name: str) -> None:
         if name in self._faults:
@@ -355,10 +361,6 @@ class Fleet:
         static = self._members[name].static
         return static is not None and static.find(uid) is not None
 
-    def _is_running(self, name: str, uid: str) -> bool:
-        held = self._members[name].runtime.containers(uid).values()
-        return any(not each.current.has_ended for each in held)
-
     def begin(self) -> None:
         """Run what comes from files; that needs no API server, and so does not wait for it."""
         if self._begun:
@@ -391,7 +393,7 @@ class Fleet:
 
     def _look_at_all(self, name: str) -> None:
         worker = self._agents[name].worker
-        for uid in (*worker.pods, *worker.runtime.pods()):
+        for uid in (*worker.pods, *worker.runtime.pods(), *worker.fence.promises()):
             self._pods.queue.add((name, uid))
 
     async def stop(self, drain_seconds: float = 0.0) -> bool:

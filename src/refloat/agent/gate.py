@@ -6,14 +6,19 @@ that asks what a kubelet asks; it, `eviction` and `shutdown` end pods.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from refloat.agent.status import Ending
 from refloat.api.core import Pod
 
 
+@dataclass(frozen=True, slots=True)
 class Later:
-    """A pod that is let in once others have left, and is looked at again then."""
+    """A pod that is not let in yet."""
+
+    retry_seconds: float | None = None
+    """When it is asked about again; None: when another pod has left."""
 
 
 LATER = Later()

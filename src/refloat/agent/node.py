@@ -9,24 +9,25 @@ cut off.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
-from refloat.agent import claim
+from refloat.agent.node_lease import NodeLease
+from refloat.agent.node_ownership import Identity, Taken
 from refloat.agent.self_fence import DEFAULT_SECONDS
 from refloat.api import structs, times
 from refloat.api.core import Node
 from refloat.api.meta import Object
+from refloat.api.self_fence import Promise
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 from refloat.client import errors
 from refloat.client.contract import Client
-from refloat.client.kinds import LEASES, NODES
+from refloat.client.kinds import NODES
 from refloat.runtime import statuses
 from refloat.runtime.event_series import EventType
 from refloat.runtime.reconcile import DONE, Result
-
-LEASE_NAMESPACE = "kube-node-lease"
 
 # By how much a beat may be late, so that the nodes of a cluster do not all
 # beat at once (D1.1).
@@ -100,8 +101,16 @@ def _all_healthy(_: str) -> Health:
     return HEALTHY
 
 
-def _unheard(name: str, sent_at: float) -> None:
+def _unheard(name: str, sent_at: float, listed: Mapping[str, Promise]) -> None:
     """Whoever has no pods that wait for it does without."""
+
+
+def _no_promises(_: str) -> Mapping[str, Promise]:
+    return {}
+
+
+def _unrecalled(name: str, listed: Mapping[str, Promise]) -> None:
+    """A node without pods has nothing to go on with."""
 
 
 def unminded(name: str) -> None:
@@ -142,7 +151,11 @@ class NodeSettings:
     """Where an API server asks for logs; 0: nowhere."""
 
     instance: str = ""
-    """Which agent this is, the same over restarts; one without does not mind another (`claim`)."""
+    """Which agent this is, the same over restarts on one folder (`node_ownership`). A node without
+    one does not mind another agent."""
+
+    incarnation: str = ""
+    """Which process of that agent this is: new for each."""
 
     taints: Sequence[Mapping[str, str]] = ()
     """Those that it registers with; afterwards they are others' to change."""
@@ -166,9 +179,8 @@ class NodeSettings:
 @dataclass(slots=True)
 class _Beat:
     settings: NodeSettings
+    lease: NodeLease
     uid: str = ""  # empty until it is registered
-    leased: bool = False
-    lease: claim.Hold = claim.NOTHING
     silent: bool = False
     report_at: float = 0.0
     missed_at: float | None = None  # since when it is not there, though it was registered
@@ -187,11 +199,15 @@ class Heartbeats:
         rand: Rand,
         health: Callable[[str], Health] = _all_healthy,
         tell: TellOfNode = untold,
-        renewed: Callable[[str, float], object] = _unheard,
+        renewed: Callable[[str, float, Mapping[str, Promise]], object] = _unheard,
         replaced: Callable[[str], object] = unminded,
+        promises: Callable[[str], Mapping[str, Promise]] = _no_promises,
+        recall: Callable[[str, Mapping[str, Promise]], object] = _unrecalled,
     ) -> None:
-        """Each is told of a node: `renewed` of each success, and when its first request was about
-        to be sent; `replaced` of one that another agent runs now, which beats no more."""
+        """Each is called with the name of a node: `renewed` after each success, with when its first
+        request was about to be sent and the promises that the Lease lists; `replaced` when another
+        agent owns the node, which beats no more; `promises` for those to list; `recall` with those
+        that an agent before this one listed."""
         self._replaced = replaced
         self._client = client
         self._clock = clock
@@ -199,7 +215,21 @@ class Heartbeats:
         self._health = health
         self._tell = tell
         self._renewed = renewed
-        self._beats = {each.name: _Beat(each) for each in nodes}
+        self._beats = {
+            each.name: _Beat(
+                each,
+                NodeLease(
+                    client,
+                    each.name,
+                    clock,
+                    seconds=each.lease_seconds,
+                    identity=_identity(each),
+                    promises=partial(promises, each.name),
+                    recall=partial(recall, each.name),
+                ),
+            )
+            for each in nodes
+        }
 
     def names(self) -> list[str]:
         return list(self._beats)
@@ -207,6 +237,14 @@ class Heartbeats:
     def silence(self, name: str) -> None:
         """Renew and report no more, until `resume`."""
         self._beats[name].silent = True
+
+    async def settle(self, name: str, waiting: Callable[[float], object]) -> None:
+        """Return when the node is ours (`NodeLease.settle`); raises `Taken`."""
+        await self._beats[name].lease.settle(waiting)
+
+    def is_sure(self, name: str) -> bool:
+        """Whether the node is ours, as far as is known."""
+        return self._beats[name].lease.is_sure
 
     def has_posted(self, name: str) -> bool:
         """Whether its status was sent since it began, or resumed."""
@@ -225,12 +263,12 @@ class Heartbeats:
             await self._register(beat)
         sent_at = self._clock.monotonic()
         try:
-            await self._renew(beat)
-        except claim.Taken:
+            listed = await beat.lease.renew(beat.uid)
+        except Taken:
             self.silence(name)
             self._replaced(name)
             return DONE
-        self._renewed(name, sent_at)
+        self._renewed(name, sent_at, listed)
         await self._report(beat)
         return Result(requeue_after=self._until_next(beat))
 
@@ -248,51 +286,6 @@ class Heartbeats:
         except errors.AlreadyExists:
             node = await self._client.get(NODES, beat.settings.name)
         beat.uid = node.metadata.uid
-
-    async def _renew(self, beat: _Beat) -> None:
-        name = beat.settings.name
-        if not beat.leased:
-            await self._take_lease(beat)
-            return
-        now = times.format_micro(self._clock.now())
-        body: Object = {"spec": {"renewTime": now}}
-        if beat.settings.instance:
-            body["metadata"] = {"resourceVersion": beat.lease.version}
-        before, beat.lease = beat.lease, replace(beat.lease, renewed=now)
-        try:
-            lease = await self._client.patch(LEASES, name, body, namespace=LEASE_NAMESPACE)
-        except errors.NotFound:
-            await self._take_lease(beat)
-        except errors.Conflict:
-            lease = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
-            beat.lease = claim.still_held(lease, beat.settings.instance, before, now)
-            raise
-        else:
-            beat.lease = claim.Hold(lease.metadata.resource_version, now)
-
-    async def _take_lease(self, beat: _Beat) -> None:
-        name, now = beat.settings.name, times.format_micro(self._clock.now())
-        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": beat.uid}
-        lease: Object = {
-            "metadata": {"name": name, "ownerReferences": [owner]},
-            "spec": {
-                "holderIdentity": name,
-                "leaseDurationSeconds": beat.settings.lease_seconds,
-                "renewTime": now,
-            },
-        }
-        if instance := beat.settings.instance:
-            lease["metadata"]["annotations"] = {claim.AGENT: instance}
-        try:
-            made = await self._client.create(LEASES, lease, namespace=LEASE_NAMESPACE)
-        except errors.AlreadyExists:
-            if instance:
-                held = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
-                if not claim.is_held(held, instance):
-                    raise claim.Taken(name) from None
-                lease["metadata"]["resourceVersion"] = held.metadata.resource_version
-            made = await self._client.patch(LEASES, name, lease, namespace=LEASE_NAMESPACE)
-        beat.leased, beat.lease = True, claim.Hold(made.metadata.resource_version, now)
 
     async def _report(self, beat: _Beat) -> None:
         """Send the status if it is time, or if the API has another (D1.2).
@@ -334,6 +327,12 @@ class Heartbeats:
             if told.get(condition, truth) != truth:
                 *_, event = _WORDS[condition, truth]
                 self._tell(name, "Normal", event, f"Node {name} status is now: {event}")
+
+
+def _identity(settings: NodeSettings) -> Identity | None:
+    if not settings.instance:
+        return None
+    return Identity(settings.instance, settings.incarnation)
 
 
 def labels(settings: NodeSettings) -> dict[str, str]:

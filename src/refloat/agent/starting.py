@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node asks before it starts a container, beside whether the pod fits (`admission`).
+"""What a node asks before it admits a pod, beside whether the pod fits (`admission`).
 
 A node that was off does not know what became of its pods meanwhile. So, with
 the gate `TaintForceEviction`, it first says that it is alive, then looks whether
-it is being force evicted, and only then starts what would have to leave
+it is being force evicted, and only then admits what would have to leave
 (KEP-36). A node that is evicted no more may not have heard yet that the pod is
 gone: so the pod, too, is read anew, and after the node. A pod that may not
-start waits, and is asked about again.
+start waits, and is asked about again. A pod that was admitted is not asked about
+any more: its containers restart in place also while the API server is away.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ from refloat.client import errors
 from refloat.policy import force_eviction
 
 Permit: TypeAlias = Callable[[Pod], Awaitable[None]]
-"""Raises `StartError` for a pod of which no container may be started now."""
+"""Raises `StartError` for a pod that may not be admitted, or not start a container, now."""
 
 # For so long pods that start at once share one look at the node. A node is not
 # force evicted before it has been silent for much longer.
@@ -27,6 +28,13 @@ LOOK_SECONDS = 1.0
 
 # From one question to the next, for a pod that may not start yet.
 RETRY_SECONDS = 1.0
+
+
+class OwnerUnknown(StartError):
+    """Another agent may own the node: it starts no new pods until that is known."""
+
+    event = ""
+    retry_seconds = RETRY_SECONDS
 
 
 class Evicted(StartError):
@@ -59,17 +67,14 @@ class ForceEvictionGate:
         fetch_pod: Callable[[Pod], Awaitable[Pod]],
         has_posted: Callable[[], bool],
         is_static: Callable[[str], bool],
-        is_running: Callable[[str], bool],
     ) -> None:
-        """`has_posted`: whether this agent has said that the node is ready; `is_running`: whether
-        any container of a pod runs here."""
+        """`has_posted`: whether this agent has said that the node is ready."""
         self._name = name
         self._clock = clock
         self._fetch = fetch
         self._fetch_pod = fetch_pod
         self._has_posted = has_posted
         self._is_static = is_static
-        self._is_running = is_running
         self._seen: tuple[float, Node] | None = None
 
     async def __call__(self, pod: Pod) -> None:
@@ -82,8 +87,7 @@ class ForceEvictionGate:
                 "is being force evicted" if node is not None else "does not know what became of it"
             )
             raise Evicted(f"Node {self._name} {why}: the pod is not started")
-        if not self._is_running(pod.metadata.uid):
-            await self._check_there(pod)
+        await self._check_there(pod)
 
     async def _check_there(self, pod: Pod) -> None:
         """It was not evicted: a watch that is late does not say so."""

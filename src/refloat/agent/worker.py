@@ -9,7 +9,6 @@ restarted goes on where the last one was.
 """
 
 import logging
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -43,12 +42,6 @@ ORPHAN_GRACE = 1
 # A container gets at least so long between being asked and being killed (D4.2).
 MINIMUM_STOP_SECONDS = 2.0
 
-# Until a start that failed is tried again: what the first back-off is, and up to
-# half as long again. Otherwise a thousand pods that could not start at one
-# moment, for one reason, would all be tried again at one moment.
-START_RETRY_SECONDS = backoff.FIRST_SECONDS
-START_RETRY_JITTER = 0.5
-
 # A kill of the node's own that takes longer, or half as long again as it may,
 # is told of (D6.6).
 KILL_PATIENCE = 10
@@ -69,6 +62,7 @@ class _Life:
     shape: phase.PodShape
     recalled: dict[str, Attempts]  # containers that the API knows and the runtime does not
     admitted: bool
+    checked: bool  # whether `PodWorker.check` has let it in
     start_time: str = ""
     ending: Ending | None = None
     over: bool = False  # by itself: nothing regular runs or will
@@ -118,8 +112,10 @@ class PodWorker:
         wake: Callable[[str], object] = _asleep,
         switches: Switches = ALL_ON,
         self_fence_seconds: int = DEFAULT_SECONDS,
+        announce: Callable[[], object] = bool,
     ) -> None:
-        """Before a container is started, `permit` is asked."""
+        """`check` is asked once, before a pod of which nothing runs is admitted; `permit` before
+        each container starts. `announce` has the node renew its lease now."""
         self._client = client
         self._runtime = runtime
         self._clock = clock
@@ -131,8 +127,14 @@ class PodWorker:
         self._queuing: dict[str, None] = {}  # those that wait for others to leave
         self.gate: Gate = OpenGate()
         self.fence = SelfFence(
-            client, runtime, clock=clock, seconds=self_fence_seconds, wake=self._wake
+            client,
+            runtime,
+            clock=clock,
+            seconds=self_fence_seconds,
+            wake=self._wake,
+            announce=announce,
         )
+        self.check: Permit = permitted
         self.permit: Permit = permitted
         self.pods: dict[str, Pod] = {}  # what the API has, by uid
 
@@ -199,8 +201,8 @@ class PodWorker:
                 return DONE
             life.written = news
             look = replace(look, pod=news)
-        if not await self._judge(look):
-            return DONE  # somebody has to leave first, and then this one is called
+        if (later := await self._judge(look)) is not None:
+            return Result(requeue_after=later.retry_seconds)
         wait = await self._act(look)
         written = await self._report(look)
         if written is not None:
@@ -217,6 +219,7 @@ class PodWorker:
             containers.shape_of(pod),
             containers.remembered(pod, held),
             admitted=bool(held) or pod.status.start_time is not None,
+            checked=bool(self._live(pod.metadata.uid)),
             start_time=pod.status.start_time or "",
         )
         self._lives[pod.metadata.uid] = life
@@ -259,22 +262,43 @@ class PodWorker:
             self._leave(uid)
         return DONE
 
-    async def _judge(self, look: _Look) -> bool:
-        """May it begin, and must it end? False: neither yet."""
-        pod, life = look.pod, look.life
+    async def _judge(self, look: _Look) -> Later | None:
+        """May it begin, and must it end? `Later`: neither yet."""
+        life = look.life
         if life.ending is None and not look.is_terminating and not life.admitted:
-            answer = await self.gate.admit(pod)
-            if isinstance(answer, Later):
-                self._queuing[pod.metadata.uid] = None
-                return False
-            life.ending, life.admitted = answer, answer is None
-            if life.admitted:
-                self._join(pod)
+            later = await self._admit(look)
+            if later is not None:
+                return later
         if not life.start_time:
             life.start_time = times.format_time(look.now)
         if life.ending is None:
             life.ending = self._own_ending(look)
-        return True
+        return None
+
+    async def _admit(self, look: _Look) -> Later | None:
+        pod, life = look.pod, look.life
+        if (wait := await self._check(look)) is not None:
+            return Later(wait)
+        answer = await self.gate.admit(pod)
+        if isinstance(answer, Later):
+            life.checked = False
+            self._queuing[pod.metadata.uid] = None
+            return answer
+        life.ending, life.admitted = answer, answer is None
+        if life.admitted:
+            self._join(pod)
+        return None
+
+    async def _check(self, look: _Look) -> float | None:
+        """Ask `check` unless it has let the pod in; in how many seconds it is asked again."""
+        try:
+            await self.check(look.pod)
+        except StartError as error:
+            if error.event:
+                self._tell(look.pod, "Warning", error.event, error.note)
+            return error.retry_seconds or backoff.start_retry_seconds(look.pod.metadata.uid)
+        look.life.checked = True
+        return None
 
     def _own_ending(self, look: _Look) -> Ending | None:
         """Why the pod has to end, if it is neither the node's nor its containers' doing."""
@@ -321,6 +345,10 @@ class PodWorker:
     async def _run(self, look: _Look) -> list[float]:
         """Start what may start now, in order; the waits of what may not yet."""
         waits: list[float] = []
+        # An agent before this one admitted it, but nothing of it runs: it may have been evicted
+        # while no agent was here.
+        if not look.life.checked and (wait := await self._check(look)) is not None:
+            return [wait]
         if not await self._arm(look, waits):
             return waits
         for container in look.life.shape.init_containers:
@@ -342,7 +370,7 @@ class PodWorker:
             return await self.fence.arm(uid)
         except StartError as error:
             self._tell(look.pod, "Warning", error.event, error.note)
-            waits.append(start_retry_seconds(uid, ""))
+            waits.append(backoff.start_retry_seconds(uid))
             return False
 
     def _is_unarmed(self, look: _Look) -> bool:
@@ -401,7 +429,7 @@ class PodWorker:
                 life.waiting[name] = Waiting(error.reason, str(error))
             wait = error.retry_seconds
             if wait is None:
-                wait = start_retry_seconds(look.pod.metadata.uid, name)
+                wait = backoff.start_retry_seconds(look.pod.metadata.uid, name)
             life.retry_at[name] = look.now + timedelta(seconds=wait)
             waits.append(wait)
             self._tell(look.pod, "Warning", error.event, error.note)
@@ -527,16 +555,6 @@ class PodWorker:
         except (errors.NotFound, errors.Conflict):
             log.debug("pod %s/%s went by itself", meta.namespace, meta.name)
         life.deleted = True
-
-
-def start_retry_seconds(uid: str, container: str) -> float:
-    """Until a start that failed is tried again.
-
-    Not drawn but taken from who it is: uids are chance enough to spread pods,
-    and one pod keeps its rhythm, also when its node is restarted.
-    """
-    share = zlib.crc32(f"{uid}/{container}".encode()) / 2**32
-    return START_RETRY_SECONDS * (1 + START_RETRY_JITTER * share)
 
 
 def effective_grace(pod: Pod, override: int | None = None) -> int:

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import refloat
-from refloat.agent import claim, machine
+from refloat.agent import machine, node_ownership
 from refloat.agent.admission import Check
 from refloat.agent.downward import Place
 from refloat.agent.fleet import POD_INDEXES, Fleet, Member
@@ -83,6 +83,9 @@ KNOW_SECONDS = 10.0
 
 # How soon an API server that does not answer is asked again who runs the node.
 CLAIM_SECONDS = 2.0
+
+# In the node's folder: which agent this is.
+INSTANCE_FILE = "instance"
 
 _WAITING = "node %s was run by another agent; it takes %g s to see whether it still is"
 
@@ -167,7 +170,8 @@ class Agent:
             await node_tls.certify(settings.folder, settings.address)
             port = await self._listen(server)
             node = _node(settings, capacity, port)
-            node = replace(node, instance=_instance(settings.folder, self._rand))
+            instance = _instance(settings.folder, self._rand)
+            node = replace(node, instance=instance, incarnation=self._rand.uid())
             limits = partial(_size_limits, reading, host)
             member = Member(
                 node,
@@ -244,7 +248,7 @@ class Agent:
         manager = Manager(parts, clock=self._clock)
         _on_faults(fleet, self._settings.name)
         fleet.begin()
-        claiming = asyncio.ensure_future(self._claim(client, node.instance))
+        claiming = asyncio.ensure_future(self._claim(client, fleet))
         stopping = asyncio.ensure_future(self._until_stop(fleet, manager, claiming))
         try:
             await asyncio.wait({claiming})
@@ -259,14 +263,13 @@ class Agent:
         if self._is_replaced:
             raise UsageError(await self._refusal(client))
 
-    async def _claim(self, client: Client, instance: str) -> None:
-        """Wait until no other agent runs this node."""
+    async def _claim(self, client: Client, fleet: Fleet) -> None:
+        """Wait until this process owns the node."""
         name = self._settings.name
-        held = claim.Claim(client, name, instance, self._clock)
-        settle = partial(held.settle, partial(log.warning, _WAITING, name))
+        settle = partial(fleet.heartbeats.settle, name, partial(log.warning, _WAITING, name))
         try:
-            await claim.persist(settle, self._clock, CLAIM_SECONDS)
-        except claim.Taken as error:
+            await node_ownership.persist(settle, self._clock, CLAIM_SECONDS)
+        except node_ownership.Taken as error:
             self._is_replaced = True
             raise UsageError(await self._refusal(client)) from error
 
@@ -279,7 +282,12 @@ class Agent:
         return f"another agent runs node {name}{where}: stop it, or choose another --name"
 
     def _give_way(self, name: str) -> None:
-        """Another agent runs the node now, and speaks for its pods: ours end, and so do we."""
+        """Another agent owns the node now: our pods end, and so does this process.
+
+        The next process on this folder is another instance. If the other agent runs on a copy
+        of the folder, the next process would else take the node back at once.
+        """
+        (self._settings.folder / INSTANCE_FILE).unlink(missing_ok=True)
         self._is_replaced = True
         self._stop.set()
 
@@ -354,7 +362,7 @@ def _place(node: Object) -> str:
 
 def _instance(folder: Path, rand: Rand) -> str:
     """Which agent this is: the same on one folder, and on no other."""
-    path = folder / "instance"
+    path = folder / INSTANCE_FILE
     if not path.exists():
         files.write(path, rand.uid().encode())
     return path.read_text().strip()

@@ -51,7 +51,7 @@ def _node(pod: Pod, around: Surroundings) -> Iterator[Point]:
         yield Point("node", f"{name} does not exist")
     else:
         yield Point("node", f"{name}: {health(around.node, around.now)}")
-    promise = zombie.promise_of(pod)
+    promise = zombie.shown_promise(pod)
     if promise is not None:
         yield Point(
             "self-fence",
@@ -102,6 +102,7 @@ def _decision(pod: Pod, around: Surroundings, configuration: Configuration) -> I
         namespace=around.labels(pod.metadata.namespace),
         silence=zombie.UNWATCHED,
         now=around.now,
+        promise=zombie.shown_promise(pod),
     )
     if isinstance(decision, zombie.Ignore):
         yield Point("recovery", f"nothing is forced: {decision.text}")

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from refloat.api import conditions, self_fence, structs, times
+from refloat.api.coordination import Lease
 from refloat.api.core import PENDING, RUNNING, Node, Pod
 from refloat.api.meta import Object
 from refloat.policy import node_taints, pod_reason
@@ -69,7 +70,7 @@ _WORDS = {
     ),
     Reason.NOT_ARMED: (
         "the rule asks for self-fencing, and its node has not promised to end this pod by itself"
-        f" (no condition {self_fence.CONDITION})"
+        f" (the Lease of the node does not list it in {self_fence.LISTED})"
     ),
     Reason.ENDED: "it has ended already, and nobody asked for its deletion (deleteAfter)",
     Reason.HELD: "it was deleted by force already, and only its finalizers keep it",
@@ -226,8 +227,12 @@ def decide(
     namespace: Mapping[str, str],
     silence: Silence,
     now: datetime,
+    promise: self_fence.Promise | None = None,
 ) -> Decision:
-    """What to do about a pod on this node, which is None if it does not exist."""
+    """What to do about a pod on this node, which is None if it does not exist.
+
+    `promise`: what the Lease of the node lists for the pod (`promise_of`).
+    """
     if not pod.is_terminating:
         return Ignore(Reason.NOT_TERMINATING)
     if not pod.is_terminal and pod.status.phase not in (RUNNING, PENDING):
@@ -235,9 +240,9 @@ def decide(
     trigger = trigger_of(pod, namespace, policy)
     if isinstance(trigger, Ignore):
         return trigger
-    if (reason := _why_not(pod, node, trigger)) is not None:
+    if (reason := _why_not(pod, node, trigger, promise)) is not None:
         return Ignore(reason)
-    awaited = list(_awaited(pod, trigger, silence, now))
+    awaited = list(_awaited(pod, trigger, silence, now, promise))
     then: Literal["terminate", "delete"] = "delete" if pod.is_terminal else "terminate"
     if any(until is None for until, _ in awaited):
         return Wait(None, Awaited.SELF_FENCE, trigger, then)
@@ -250,7 +255,9 @@ def decide(
     return Terminate(trigger, message(pod, trigger), stuck)
 
 
-def _why_not(pod: Pod, node: Node | None, trigger: Trigger) -> Reason | None:
+def _why_not(
+    pod: Pod, node: Node | None, trigger: Trigger, promise: self_fence.Promise | None
+) -> Reason | None:
     if pod.is_terminal and (reason := _why_not_delete(pod, trigger)) is not None:
         return reason
     if not pod.spec.node_name:
@@ -259,7 +266,7 @@ def _why_not(pod: Pod, node: Node | None, trigger: Trigger) -> Reason | None:
         return Reason.NODE_GONE
     if not is_unreachable(node):
         return Reason.NODE_REACHABLE
-    if _needs_fence(pod, trigger) and promise_of(pod) is None:
+    if promise is None and _needs_fence(pod, trigger):
         return Reason.NOT_ARMED
     return None
 
@@ -280,12 +287,20 @@ def is_forced(pod: Pod) -> bool:
     return pod.is_terminal and structs.is_true(pod.status.conditions, CONDITION)
 
 
-def promise_of(pod: Pod) -> self_fence.Promise | None:
-    """What its node promised, if it did and can be understood."""
-    held = structs.find(pod.status.conditions, self_fence.CONDITION)
-    if held is None or held.status != "True":
+def promise_of(pod: Pod, lease: Lease | None) -> self_fence.Promise | None:
+    """What its node promised for a pod, if the Lease of the node lists the pod.
+
+    The pod's condition does not count: pods/status can be written by others than the node.
+    """
+    return self_fence.read_listed(lease).get(pod.metadata.uid)
+
+
+def shown_promise(pod: Pod) -> self_fence.Promise | None:
+    """What the pod's condition says, for display."""
+    shown = structs.find(pod.status.conditions, self_fence.CONDITION)
+    if shown is None or shown.status != "True":
         return None
-    return self_fence.read(held.message)
+    return self_fence.read(shown.message)
 
 
 def fence_seconds(promise: self_fence.Promise) -> float:
@@ -294,7 +309,11 @@ def fence_seconds(promise: self_fence.Promise) -> float:
 
 
 def _awaited(
-    pod: Pod, trigger: Trigger, silence: Silence, now: datetime
+    pod: Pod,
+    trigger: Trigger,
+    silence: Silence,
+    now: datetime,
+    promise: self_fence.Promise | None,
 ) -> Iterator[tuple[datetime | None, Awaited]]:
     """All that must be over, with its time."""
     if pod.is_terminal:
@@ -304,7 +323,6 @@ def _awaited(
         yield deleted_at(pod) + trigger.period, Awaited.GRACE
     if silence.needed and silence.seconds is not None:
         yield now + _left(silence.needed, silence.seconds), Awaited.LEASE
-    promise = promise_of(pod)
     if promise is not None and _needs_fence(pod, trigger):
         if silence.seconds is None:
             yield None, Awaited.SELF_FENCE

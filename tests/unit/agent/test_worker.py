@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refloat.agent import worker
+from refloat.agent import backoff, worker
 from refloat.api.core import Pod, PodSpec
 from refloat.api.structs import ObjectMeta
 from refloat.sim.run import Sim
@@ -514,12 +514,12 @@ def test_effective_grace(asked: int | None, override: int | None, spec: int, wan
 
 
 def test_starts_that_failed_together_are_not_tried_again_together() -> None:
-    waits = [worker.start_retry_seconds(f"uid-{number}", "main") for number in range(1000)]
+    waits = [backoff.start_retry_seconds(f"uid-{number}", "main") for number in range(1000)]
     assert all(10 <= wait < 15 for wait in waits)
     seconds = Counter(map(int, waits))
     assert all(150 < seconds[second] < 250 for second in range(10, 15))
 
 
 def test_a_pod_keeps_its_rhythm() -> None:
-    assert worker.start_retry_seconds("u", "a") == worker.start_retry_seconds("u", "a")
-    assert worker.start_retry_seconds("u", "a") != worker.start_retry_seconds("u", "b")
+    assert backoff.start_retry_seconds("u", "a") == backoff.start_retry_seconds("u", "a")
+    assert backoff.start_retry_seconds("u", "a") != backoff.start_retry_seconds("u", "b")

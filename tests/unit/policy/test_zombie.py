@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from refloat.api import selectors, self_fence
+from refloat.api.coordination import Lease
 from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
 from refloat.policy import zombie
@@ -58,9 +59,16 @@ def node(*keys: str, effect: str = "NoExecute") -> Node:
 LOST = node("unreachable")
 
 
-def armed(message: str = "", status: str = "True") -> Object:
-    said = message or self_fence.write(PROMISE)
-    return {"type": self_fence.CONDITION, "status": status, "message": said}
+ARMED: Object = {
+    "type": self_fence.CONDITION,
+    "status": "True",
+    "message": self_fence.write(PROMISE),
+}
+
+
+def lease(listing: str | None) -> Lease:
+    annotations = None if listing is None else {self_fence.LISTED: listing}
+    return msgspec.convert({"metadata": {"name": "node-a", "annotations": annotations}}, Lease)
 
 
 def forced(since: float | None = 160, reason: str = zombie.REASON) -> Object:
@@ -85,6 +93,7 @@ def decide(
     policy: FailureRecoveryPolicy | None = None,
     silence: Silence = SILENT,
     namespace: Mapping[str, str] | None = None,
+    promise: self_fence.Promise | None = None,
 ) -> zombie.Decision:
     return zombie.decide(
         stuck,
@@ -93,6 +102,7 @@ def decide(
         namespace=namespace or {},
         silence=silence,
         now=at(seconds),
+        promise=promise,
     )
 
 
@@ -305,13 +315,31 @@ def fenced(phase: str = "Running", *conditions: Object) -> Pod:
 
 
 @pytest.mark.parametrize(
-    "conditions",
+    ("listing", "want"),
     [
-        pytest.param((), id="there is none"),
-        pytest.param((armed(status="False"),), id="it was taken back"),
-        pytest.param((armed("Ends when it likes"),), id="nobody can read it"),
+        pytest.param(None, None, id="there is none"),
+        pytest.param("", None, id="it is empty"),
+        pytest.param('{"other": [380, 20]}', None, id="it lists another pod"),
+        pytest.param("Ends when it likes", None, id="it cannot be read"),
+        pytest.param('{"uid": [380]}', None, id="it is cut off"),
+        pytest.param('{"uid": [-1, 20]}', None, id="it is negative"),
+        pytest.param('{"uid": [1e300, 20]}', None, id="it is too large"),
+        pytest.param('{"uid": [380, 20]}', self_fence.Promise(380, 20), id="it lists the pod"),
     ],
 )
+def test_a_promise_is_what_the_lease_of_the_node_lists(
+    listing: str | None, want: self_fence.Promise | None
+) -> None:
+    """Whatever the pod's own condition says: others than the node can write that."""
+    stuck = fenced("Running", ARMED)
+    stuck = msgspec.structs.replace(
+        stuck, metadata=msgspec.structs.replace(stuck.metadata, uid="uid")
+    )
+    assert zombie.promise_of(stuck, lease(listing)) == want
+    assert zombie.promise_of(stuck, None) is None
+
+
+@pytest.mark.parametrize("conditions", [(), (ARMED,)], ids=["no condition", "a condition"])
 def test_without_a_promise_a_rule_that_asks_for_it_does_nothing(
     conditions: tuple[Object, ...],
 ) -> None:
@@ -319,38 +347,41 @@ def test_without_a_promise_a_rule_that_asks_for_it_does_nothing(
 
 
 def test_the_fence_counts_from_the_last_change_that_was_seen_of_the_lease() -> None:
-    made = decide(fenced("Running", armed()), 500, policy=FENCED, silence=Silence(4.0))
+    made = decide(fenced(), 500, policy=FENCED, promise=PROMISE, silence=Silence(4.0))
     assert isinstance(made, Wait)
     assert (made.until, made.awaited) == (at(900), Awaited.SELF_FENCE)
-    made = decide(fenced("Running", armed()), 500, policy=FENCED, silence=Silence(404.0))
+    made = decide(fenced(), 500, policy=FENCED, promise=PROMISE, silence=Silence(404.0))
     assert isinstance(made, Terminate)
 
 
 def test_whoever_does_not_watch_the_lease_cannot_say_until_when() -> None:
-    made = decide(fenced("Running", armed()), 500, policy=FENCED, silence=zombie.UNWATCHED)
+    made = decide(fenced(), 500, policy=FENCED, promise=PROMISE, silence=zombie.UNWATCHED)
     assert isinstance(made, Wait)
     assert made.until is None
     assert "later" in made.text
 
 
 def test_without_a_rule_that_asks_for_it_a_promise_changes_nothing() -> None:
-    stuck = pod(conditions=(armed(),))
-    assert isinstance(decide(stuck, 160, silence=Silence(0.0)), Terminate)
+    made = decide(pod(), 160, silence=Silence(0.0), promise=PROMISE)
+    assert isinstance(made, Terminate)
 
 
 @pytest.mark.parametrize(
-    ("stuck", "want"),
+    ("stuck", "promise", "want"),
     [
-        pytest.param(fenced("Failed", forced(), armed()), Wait, id="made to fail: needs proof"),
-        pytest.param(fenced("Failed", forced()), Ignore, id="made to fail without a promise"),
-        pytest.param(fenced("Failed"), Delete, id="its own node said so: that is the proof"),
+        pytest.param(fenced("Failed", forced()), PROMISE, Wait, id="made to fail: needs proof"),
+        pytest.param(fenced("Failed", forced()), None, Ignore, id="made to fail, no promise"),
+        pytest.param(fenced("Failed"), None, Delete, id="its own node said so: that is the proof"),
     ],
 )
-def test_deleting_needs_the_fence_where_the_end_is_not_proved(stuck: Pod, want: type) -> None:
+def test_deleting_needs_the_fence_where_the_end_is_not_proved(
+    stuck: Pod, promise: self_fence.Promise | None, want: type
+) -> None:
     policy = rules(
         rule(seconds=60, require_self_fence=True, delete_after=timedelta(seconds=1)),
     )
-    assert isinstance(decide(stuck, 1e5, policy=policy, silence=Silence(0.0)), want)
+    made = decide(stuck, 1e5, policy=policy, silence=Silence(0.0), promise=promise)
+    assert isinstance(made, want)
 
 
 # -- what is written

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from refloat.api import self_fence
 from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.core import Namespace, Node, Pod
 from refloat.base.clock import Clock
@@ -71,7 +72,7 @@ class FailureRecovery:
         self._clock = clock
         self._leases: Cache[Lease] = leases.cache
         self._scene = Scene(
-            Pods([each.cache for each in pods]), nodes.cache, namespaces.cache, clock
+            Pods([each.cache for each in pods]), nodes.cache, namespaces.cache, clock, leases.cache
         )
         self._started = False
         self._join(client, sink, instruments, metrics)
@@ -224,6 +225,13 @@ class FailureRecovery:
         assert lease is not None
         if lease.metadata.namespace == NODE_NAMESPACE:
             self._scene.leases.saw(lease.metadata.name, new, self._clock.monotonic())
+            if self._started and lease.metadata.name in self._scene.lost:
+                self._look_at_promised(lease.metadata.name, old, new)
+
+    def _look_at_promised(self, node: str, old: Lease | None, new: Lease | None) -> None:
+        """Its Lease lists other pods than before: those that were not armed may be now."""
+        if self_fence.read_listed(old) != self_fence.read_listed(new):
+            self._look_at_pods(node)
 
     def _saw_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         if (

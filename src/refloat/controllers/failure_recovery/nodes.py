@@ -90,7 +90,7 @@ class NodeRecovery:
             return False
         if not trigger.require_self_fence:
             return True
-        promise = zombie.promise_of(pod)
+        promise = self._scene.promise(pod)
         silent = self._scene.silence(pod.spec.node_name).seconds or 0.0
         return promise is not None and silent >= zombie.fence_seconds(promise)
 

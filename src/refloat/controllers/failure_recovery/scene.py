@@ -3,7 +3,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.core import Namespace, Node, Pod
+from refloat.api.self_fence import Promise
 from refloat.base.clock import Clock
 from refloat.controllers.failure_recovery.leases import LeaseBook
 from refloat.controllers.failure_recovery.settings import Settings
@@ -34,9 +36,15 @@ class Scene:
     """Read by the reconcilers; the handlers of the controller keep it up to date."""
 
     def __init__(
-        self, pods: Pods, nodes: Cache[Node], namespaces: Cache[Namespace], clock: Clock
+        self,
+        pods: Pods,
+        nodes: Cache[Node],
+        namespaces: Cache[Namespace],
+        clock: Clock,
+        node_leases: Cache[Lease],
     ) -> None:
         self.pods = pods
+        self.node_leases = node_leases
         self.nodes = nodes
         self._namespaces = namespaces
         self._clock = clock
@@ -61,7 +69,13 @@ class Scene:
             namespace=self.labels_of(pod),
             silence=self.silence(pod.spec.node_name),
             now=self._clock.now(),
+            promise=self.promise(pod),
         )
+
+    def promise(self, pod: Pod) -> Promise | None:
+        """What the node of a pod promised for it, by the node's own Lease."""
+        lease = self.node_leases.get(f"{NODE_NAMESPACE}/{pod.spec.node_name}")
+        return zombie.promise_of(pod, lease)
 
     @property
     def is_on(self) -> bool:

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process owns a node, and gives it up only to another one that lives."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from refloat.agent import node_ownership
+from refloat.agent.node_ownership import Taken
+from refloat.api.coordination import Lease
+from refloat.client import errors, kinds
+from refloat.client.local import LocalClient
+from refloat.sim.run import Sim, run
+from tests.simulation import api_program
+from tests.unit.agent.lease_agents import LEASE_SECONDS, TIMEOUT_SECONDS, Agent, owner
+from tests.virtual import virtual
+
+BEAT_SECONDS = 10.5
+
+
+@virtual()
+async def test_the_first_agent_owns_the_node_at_once(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first = Agent(sim, api, "a")
+        await first.settle()
+        await first.beat()
+        await first.beat()
+        assert (first.waited, first.replaced, first.is_sure) == ([], [], True)
+        assert await owner(api) == f"a/{first.incarnation}"
+
+
+@virtual()
+async def test_a_restart_on_the_same_folder_owns_the_node_at_once(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, again = (Agent(sim, api, "a") for _ in range(2))
+        await first.settle()
+        await first.beat()
+        began = sim.clock.monotonic()
+        await again.settle()
+        await again.beat()
+        assert sim.clock.monotonic() == began
+        assert (again.waited, again.replaced) == ([], [])
+        assert await owner(api) == f"a/{again.incarnation}"
+
+
+@virtual()
+async def test_a_restart_owns_the_node_of_an_agent_that_wrote_no_incarnation(sim: Sim) -> None:
+    """After an upgrade."""
+    async with api_program.serving(sim) as api:
+        client = LocalClient(api, field_manager="kubelet")
+        lease = {"metadata": {"name": "n1", "annotations": {node_ownership.ANNOTATION: "a"}}}
+        await client.create(kinds.LEASES, lease, namespace="kube-node-lease")
+        agent = Agent(sim, api, "a")
+        await agent.settle()
+        assert agent.waited == []
+        assert await owner(api) == f"a/{agent.incarnation}"
+
+
+@virtual()
+async def test_a_second_agent_is_refused_when_the_first_keeps_renewing(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        first.start()
+        await sim.clock.sleep(1)
+        began = sim.clock.monotonic()
+        with pytest.raises(Taken):
+            await second.settle()
+        assert sim.clock.monotonic() - began < 3 * BEAT_SECONDS
+        assert (first.replaced, first.is_alive, second.is_sure) == ([], True, False)
+
+
+@virtual()
+async def test_one_renewal_does_not_prove_that_the_first_agent_lives(sim: Sim) -> None:
+    """It may be the last write of a dead process."""
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        first.start()
+        await sim.clock.sleep(1)
+        settling = asyncio.ensure_future(second.settle())
+        await sim.clock.sleep(BEAT_SECONDS)
+        await first.kill()
+        await settling
+        assert second.is_sure
+
+
+@virtual()
+async def test_a_second_agent_owns_the_node_when_the_first_is_silent(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        await first.settle()
+        await first.beat()
+        began = sim.clock.monotonic()
+        second.start()
+        await sim.clock.sleep(LEASE_SECONDS - 1)
+        assert not second.is_sure
+        await sim.clock.sleep(10)
+        assert (second.waited, second.is_sure) == ([LEASE_SECONDS], True)
+        assert sim.clock.monotonic() - began < LEASE_SECONDS + 10
+        with pytest.raises(node_ownership.Unsure):
+            await first.beat()  # it returns, and is not sure
+        assert not first.is_sure
+        first.start()
+        await sim.clock.sleep(4 * BEAT_SECONDS)
+        assert (first.replaced, second.replaced) == (["n1"], [])
+        assert await owner(api) == f"b/{second.incarnation}"
+
+
+@virtual()
+async def test_the_node_of_a_kubelet_is_not_taken(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        kubelet, agent = (Agent(sim, api, name) for name in ("", "b"))
+        kubelet.start()
+        await sim.clock.sleep(1)
+        with pytest.raises(Taken):
+            await agent.settle()
+
+
+@virtual(seeds=5)
+async def test_of_two_agents_that_begin_at_once_one_owns_the_node(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        both = [Agent(sim, api, name) for name in "ab"]
+        for each in both:
+            each.start()
+        await sim.clock.sleep(4 * BEAT_SECONDS)
+        assert sorted(len(each.replaced) for each in both) == [0, 1]
+        assert sorted(each.has_begun for each in both) == [False, True]
+
+
+@virtual(seeds=5)
+async def test_of_two_agents_on_copies_of_one_folder_the_later_owns_the_node(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, copy = (Agent(sim, api, "a") for _ in range(2))
+        first.start()
+        await sim.clock.sleep(30)
+        copy.start()
+        await sim.clock.sleep(5 * BEAT_SECONDS)
+        assert (first.replaced, copy.replaced, copy.is_sure) == (["n1"], [], True)
+
+
+@virtual()
+async def test_nobody_minds_where_nobody_has_an_instance(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, "") for _ in range(2))
+        for _ in range(2):
+            await first.beat()
+            await second.beat()
+        assert (first.replaced, second.replaced) == ([], [])
+
+
+@virtual(seeds=5)
+async def test_renewals_that_are_applied_late_are_ones_own(sim: Sim) -> None:
+    """A server that was stopped for 80 s, or a wire that held everything for so long."""
+    async with api_program.serving(sim) as api:
+        agent = Agent(sim, api, "a")
+        agent.start()
+        await sim.clock.sleep(25 + 10 * sim.rand.random())
+        held_at = sim.clock.monotonic()
+        agent.wire.hold()
+        await sim.clock.sleep(80)
+        # Nothing counts that was not answered: pods that fence themselves rely on it.
+        assert all(at < held_at for at in agent.renewed)
+        agent.wire.deliver()
+        released_at = sim.clock.monotonic()
+        await sim.clock.sleep(60)
+        assert (agent.replaced, agent.is_sure) == ([], True)
+        assert agent.renewed[-1] > released_at - TIMEOUT_SECONDS
+        assert await owner(api) == f"a/{agent.incarnation}"
+
+
+@virtual(seeds=5)
+async def test_an_agent_whose_answers_are_lost_for_minutes_keeps_its_node(sim: Sim) -> None:
+    """As with a link that delays each answer beyond the client's patience."""
+    async with api_program.serving(sim) as api:
+        agent = Agent(sim, api, "a")
+        agent.start()
+        await sim.clock.sleep(25)
+        agent.wire.lose_answers = True
+        await sim.clock.sleep(300)
+        agent.wire.lose_answers = False
+        await sim.clock.sleep(30)
+        assert (agent.replaced, agent.is_sure) == ([], True)
+
+
+@virtual(seeds=10)
+async def test_a_write_of_the_process_before_that_arrives_late_takes_nothing(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, again = (Agent(sim, api, "a") for _ in range(2))
+        first.start()
+        await sim.clock.sleep(25)
+        first.wire.hold()
+        await sim.clock.sleep(45)
+        await first.kill()
+        again.start()
+        await sim.clock.sleep(20 * sim.rand.random())
+        first.wire.deliver()
+        await sim.clock.sleep(60)
+        assert (again.replaced, again.waited, again.is_sure) == ([], [], True)
+        assert await owner(api) == f"a/{again.incarnation}"
+
+
+ERRORS = [
+    errors.Timeout("no answer"),
+    errors.Unavailable("broken"),
+    errors.Unreachable("away"),
+    errors.Unauthorized("who are you"),
+    errors.Forbidden("not you"),
+    errors.NotFound("nothing here"),
+    errors.Conflict("it changed"),
+    errors.AlreadyExists("it is there"),
+    errors.Invalid("what"),
+    errors.Expired("too old"),
+    errors.TooManyRequests("later"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_no_error_makes_an_agent_give_up(error: errors.ClientError) -> None:
+    async def trouble(agent: Agent) -> None:
+        agent.wire.error = error
+
+    _survives(trouble)
+
+
+STRANGE = [
+    Lease(),
+    msgspec.convert({"metadata": {"name": "n1"}}, Lease),
+    msgspec.convert({"metadata": {"name": "other", "resourceVersion": "7"}}, Lease),
+]
+
+
+@pytest.mark.parametrize("answer", STRANGE, ids=["nothing", "no version", "of another node"])
+def test_no_strange_answer_makes_an_agent_give_up(answer: Lease) -> None:
+    async def trouble(agent: Agent) -> None:
+        agent.wire.answer = answer
+
+    _survives(trouble)
+
+
+def test_a_lease_without_our_identity_is_taken_back_when_it_is_left_alone() -> None:
+    """Somebody took the annotation off."""
+
+    async def trouble(agent: Agent) -> None:
+        patch = {"metadata": {"annotations": {node_ownership.ANNOTATION: None}}}
+        await agent.wire.patch(kinds.LEASES, "n1", patch, namespace="kube-node-lease")
+        await agent.sim.clock.sleep(BEAT_SECONDS)
+        assert not agent.is_sure
+
+    _survives(trouble)
+
+
+def test_a_lease_that_was_deleted_is_made_again() -> None:
+    async def trouble(agent: Agent) -> None:
+        await agent.wire.delete(kinds.LEASES, "n1", namespace="kube-node-lease")
+
+    _survives(trouble)
+
+
+def _survives(trouble: Callable[[Agent], object]) -> None:
+    """An agent keeps its node through a minute of trouble."""
+
+    async def program(sim: Sim) -> None:
+        async with api_program.serving(sim) as api:
+            agent = Agent(sim, api, "a")
+            agent.start()
+            await sim.clock.sleep(25)
+            await trouble(agent)  # type: ignore[misc]
+            await sim.clock.sleep(60)
+            agent.wire.error = agent.wire.answer = None
+            await sim.clock.sleep(60)
+            assert (agent.replaced, agent.is_sure) == ([], True)
+            assert sim.clock.monotonic() - agent.renewed[-1] < BEAT_SECONDS
+            assert await owner(api) == f"a/{agent.incarnation}"
+
+    run(program, seed=0)
+
+
+@virtual()
+async def test_a_pause_of_the_api_server_is_no_silence_of_the_owner(sim: Sim) -> None:
+    """The second agent waits for the first one's lease while the API server stands still."""
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        first.start()
+        await sim.clock.sleep(1)
+        second.start()
+        await sim.clock.sleep(1)
+        for each in (first, second):
+            each.wire.hold()
+        await sim.clock.sleep(100)
+        second.wire.deliver()
+        await sim.clock.sleep(10)
+        first.wire.deliver()
+        await sim.clock.sleep(60)
+        assert (first.replaced, first.is_sure) == ([], True)
+        assert (second.replaced, second.has_begun) == (["n1"], False)
+
+
+@virtual()
+async def test_an_api_server_that_is_away_is_asked_again(sim: Sim) -> None:
+    calls: list[float] = []
+
+    async def attempt() -> None:
+        calls.append(sim.clock.monotonic())
+        if len(calls) < 3:
+            raise errors.Unreachable("no connection")
+
+    await node_ownership.persist(attempt, sim.clock, 2.0)
+    assert [at - calls[0] for at in calls] == [0.0, 2.0, 4.0]
