@@ -35,6 +35,8 @@ LOST = (
     {"key": UNREACHABLE, "effect": "NoExecute"},
 )
 GRACE_SECONDS = 30
+NODE_GRACE = 50
+"""Seconds for which a lease must not change until its node counts as down."""
 FREED_AFTER = GRACE_SECONDS + 60
 """Seconds from the deletion of a zombie to its end, by the KEP."""
 
@@ -82,15 +84,21 @@ class Stage:
 
     # -- nodes
 
-    async def node(self, name: str = "n", *, lost: bool = True, **how: Any) -> None:
+    async def node(
+        self, name: str = "n", *, lost: bool = True, lease: bool = True, **how: Any
+    ) -> None:
         """A node with its lease."""
         await self.world.node(name, **how)
-        body: Object = {**builders.lease(name), "spec": {"renewTime": self._micro()}}
-        await self.world.client.create(kinds.LEASES, body, namespace=NODE_NAMESPACE)
+        if lease:
+            await self.lease(name)
         if lost:
             await self.lose(name)
         else:
             await self.find(name)
+
+    async def lease(self, name: str = "n") -> None:
+        body: Object = {**builders.lease(name), "spec": {"renewTime": self._micro()}}
+        await self.world.client.create(kinds.LEASES, body, namespace=NODE_NAMESPACE)
 
     async def lose(self, name: str = "n") -> None:
         await self._ready(name, "Unknown")

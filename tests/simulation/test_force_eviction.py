@@ -128,7 +128,7 @@ async def test_a_node_that_is_down_gives_up_pods_and_volumes(sim: Sim) -> None:
         await w.pod("stays", node="n", spec={"tolerations": [{"operator": "Exists"}]})
         await w.start()
         await wish(w)
-        await sim.clock.sleep(39)
+        await sim.clock.sleep(49)
         assert (await node(w)).status.volumes_in_use == ("v",)
         assert await w.found("p") is not None
         await sim.clock.sleep(2)
@@ -168,11 +168,12 @@ async def test_a_node_that_was_silent_for_long_is_not_waited_for(sim: Sim) -> No
 async def test_the_effect_of_the_kep_is_the_same_wish(sim: Sim) -> None:
     async with controller_world.world(sim, MAKE, ON) as w:
         await w.node("n")
+        await renew(w)
         await post(w, "False")
         await w.pod("p", node="n")
         await w.start()
         await wish(w, {"key": "nodeShutdown", "value": "true", "effect": "ForceEviction"})
-        await sim.clock.sleep(41)
+        await sim.clock.sleep(51)
         assert await w.found("p") is None
         assert (await node(w)).spec.taints is None
 
@@ -221,7 +222,7 @@ async def test_a_clock_that_is_wrong_makes_nobody_dead(sim: Sim) -> None:
         await w.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace=LEASES)
         await w.start()
         await wish(w)
-        await sim.clock.sleep(39)
+        await sim.clock.sleep(49)
         assert await w.found("p") is not None
         await sim.clock.sleep(2)
         assert await w.found("p") is None
@@ -235,7 +236,7 @@ async def test_a_controller_that_was_restarted_watches_the_lease_anew(sim: Sim) 
         await sim.clock.sleep(30)
         await w.stop()
         await w.start()
-        await sim.clock.sleep(39)
+        await sim.clock.sleep(49)
         assert await w.found("p") is not None
         await sim.clock.sleep(2)
         assert await w.found("p") is None
@@ -345,7 +346,7 @@ async def test_without_disruption_conditions_pods_fail_without_one(sim: Sim) -> 
         await w.pod("held", node="n", finalizers=HELD)
         await w.start()
         await wish(w)
-        await sim.clock.sleep(41)
+        await sim.clock.sleep(51)
         held = await w.found("held")
         assert held is not None
         assert held.status.phase == "Failed"

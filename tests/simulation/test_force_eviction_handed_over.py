@@ -6,7 +6,9 @@ what Kubernetes' do; `make test-kubernetes` asks the real ones.
 """
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -94,16 +96,25 @@ async def wish(w: World, *more: Object) -> None:
     await w.client.patch(kinds.NODES, "n", {"spec": {"taints": [WISH, *more]}})
 
 
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    return getattr(record, "fields", {})
+
+
 @virtual(seeds=3)
-async def test_others_are_told_and_do_the_work(sim: Sim) -> None:
-    """behaviour C9, C1.4: no volume is touched, and both taints go at the end."""
+async def test_others_are_told_and_do_the_work(sim: Sim, caplog: pytest.LogCaptureFixture) -> None:
+    """behaviour C9, C1.4: no volume is touched, and both taints go at the end.
+
+    Each pod that goes is told of, counted and recorded, though others delete it.
+    """
+    caplog.set_level(logging.INFO)
+    caplog.clear()
     async with world(sim) as w:
         attached = [{"name": "v", "devicePath": ""}]
         await status(w, volumesInUse=["v"], volumesAttached=attached)
         await w.pod("held", node="n", finalizers=["example.com/held"])
         await w.start()
         await wish(w)
-        await sim.clock.sleep(39)
+        await sim.clock.sleep(49)
         assert await taints(w) == [WISH["key"]]
         await sim.clock.sleep(2)
         assert await taints(w) == [WISH["key"], OUT]
@@ -124,7 +135,21 @@ async def test_others_are_told_and_do_the_work(sim: Sim) -> None:
         seen = await node(w)
         assert PROGRESS not in (seen.metadata.annotations or {})
         await w.client.get(kinds.VOLUME_ATTACHMENTS, "a")
-        assert w.told.reasons() == ["ForceEvictionStarted", "ForceEvictionFinished"]
+        assert w.told.reasons() == [
+            "ForceEvictionStarted",
+            *(2 * ["ForceEviction"]),
+            "ForceEvictionFinished",
+        ]
+        assert w.sample("refloat_force_eviction_pods_total") == 2
+        assert w.sample("refloat_force_eviction_pods_left") == 0
+        records = [each for each in map(fields, caplog.records) if "pod" in each]
+        assert sorted((each["pod"], each["action"]) for each in records) == [
+            ("default/held", "handedOver"),
+            ("default/p", "handedOver"),
+        ]
+        assert {(each["ready"], each["leaseSilentSeconds"] >= 50) for each in records} == {
+            ("Unknown", True)
+        }
 
 
 @virtual()
@@ -148,7 +173,7 @@ async def test_a_lease_is_watched_from_the_wish_on(sim: Sim) -> None:
             await w.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease")
             await w.pod(f"p{number}", node="n")
             await wish(w)
-            await sim.clock.sleep(39)
+            await sim.clock.sleep(49)
             assert await taints(w) == [WISH["key"]]
             await sim.clock.sleep(60)
             assert await taints(w) == []
@@ -170,7 +195,7 @@ async def test_a_taint_that_somebody_put_in_its_place_stays(sim: Sim) -> None:
     async with world(sim) as w:
         await w.start()
         await wish(w)
-        await sim.clock.sleep(41)
+        await sim.clock.sleep(51)
         assert await taints(w) == [WISH["key"], OUT]
         await wish(w, {**THEIRS, "value": "nodeshutdown"})
         await sim.clock.sleep(60)
@@ -266,7 +291,7 @@ async def test_a_wish_that_is_taken_back_takes_the_taint_with_it(sim: Sim) -> No
         await status(w, volumesAttached=[{"name": "v", "devicePath": ""}])
         await w.start()
         await wish(w)
-        await sim.clock.sleep(42)
+        await sim.clock.sleep(52)
         assert await taints(w) == [WISH["key"], OUT]
         await w.client.patch(kinds.NODES, "n", {"spec": {"taints": [MY_OWN]}})
         await sim.clock.sleep(1)
@@ -280,7 +305,7 @@ async def test_a_node_that_returns_is_finished_with(sim: Sim) -> None:
     async with world(sim) as w:
         await w.start()
         await wish(w)
-        await sim.clock.sleep(41)
+        await sim.clock.sleep(51)
         await status(w, conditions=[{"type": "Ready", "status": "True"}])
         await sim.clock.sleep(60)
         assert await taints(w) == [WISH["key"], OUT]
@@ -301,13 +326,13 @@ async def test_a_gate_that_changes_while_it_runs_is_heeded(sim: Sim) -> None:
         await sim.clock.sleep(300)
         assert await taints(w) == [WISH["key"]]
         made.force_eviction.take_up(is_on=True, switches=ALL_ON)
-        await sim.clock.sleep(41)
+        await sim.clock.sleep(51)
         assert await taints(w) == [WISH["key"], OUT]
         made.force_eviction.take_up(is_on=False, switches=ALL_ON)
         await sim.clock.sleep(300)
         assert await taints(w) == [WISH["key"], OUT]
         made.force_eviction.take_up(is_on=True, switches=ALL_ON)
-        await sim.clock.sleep(41)
+        await sim.clock.sleep(51)
         assert await taints(w) == []
 
 
@@ -371,7 +396,11 @@ async def test_what_was_seen_of_a_lease_is_forgotten_with_the_gate(sim: Sim) -> 
         await w.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease")
         made.force_eviction.take_up(is_on=True, switches=ALL_ON)
         await sim.clock.sleep(90)
-        assert w.told.reasons() == ["ForceEvictionStarted", "ForceEvictionFinished"]
+        assert w.told.reasons() == [
+            "ForceEvictionStarted",
+            "ForceEviction",
+            "ForceEvictionFinished",
+        ]
 
 
 @virtual()

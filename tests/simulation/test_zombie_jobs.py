@@ -268,7 +268,7 @@ async def test_recovery_alone_beside_other_controllers_of_kubernetes(sim: Sim) -
         await c.until(600)
         assert (await found(c, stuck)).status.phase == "Running"
         await c.start(alone, ON)
-        await c.until(622)  # when its node's lease has been watched for a while
+        await c.until(652)  # when its node's lease has been watched for a while
         assert (await found(c, stuck)).status.phase == "Failed"
-        await c.until(700)
+        await c.until(760)
         assert is_complete(c)

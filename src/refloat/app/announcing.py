@@ -24,10 +24,16 @@ SYSTEM = "kube-system"
 
 
 def embedded(
-    client: Client, configured: Configuration, gates: Gates, clock: Clock, *, period: timedelta
+    client: Client,
+    configured: Configuration,
+    gates: Gates,
+    clock: Clock,
+    *,
+    period: timedelta,
+    node_grace: timedelta,
 ) -> "Announcer":
-    """The one of an embedded cluster; `period` is its default of failure recovery."""
-    body = announced.body(configured.document, gates, period)
+    """The one of an embedded cluster, with its defaults of failure recovery."""
+    body = announced.body(configured.document, gates, period, node_grace)
     return Announcer(client, SYSTEM, body, clock)
 
 

@@ -182,12 +182,14 @@ class Cluster:
             registry=self._metrics.registry,
             recovery=self._settings.configured.failure_recovery,
         )
+        waits = timings.chosen(fast=self._settings.inside.fast)
         self._announcer = announcing.embedded(
             connect(identity.ADMIN),
             self._settings.configured,
             self._settings.gates,
             self._clock,
-            period=timings.chosen(fast=self._settings.inside.fast).recovery_period,
+            period=waits.recovery_period,
+            node_grace=waits.node_grace,
         )
 
     def _measure(self, store: Store, dispatcher: watching.Dispatcher) -> None:

@@ -64,7 +64,11 @@ class Equipment:
         self.chosen = chosen
         self.timings = timings.chosen(fast=chosen.fast)
         policy = recovery or FailureRecoveryPolicy()
-        self.recovery = replace(policy, default_period=self.timings.recovery_period)
+        self.recovery = replace(
+            policy,
+            default_period=self.timings.recovery_period,
+            default_node_grace=self.timings.node_grace,
+        )
         self.gates = gates
         self.switches = Switches.of(gates)
         self.clock = clock

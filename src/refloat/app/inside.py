@@ -44,6 +44,7 @@ from refloat.controllers.taint_eviction.metrics import TaintEvictionMetrics
 from refloat.controllers.ttl.controller import TtlController
 from refloat.controllers.ttl.metrics import TtlMetrics
 from refloat.policy.failure_recovery import FailureRecoveryPolicy
+from refloat.policy.force_eviction import Settings as ForceEvictionSettings
 from refloat.runtime.manager import Manager, Parts, Worker
 
 
@@ -176,6 +177,7 @@ def _force_eviction(shared: Equipment) -> Sequence[Worker]:
         sink=shared.recorder(client, force_eviction_events.COMPONENT),
         instruments=shared.instruments,
         metrics=ForceEvictionMetrics(shared.registry),
+        settings=ForceEvictionSettings(node_grace=shared.recovery.node_grace_period),
         switches=shared.switches,
     )
     return [made.controller]

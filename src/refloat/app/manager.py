@@ -6,7 +6,7 @@ import logging
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,11 @@ class ClusterManager:
             clock=clock,
             documents={"/debug/caches": self.caches},
         )
+        for controller in (self._recovery, self._force_eviction):
+            if controller is not None:
+                self.endpoints.ready_when(
+                    f"rights/{controller.name}", partial(getattr, controller.rights, "missing")
+                )
         self._manager = Manager(self._parts(), clock=clock)
 
     @property
@@ -228,7 +233,7 @@ class ClusterManager:
             sink=self._recorder(force_eviction_events.COMPONENT),
             instruments=self._instruments,
             metrics=ForceEvictionMetrics(self._registry),
-            settings=ForceEvictionSettings(hands_over=True),
+            settings=self._force_eviction_settings(),
             switches=Switches.of(self._gates),
             is_on=self._gates.enabled(TAINT_FORCE_EVICTION),
         )
@@ -254,6 +259,10 @@ class ClusterManager:
             says_why=Switches.of(self._gates).retriable_and_non_retriable_failures,
         )
 
+    def _force_eviction_settings(self) -> ForceEvictionSettings:
+        grace = self._configured.failure_recovery.node_grace_period
+        return ForceEvictionSettings(hands_over=True, node_grace=grace)
+
     def _announced(self) -> Object:
         period = FailureRecoveryPolicy().default_period
         return announced.body(self._configured.document, self._gates, period)
@@ -268,6 +277,7 @@ class ClusterManager:
             self._force_eviction.take_up(
                 is_on=self._gates.enabled(TAINT_FORCE_EVICTION),
                 switches=Switches.of(self._gates),
+                settings=self._force_eviction_settings(),
             )
 
     def _parts(self) -> Parts:

@@ -39,6 +39,11 @@ class Timings:
     """From the end of a pod's grace period to Failed, for who opted in by annotation and where
     nobody configured another one."""
 
+    @property
+    def node_grace(self) -> timedelta:
+        """For how long a node must be silent until it counts as down: as its controller has it."""
+        return timedelta(seconds=self.node_lifecycle.health.grace)
+
 
 KUBERNETES = Timings(
     JobSettings(),

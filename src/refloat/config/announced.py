@@ -15,7 +15,9 @@ from refloat.api import durations
 from refloat.api.meta import Object
 from refloat.base.gates import KNOWN, Gates
 from refloat.config import load
+from refloat.config.failure_recovery import NODE_GRACE
 from refloat.config.load import API_VERSION, KIND, Configuration
+from refloat.policy import node_evidence
 from refloat.policy.failure_recovery import FIELD
 
 NAME = "refloat-configuration"
@@ -25,9 +27,16 @@ IN_FORCE = "in-force"
 _KEY = "configuration.yaml"
 
 
-def body(document: Object, gates: Gates, default_period: timedelta) -> Object:
-    """The ConfigMap for a file's content, with all gates and the period that has a default."""
+def body(
+    document: Object,
+    gates: Gates,
+    default_period: timedelta,
+    node_grace: timedelta = node_evidence.GRACE_PERIOD,
+) -> Object:
+    """The ConfigMap for a file's content, with all gates and the periods that have defaults."""
     policy = dict(document.get(FIELD) or {})
+    if policy.get(NODE_GRACE) is None:
+        policy[NODE_GRACE] = durations.show(node_grace)
     annotated = {"forcefulTerminationGracePeriod": durations.show(default_period)}
     said = {name: value for name, value in (policy.get("annotated") or {}).items() if value}
     policy["annotated"] = annotated | said

@@ -24,12 +24,14 @@ _TERMINATE = "terminatePod"
 _TAINT = "taintNodeOutOfService"
 _TAINT_OF_THE_KEP = f"{_TAINT}Config"  # the same, under the KEP's name
 
+NODE_GRACE = "nodeGracePeriod"
+
 _DEFAULTS = FailureRecoveryPolicy()
 
 
 def parse(value: Any) -> FailureRecoveryPolicy:
     """Check a decoded policy; without one everything is by default."""
-    known = ("mode", "annotated", "rules", "budget", "holdAboveUnreachableNodes")
+    known = ("mode", "annotated", "rules", "budget", "holdAboveUnreachableNodes", NODE_GRACE)
     found = fields.section({FIELD: value}, FIELD, "", known)
     terminate: list[TerminatePod] = []
     taint: list[TaintNodeOutOfService] = []
@@ -40,6 +42,7 @@ def parse(value: Any) -> FailureRecoveryPolicy:
         else:
             taint.append(rule)
     hold = found.get("holdAboveUnreachableNodes")
+    grace = found.get(NODE_GRACE)
     return FailureRecoveryPolicy(
         mode=_mode(found.get("mode")),
         annotated=_annotated(found),
@@ -49,6 +52,7 @@ def parse(value: Any) -> FailureRecoveryPolicy:
         hold_above_percent=_DEFAULTS.hold_above_percent
         if hold is None
         else fields.percent(hold, f"{FIELD}.holdAboveUnreachableNodes"),
+        node_grace=None if grace is None else fields.duration(grace, f"{FIELD}.{NODE_GRACE}"),
     )
 
 

@@ -105,5 +105,7 @@ def _of_node(node: Node, policy: FailureRecoveryPolicy, around: Surroundings) ->
         opted = zombie.trigger_of(pod, around.labels(pod.metadata.namespace), policy)
         return not isinstance(opted, zombie.Ignore)
 
-    decision = out_of_service.decide(node, around.pods, policy, may_end, now=around.now)
+    decision = out_of_service.decide(
+        node, around.pods, policy, may_end, silence=zombie.UNWATCHED, now=around.now
+    )
     yield Point("out of service", decision.text)

@@ -110,7 +110,7 @@ def _decision(pod: Pod, around: Surroundings, configuration: Configuration) -> I
     yield Point("recovery", decision.text)
     if reservation := surroundings.reservation(configuration):
         yield Point("but", reservation)
-    elif not isinstance(decision, zombie.Wait):
+    elif not isinstance(decision, zombie.Wait) or decision.until is None:
         held = [each for each in around.of_node if each.reason == recovery_bounds.HELD]
         yield from (Point("held", each.text) for each in surroundings.told(held, around.now))
 

@@ -45,6 +45,19 @@ def is_critical(pod: Pod) -> bool:
     return demand.priority(pod) >= SYSTEM_CRITICAL
 
 
+def is_mirror(pod: Pod) -> bool:
+    """Whether it only shows a static pod, which its node runs by itself.
+
+    A kubelet writes the annotation and makes its Node the owner. Any user who may
+    create pods can write both too, so this must never give a pod a right: use it
+    only to leave out of account the pod that claims it.
+    """
+    if MIRROR not in (pod.metadata.annotations or {}):
+        return False
+    owner = pod.metadata.controller
+    return owner is not None and (owner.kind, owner.name) == ("Node", pod.spec.node_name)
+
+
 def may_preempt(preemptor: Pod, other: Pod) -> bool:
     if is_critical(preemptor) and not is_critical(other):
         return True

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from refloat.api import selectors
 from refloat.api.selectors import LabelSelector
+from refloat.policy import node_evidence
 
 FIELD = "failureRecoveryPolicy"
 
@@ -80,8 +81,17 @@ class FailureRecoveryPolicy:
     hold_above_percent: int = 55
     """While a greater part of the nodes is unreachable, nothing is forced: then it is rather the
     control plane that is cut off. Kubernetes' own number for a zone (behaviour C3.1)."""
+    node_grace: timedelta | None = None
+    """For how long the Lease of a node must not change until the node counts as down; unset is
+    `default_node_grace`. Force eviction goes by it too."""
+    default_node_grace: timedelta = node_evidence.GRACE_PERIOD
+    """Kubernetes' own; on an embedded cluster the grace period of its node controller."""
     default_period: timedelta = timedelta(minutes=1)
     """The KEP's minute; shorter where all waits are (`refloat up --fast`)."""
+
+    @property
+    def node_grace_period(self) -> timedelta:
+        return self.default_node_grace if self.node_grace is None else self.node_grace
 
     @property
     def has_rules(self) -> bool:

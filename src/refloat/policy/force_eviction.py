@@ -15,23 +15,24 @@ start meanwhile is asked here too.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from refloat.api import conditions, structs, times
-from refloat.api.coordination import Lease
 from refloat.api.core import Node, Pod, Taint
 from refloat.api.meta import Object
 from refloat.policy import (
     critical_pods,
     disruption,
+    node_evidence,
     pod_gc,
     pod_reason,
     taint_timers,
     tolerations,
 )
+from refloat.policy.node_evidence import Doubt, LeaseSilence
 from refloat.policy.switches import Switches
 from refloat.policy.tolerations import FORCE_EVICTION, NO_EXECUTE, NO_SCHEDULE
 
@@ -62,8 +63,8 @@ class Settings:
     hands_over: bool = False
     """Whether pods and volumes are left to Kubernetes' own controllers, which a taint tells."""
 
-    lease_seconds: float = 40.0
-    """How long the lease of a node stands still if it does not say for how long it is good."""
+    node_grace: timedelta = node_evidence.GRACE_PERIOD
+    """For how long the lease of a node must not change until the node counts as down."""
 
     poll_seconds: float = 5.0
     """From one look at a node that something is awaited of to the next."""
@@ -87,20 +88,6 @@ class Progress(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Stillness:
-    """What was seen of a node's lease, by the observer's own clock."""
-
-    seconds: float
-    """Since it was first seen as it is."""
-
-    good_for: float
-    """How long it must stand still."""
-
-    moved: bool = False
-    """Whether it was renewed since the wish was first seen."""
-
-
-@dataclass(frozen=True, slots=True)
 class Attachment:
     """A VolumeAttachment. Its name alone may be another node's by the time that it is deleted."""
 
@@ -113,7 +100,7 @@ class Sight:
     """All that is known of a node when a step is decided."""
 
     node: Node
-    lease: Stillness
+    lease: LeaseSilence
     pods: Sequence[Pod] = ()
     """Those bound to it; asked for once it is evicting."""
 
@@ -122,6 +109,9 @@ class Sight:
 
     detaching_seconds: float = 0.0
     """How long all pods have been gone."""
+
+    renewed: bool = False
+    """Whether the lease changed since the request was first seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +178,13 @@ def is_wish(taint: Taint) -> bool:
     return (taint.key, taint.value, taint.effect) == (WISH.key, WISH.value, WISH.effect)
 
 
+def mistyped(node: Node) -> Taint | None:
+    """A taint that has the key of the request but another value or effect, if it is no request."""
+    if wishes(node):
+        return None
+    return next((each for each in node.spec.taints or () if each.key == WISH.key), None)
+
+
 def progress(node: Node) -> Progress | None:
     """How far it came; what nobody can read is as nothing, and all is asked anew."""
     text = (node.metadata.annotations or {}).get(PROGRESS)
@@ -202,13 +199,6 @@ def progress(node: Node) -> Progress | None:
 def concerns(node: Node) -> bool:
     """Whether there is anything to look at."""
     return PROGRESS in (node.metadata.annotations or {}) or bool(wishes(node))
-
-
-def beat(lease: Lease | None) -> str:
-    """What changes whenever a node renews its lease; its time is never read as a time."""
-    if lease is None:
-        return ""
-    return f"{lease.metadata.uid} {lease.spec.renew_time or ''}"
 
 
 def decide(seen: Sight, settings: Settings) -> Step:
@@ -226,16 +216,19 @@ def _before(seen: Sight, done: Progress | None, settings: Settings) -> Step:
     """Nothing was forced yet, so everything is asked."""
     if (why := _sign_of_life(seen)) is not None:
         return Refuse(why)
-    left = seen.lease.good_for - seen.lease.seconds
+    left = seen.lease.left(settings.node_grace)
     if left > 0:
-        return Wait(min(left, settings.poll_seconds), "its lease may still be renewed")
+        return Wait(min(left, settings.poll_seconds), node_evidence.awaited(settings.node_grace))
     return ClearVolumes() if done is None and not settings.hands_over else Begin()
 
 
 def _sign_of_life(seen: Sight) -> str | None:
-    if _is_ready(seen.node):
+    doubt = node_evidence.doubt(seen.node, seen.lease)
+    if doubt == Doubt.READY:
         return "it is Ready"
-    return "it renews its lease" if seen.lease.moved else None
+    if seen.renewed:
+        return "it renews its lease"
+    return None if doubt is None else node_evidence.WORDS[doubt]
 
 
 def _is_ready(node: Node) -> bool:
@@ -259,7 +252,9 @@ def _others_work(seen: Sight, done: Progress, settings: Settings) -> Step:
     if awaited is None:
         return Finish()
     if not _telling(seen.node) and _sign_of_life(seen) is None:
-        return Begin()
+        if seen.lease.left(settings.node_grace) <= 0:
+            return Begin()
+        awaited = node_evidence.awaited(settings.node_grace)
     return Wait(settings.poll_seconds, awaited)
 
 
@@ -281,7 +276,7 @@ def evicted(node: Node, pods: Iterable[Pod], done: Progress) -> Iterable[Pod]:
 
 def _must_go(pod: Pod, node: Node, done: Progress) -> bool:
     """A mirror pod only shows what its node runs by itself."""
-    if critical_pods.MIRROR in (pod.metadata.annotations or {}):
+    if critical_pods.is_mirror(pod):
         return False
     if _was_started_later(pod, node, done):
         return False
@@ -321,6 +316,12 @@ def _telling(node: Node) -> tuple[Taint, ...]:
 def _is_out_of_service(taint: Taint) -> bool:
     """Whoever set it. With another effect nobody is evicted by it (behaviour C9.2)."""
     return (taint.key, taint.effect) == (OUT_OF_SERVICE.key, OUT_OF_SERVICE.effect)
+
+
+def is_failed_by_us(pod: Pod) -> bool:
+    """Whether the pod's condition says that force eviction made it Failed."""
+    target = structs.find(pod.status.conditions, disruption.TARGET)
+    return pod.is_terminal and target is not None and target.reason == REASON
 
 
 def is_gone(pod: Pod) -> bool:
@@ -382,7 +383,8 @@ def told(node: Node, pods: Iterable[Pod]) -> str:
         return "the taint that asked for it is gone: it ends where it is"
     if done is None:
         return (
-            "somebody says that it is down; not Ready, and a lease that stands still, are awaited"
+            "a taint says that it is down; awaited: its Ready condition must not be True, and"
+            " its Lease must not change for the node grace period"
         )
     if done.step == VOLUMES_CLEARED:
         return "its volumes are cleared; its lease is looked at once more"

@@ -9,14 +9,15 @@ becomes of single pods is in `zombie`.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
 from refloat.api import structs, times
 from refloat.api.core import Node, Pod, Taint
-from refloat.policy import zombie
+from refloat.policy import critical_pods, node_evidence, zombie
 from refloat.policy.failure_recovery import FailureRecoveryPolicy, TaintNodeOutOfService
+from refloat.policy.node_evidence import Doubt, LeaseSilence
 from refloat.policy.node_taints import UNREACHABLE, Taints
 from refloat.policy.pod_gc import OUT_OF_SERVICE
 from refloat.policy.tolerations import NO_EXECUTE
@@ -29,6 +30,9 @@ class Reason(StrEnum):
     """Why a node is left alone."""
 
     REACHABLE = "NodeReachable"
+    READY = Doubt.READY.value
+    NO_CONDITION = Doubt.NO_CONDITION.value
+    NO_LEASE = Doubt.NO_LEASE.value
     NO_RULE = "NoRule"
     TAINTED = "AlreadyTainted"
     UNKNOWN_SINCE = "UnknownSince"
@@ -38,6 +42,10 @@ class Reason(StrEnum):
 
 _WORDS = {
     Reason.REACHABLE: f"it is not tainted {UNREACHABLE}",
+    **{
+        Reason(each): f"it does not count as down, whatever its taints say: {words}"
+        for each, words in node_evidence.WORDS.items()
+    },
     Reason.NO_RULE: "no rule taintNodeOutOfService selects it",
     Reason.TAINTED: f"it is tainted {OUT_OF_SERVICE} already",
     Reason.UNKNOWN_SINCE: "nothing says since when it is unreachable",
@@ -57,15 +65,29 @@ class Ignore:
         return f"{_WORDS[self.reason]}{f': {self.pod}' if self.pod else ''}"
 
 
+class Awaited(StrEnum):
+    """What is not over yet."""
+
+    TIMEOUT = "UnreachableNodeTimeout"
+    LEASE = "LeaseSilence"
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
-    until: datetime
+    until: datetime | None
+    """None where only the process that watches leases can say."""
     rule: TaintNodeOutOfService
+    awaited: Awaited = Awaited.TIMEOUT
+    node_grace: timedelta = node_evidence.GRACE_PERIOD
+    """For how long the Lease of the node must not change."""
 
     @property
     def text(self) -> str:
-        when = times.format_time(self.until)
-        return f"it will be tainted {OUT_OF_SERVICE} at {when} unless it comes back"
+        when = "later" if self.until is None else f"at {times.format_time(self.until)}"
+        text = f"it will be tainted {OUT_OF_SERVICE} {when} unless it comes back"
+        if self.awaited == Awaited.LEASE:
+            text += f"; awaited: {node_evidence.awaited(self.node_grace)}"
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +122,10 @@ def decide(
     policy: FailureRecoveryPolicy,
     may_end: MayEnd,
     *,
+    silence: LeaseSilence,
     now: datetime,
 ) -> Decision:
-    """What to do about a node with these pods."""
+    """What to do about a node with these pods and this lease."""
     if not zombie.is_unreachable(node):
         ready = structs.is_true(node.status.conditions, "Ready")
         return Lift() if ready and is_ours(node) else Ignore(Reason.REACHABLE)
@@ -112,17 +135,36 @@ def decide(
         return Ignore(Reason.NO_RULE)
     if any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ()):
         return Ignore(Reason.TAINTED)
+    if (doubt := node_evidence.doubt(node, silence)) is not None:
+        return Ignore(Reason(doubt))
     since = unreachable_since(node)
     if since is None:
         return Ignore(Reason.UNKNOWN_SINCE)
     if (ignored := _of_pods(pods, rule, may_end)) is not None:
         return ignored
-    until = since + rule.timeout
-    return Wait(until, rule) if until > now else Set(rule)
+    return _timed(since, rule, silence, policy.node_grace_period, now)
+
+
+def _timed(
+    since: datetime,
+    rule: TaintNodeOutOfService,
+    silence: LeaseSilence,
+    grace: timedelta,
+    now: datetime,
+) -> Wait | Set:
+    """Both the timeout of the rule and the silence of the lease must be over."""
+    until, silent = since + rule.timeout, now + timedelta(seconds=silence.left(grace))
+    if silence.seconds is None:
+        return Wait(until, rule) if until > now else Wait(None, rule, Awaited.LEASE, grace)
+    if max(until, silent) <= now:
+        return Set(rule)
+    if silent > until:
+        return Wait(silent, rule, Awaited.LEASE, grace)
+    return Wait(until, rule)
 
 
 def _of_pods(pods: Iterable[Pod], rule: TaintNodeOutOfService, may_end: MayEnd) -> Ignore | None:
-    concerned = [pod for pod in pods if not _is_daemon(pod)]
+    concerned = [pod for pod in pods if not _is_daemon(pod) and not critical_pods.is_mirror(pod)]
     if not any(pod.is_terminating or not pod.is_terminal for pod in concerned):
         return Ignore(Reason.NOTHING_TO_FREE)
     if rule.all_pods:
@@ -140,10 +182,11 @@ def _is_daemon(pod: Pod) -> bool:
 
 def is_ours(node: Node) -> bool:
     """Whether Refloat has declared it to be out of service."""
-    return any(_is_ours(taint) for taint in node.spec.taints or ())
+    return any(is_our_taint(taint) for taint in node.spec.taints or ())
 
 
-def _is_ours(taint: Taint) -> bool:
+def is_our_taint(taint: Taint) -> bool:
+    """Whether Refloat set this taint."""
     return taint.key == OUT_OF_SERVICE and taint.value == OURS
 
 
@@ -170,4 +213,4 @@ def tainted(taints: Taints, *, now: str) -> Taints:
 
 def lifted(taints: Taints) -> Taints:
     """Without what Refloat set."""
-    return tuple(each for each in taints if not _is_ours(each))
+    return tuple(each for each in taints if not is_our_taint(each))

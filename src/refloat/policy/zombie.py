@@ -19,8 +19,9 @@ from refloat.api import conditions, self_fence, structs, times
 from refloat.api.coordination import Lease
 from refloat.api.core import PENDING, RUNNING, Node, Pod
 from refloat.api.meta import Object
-from refloat.policy import node_taints, pod_reason
+from refloat.policy import node_evidence, node_taints, pod_reason
 from refloat.policy.failure_recovery import FIELD, Annotated, FailureRecoveryPolicy
+from refloat.policy.node_evidence import Doubt, LeaseSilence
 
 ANNOTATIONS = (
     "kueue.x-k8s.io/safe-to-forcefully-terminate",
@@ -29,6 +30,8 @@ ANNOTATIONS = (
 )
 """Each of them, exactly `"true"`, is a user's word that a pod may be ended by force: the KEP's,
 the one that Kueue has today (behaviour E1.2), and Refloat's."""
+
+UNWATCHED = node_evidence.UNWATCHED
 
 CONDITION = "KueueFailureRecovery"
 REASON = "KueueForcefullyTerminated"
@@ -47,6 +50,9 @@ class Reason(StrEnum):
     NO_NODE = "NotScheduled"
     NODE_GONE = "NodeGone"
     NODE_REACHABLE = "NodeReachable"
+    NODE_READY = Doubt.READY.value
+    NO_CONDITION = Doubt.NO_CONDITION.value
+    NO_LEASE = Doubt.NO_LEASE.value
     NOT_ARMED = "SelfFenceNotArmed"
     ENDED = "AlreadyEnded"
     HELD = "HeldByFinalizers"
@@ -68,6 +74,10 @@ _WORDS = {
     Reason.NODE_REACHABLE: (
         f"its node is not tainted {node_taints.UNREACHABLE}, so the node itself ends its pods"
     ),
+    **{
+        Reason(each): f"its node does not count as down, whatever its taints say: {words}"
+        for each, words in node_evidence.WORDS.items()
+    },
     Reason.NOT_ARMED: (
         "the rule asks for self-fencing, and its node has not promised to end this pod by itself"
         f" (the Lease of the node does not list it in {self_fence.LISTED})"
@@ -82,17 +92,13 @@ class Awaited(StrEnum):
 
     GRACE = "GracePeriod"
     SELF_FENCE = "SelfFence"
-    LEASE = "LeaseMoved"
+    LEASE = "LeaseSilence"
     DELETE_AFTER = "DeleteAfter"
 
 
 _AWAITED = {
     Awaited.GRACE: "the period after its deletion grace period",
     Awaited.SELF_FENCE: "its node must have ended it by itself, if it still runs",
-    Awaited.LEASE: (
-        "its node renewed its lease after it was lost, or may have while nobody watched,"
-        " so it may be coming back"
-    ),
     Awaited.DELETE_AFTER: "deleteAfter",
 }
 
@@ -106,21 +112,6 @@ class Trigger:
     period: timedelta
     delete_after: timedelta | None = None
     require_self_fence: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """What the observer saw of the lease of the pod's node, by its own clock alone."""
-
-    seconds: float | None
-    """Since the lease was last seen to change, or since the observer began; none where nobody
-    watches."""
-    needed: float = 0.0
-    """So many seconds of it are asked for: where the lease changed after the node was seen to be
-    lost, or may have while nobody watched. Until then the node may be coming back."""
-
-
-UNWATCHED = Silence(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +134,18 @@ class Wait:
     awaited: Awaited
     trigger: Trigger
     then: Literal["terminate", "delete"]
+    node_grace: timedelta = node_evidence.GRACE_PERIOD
+    """For how long the Lease of the node must not change."""
 
     @property
     def text(self) -> str:
         what = "made to fail" if self.then == "terminate" else "deleted by force"
         when = "later" if self.until is None else f"at {times.format_time(self.until)}"
+        lease = self.awaited == Awaited.LEASE
+        why = node_evidence.awaited(self.node_grace) if lease else _AWAITED[self.awaited]
         return (
             f"it will be {what} {when} unless its node comes back"
-            f" (triggered by `{self.trigger.name}`); awaited: {_AWAITED[self.awaited]}"
+            f" (triggered by `{self.trigger.name}`); awaited: {why}"
         )
 
 
@@ -225,13 +220,14 @@ def decide(
     policy: FailureRecoveryPolicy,
     *,
     namespace: Mapping[str, str],
-    silence: Silence,
+    silence: LeaseSilence,
     now: datetime,
     promise: self_fence.Promise | None = None,
 ) -> Decision:
     """What to do about a pod on this node, which is None if it does not exist.
 
-    `promise`: what the Lease of the node lists for the pod (`promise_of`).
+    `promise`: what the Lease of the node lists for the pod (`promise_of`). Where leases are not
+    watched, what is due waits: only the process that watches them can say that the node is down.
     """
     if not pod.is_terminating:
         return Ignore(Reason.NOT_TERMINATING)
@@ -240,23 +236,41 @@ def decide(
     trigger = trigger_of(pod, namespace, policy)
     if isinstance(trigger, Ignore):
         return trigger
-    if (reason := _why_not(pod, node, trigger, promise)) is not None:
+    if (reason := _why_not(pod, node, trigger, silence, promise)) is not None:
         return Ignore(reason)
-    awaited = list(_awaited(pod, trigger, silence, now, promise))
-    then: Literal["terminate", "delete"] = "delete" if pod.is_terminal else "terminate"
-    if any(until is None for until, _ in awaited):
-        return Wait(None, Awaited.SELF_FENCE, trigger, then)
-    until, what = max((until or now, what) for until, what in awaited)
-    if until > now:
-        return Wait(until, what, trigger, then)
+    awaited = list(_awaited(pod, trigger, silence, policy.node_grace_period, now, promise))
+    if (wait := _wait(pod, trigger, silence, awaited, policy.node_grace_period, now)) is not None:
+        return wait
     stuck = now - deleted_at(pod)
     if pod.is_terminal:
         return Delete(trigger, stuck)
     return Terminate(trigger, message(pod, trigger), stuck)
 
 
+def _wait(
+    pod: Pod,
+    trigger: Trigger,
+    silence: LeaseSilence,
+    awaited: list[tuple[datetime | None, Awaited]],
+    grace: timedelta,
+    now: datetime,
+) -> Wait | None:
+    """What is not over yet, with the latest time; None if everything is."""
+    then: Literal["terminate", "delete"] = "delete" if pod.is_terminal else "terminate"
+    if any(until is None for until, _ in awaited):
+        return Wait(None, Awaited.SELF_FENCE, trigger, then, grace)
+    until, what = max((until or now, what) for until, what in awaited)
+    if until > now:
+        return Wait(until, what, trigger, then, grace)
+    return Wait(None, Awaited.LEASE, trigger, then, grace) if silence.seconds is None else None
+
+
 def _why_not(
-    pod: Pod, node: Node | None, trigger: Trigger, promise: self_fence.Promise | None
+    pod: Pod,
+    node: Node | None,
+    trigger: Trigger,
+    silence: LeaseSilence,
+    promise: self_fence.Promise | None,
 ) -> Reason | None:
     if pod.is_terminal and (reason := _why_not_delete(pod, trigger)) is not None:
         return reason
@@ -266,6 +280,8 @@ def _why_not(
         return Reason.NODE_GONE
     if not is_unreachable(node):
         return Reason.NODE_REACHABLE
+    if (doubt := node_evidence.doubt(node, silence)) is not None:
+        return Reason(doubt)
     if promise is None and _needs_fence(pod, trigger):
         return Reason.NOT_ARMED
     return None
@@ -311,7 +327,8 @@ def fence_seconds(promise: self_fence.Promise) -> float:
 def _awaited(
     pod: Pod,
     trigger: Trigger,
-    silence: Silence,
+    silence: LeaseSilence,
+    grace: timedelta,
     now: datetime,
     promise: self_fence.Promise | None,
 ) -> Iterator[tuple[datetime | None, Awaited]]:
@@ -321,8 +338,8 @@ def _awaited(
         yield _ended_at(pod) + trigger.delete_after, Awaited.DELETE_AFTER
     else:
         yield deleted_at(pod) + trigger.period, Awaited.GRACE
-    if silence.needed and silence.seconds is not None:
-        yield now + _left(silence.needed, silence.seconds), Awaited.LEASE
+    if silence.seconds is not None:
+        yield now + timedelta(seconds=silence.left(grace)), Awaited.LEASE
     if promise is not None and _needs_fence(pod, trigger):
         if silence.seconds is None:
             yield None, Awaited.SELF_FENCE

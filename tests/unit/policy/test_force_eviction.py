@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from refloat.api.coordination import Lease
 from refloat.api.core import Node, Pod, Taint
 from refloat.api.meta import Object
 from refloat.policy import force_eviction
@@ -27,10 +26,10 @@ from refloat.policy.force_eviction import (
     Settings,
     Sight,
     Step,
-    Stillness,
     Wait,
     Withdraw,
 )
+from refloat.policy.node_evidence import LeaseSilence
 from refloat.policy.switches import ALL_ON, Switches
 from tests.unit.policy.made import at, text
 
@@ -39,11 +38,13 @@ KEP: Object = {"key": "nodeShutdown", "value": "true", "effect": "ForceEviction"
 OTHER: Object = {"key": "gpu", "value": "true", "effect": "NoSchedule"}
 OUT: Object = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
 MINE: Object = {**OUT, "value": "refloat-force-eviction"}
+MIRROR = {"kubernetes.io/config.mirror": "x"}
 TOLERATES_OUT: Object = {"key": OUT["key"], "operator": "Exists"}
 
-STILL = Stillness(41, 40)
-FRESH = Stillness(3, 40)
-MOVED = Stillness(0, 40, moved=True)
+STILL = LeaseSilence(51, 40)
+FRESH = LeaseSilence(3, 40)
+NO_LEASE = LeaseSilence(51, exists=False)
+AWAITED = "the Lease of its node must stay unchanged for 50s, by the clock of the Refloat that acts"
 
 CLEARED = '{"step":"VolumesCleared"}'
 BEGUN = json.dumps({"step": "Evicting", "started": text(100)})
@@ -71,6 +72,8 @@ def pod(name: str = "p", *, phase: str = "Running", **more: Any) -> Pod:
     """`grace`: it is deleted with that; `started`: seconds; the rest is its spec."""
     grace, started = more.pop("grace", None), more.pop("started", 0)
     meta: Object = {"name": name, "uid": name, "annotations": more.pop("annotations", None)}
+    if owner := more.pop("owner", ""):
+        meta["ownerReferences"] = [{"kind": owner, "name": "n", "controller": True}]
     if grace is not None:
         meta |= {"deletionTimestamp": text(1), "deletionGracePeriodSeconds": grace}
     claims = more.pop("claims", ())
@@ -100,23 +103,45 @@ WAIT_FOR_VOLUMES = Wait(5, "volumes are attached")
         pytest.param(Sight(node(WISHED), STILL), ClearVolumes(), id="down: volumes come first"),
         pytest.param(Sight(node(KEP), STILL), ClearVolumes(), id="the KEP's effect, any key"),
         pytest.param(Sight(node(WISHED, ready="False"), STILL), ClearVolumes(), id="not ready"),
-        pytest.param(Sight(node(WISHED, ready=""), STILL), ClearVolumes(), id="it never posted"),
+        pytest.param(
+            Sight(node(WISHED, ready=""), STILL),
+            Refuse("it has no Ready condition, so nothing has judged its health yet"),
+            id="it never posted",
+        ),
+        pytest.param(
+            Sight(node(WISHED), NO_LEASE),
+            Refuse(
+                "it has no Lease in the namespace kube-node-lease,"
+                " so nothing shows that it is silent"
+            ),
+            id="it has no lease",
+        ),
+        pytest.param(
+            Sight(node(WISHED), LeaseSilence(51, 60)),
+            Wait(5, AWAITED),
+            id="its lease is good for longer than the grace period",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=CLEARED), FRESH),
+            Wait(5, AWAITED),
+            id="volumes are cleared, but this observer has not seen it silent for long enough",
+        ),
         pytest.param(
             Sight(node(WISHED, ready="True"), STILL), Refuse("it is Ready"), id="Scenario 3"
         ),
         pytest.param(
-            Sight(node(WISHED, ready="False"), MOVED),
+            Sight(node(WISHED, ready="False"), FRESH, renewed=True),
             Refuse("it renews its lease"),
             id="not ready, but it renews its lease",
         ),
         pytest.param(
             Sight(node(WISHED), FRESH),
-            Wait(5, "its lease may still be renewed"),
+            Wait(5, AWAITED),
             id="its lease may yet move",
         ),
         pytest.param(
-            Sight(node(WISHED), Stillness(38, 40)),
-            Wait(2, "its lease may still be renewed"),
+            Sight(node(WISHED), LeaseSilence(48, 40)),
+            Wait(2, AWAITED),
             id="and is looked at when it may not",
         ),
         pytest.param(
@@ -128,7 +153,7 @@ WAIT_FOR_VOLUMES = Wait(5, "volumes are attached")
             id="it came back when volumes were cleared",
         ),
         pytest.param(
-            Sight(node(WISHED, progress=CLEARED), MOVED),
+            Sight(node(WISHED, progress=CLEARED), FRESH, renewed=True),
             Refuse("it renews its lease"),
             id="its lease moved when volumes were cleared",
         ),
@@ -141,7 +166,7 @@ WAIT_FOR_VOLUMES = Wait(5, "volumes are attached")
             Sight(node(WISHED, progress=BEGUN), STILL, [P, GONE]), Evict((P,)), id="pods are there"
         ),
         pytest.param(
-            Sight(node(WISHED, progress=BEGUN, ready="True"), MOVED, [P]),
+            Sight(node(WISHED, progress=BEGUN, ready="True"), FRESH, [P], renewed=True),
             Evict((P,)),
             id="it came back after it began: it is finished",
         ),
@@ -236,6 +261,11 @@ def test_the_next_step(seen: Sight, want: Step) -> None:
             id="somebody took the taint off: others are told once more",
         ),
         pytest.param(
+            Sight(node(WISHED, progress=HANDED), FRESH, [P]),
+            Wait(5, AWAITED),
+            id="but not before this observer has seen the lease silent",
+        ),
+        pytest.param(
             Sight(node(WISHED, {**OUT, "effect": "NoSchedule"}, progress=HANDED), STILL, [P]),
             Begin(),
             id="or put one in its place by which nobody is evicted",
@@ -251,22 +281,29 @@ def test_the_next_step(seen: Sight, want: Step) -> None:
             id="took it off, but nobody is left that it would make leave",
         ),
         pytest.param(
-            Sight(node(WISHED, progress=HANDED), MOVED, [P]),
+            Sight(node(WISHED, progress=HANDED), FRESH, [P], renewed=True),
             WAIT_FOR_PODS,
             id="took it off a node that renews its lease: nothing is forced there any more",
         ),
         pytest.param(
-            Sight(node(WISHED, progress=HANDED, ready="True"), MOVED, [pod(tolerations=EXISTS)]),
+            Sight(
+                node(WISHED, progress=HANDED, ready="True"),
+                FRESH,
+                [pod(tolerations=EXISTS)],
+                renewed=True,
+            ),
             Finish(),
             id="took it off a node that is Ready, where a pod stays",
         ),
         pytest.param(
-            Sight(node(WISHED, progress=HANDED, ready="True"), MOVED, [P]),
+            Sight(node(WISHED, progress=HANDED, ready="True"), FRESH, [P], renewed=True),
             Finish(),
             id="took it off a node that is Ready: nobody deletes anything more",
         ),
         pytest.param(
-            Sight(node(WISHED, progress=HANDED, ready="True"), MOVED, [pod(grace=30)]),
+            Sight(
+                node(WISHED, progress=HANDED, ready="True"), FRESH, [pod(grace=30)], renewed=True
+            ),
             WAIT_FOR_PODS,
             id="but what is being deleted there is awaited",
         ),
@@ -296,8 +333,11 @@ def test_the_next_step_where_kubernetes_does_the_work(seen: Sight, want: Step) -
             True,
             id="it tolerates another effect",
         ),
+        pytest.param(pod(annotations=MIRROR, nodeName="n", owner="Node"), False, id="a mirror pod"),
         pytest.param(
-            pod(annotations={"kubernetes.io/config.mirror": "x"}), False, id="a mirror pod"
+            pod(annotations=MIRROR, nodeName="n"),
+            True,
+            id="one that only claims to be a mirror pod",
         ),
     ],
 )
@@ -414,14 +454,23 @@ def test_progress_is_read_as_it_was_written() -> None:
         assert force_eviction.progress(node(progress=done.encoded())) == done
 
 
-def lease(renewed: str = "", uid: str = "u") -> Lease:
-    spec = {"renewTime": renewed or None}
-    return msgspec.convert({"metadata": {"uid": uid}, "spec": spec}, Lease)
-
-
-def test_a_lease_that_is_renewed_deleted_or_made_anew_has_moved() -> None:
-    beats = [None, lease(), lease("a"), lease("b"), lease("a", uid="v")]
-    assert len({force_eviction.beat(each) for each in beats}) == len(beats)
+@pytest.mark.parametrize(
+    ("taints", "want"),
+    [
+        pytest.param([{**WISHED, "value": ""}], 0, id="no value"),
+        pytest.param([{**WISHED, "value": "True"}], 0, id="a value in upper case"),
+        pytest.param([{**WISHED, "effect": "NoExecute"}], 0, id="another effect"),
+        pytest.param([WISHED], None, id="the request itself"),
+        pytest.param([{**WISHED, "effect": "NoExecute"}, WISHED], None, id="beside the request"),
+        pytest.param([{**WISHED, "effect": "ForceEviction"}], None, id="the KEP's effect"),
+        pytest.param([OTHER], None, id="another key"),
+    ],
+)
+def test_a_mistyped_request_is_found(taints: list[Object], want: int | None) -> None:
+    on = node(*taints)
+    assert on.spec.taints is not None
+    expected = None if want is None else on.spec.taints[want]
+    assert force_eviction.mistyped(on) == expected
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ from refloat.api.core import Node, Pod, Taint
 from refloat.api.meta import Object
 from refloat.policy import out_of_service
 from refloat.policy.failure_recovery import FailureRecoveryPolicy, TaintNodeOutOfService
-from refloat.policy.out_of_service import Ignore, Lift, Reason, Set, Wait
+from refloat.policy.node_evidence import UNWATCHED, LeaseSilence
+from refloat.policy.out_of_service import Awaited, Ignore, Lift, Reason, Set, Wait
 from tests.unit.policy.made import at, text
 
 UNREACHABLE: Object = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
 DOWN: Object = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+SILENT = LeaseSilence(1000.0)
 OURS: Object = {**DOWN, "value": out_of_service.OURS}
 
 
@@ -32,13 +34,27 @@ def node(*taints: Object, ready: str = "Unknown", since: float | None = 100, **l
     return msgspec.convert(made, Node)
 
 
-def pod(phase: str = "Running", *, name: str = "p", deleted: bool = False, owner: str = "") -> Pod:
+def pod(
+    phase: str = "Running",
+    *,
+    name: str = "p",
+    deleted: bool = False,
+    owner: str = "",
+    mirror: bool = False,
+) -> Pod:
     metadata: Object = {"name": name, "namespace": "default"}
+    if mirror:
+        metadata["annotations"] = {"kubernetes.io/config.mirror": "hash"}
     if deleted:
         metadata["deletionTimestamp"] = text(0)
     if owner:
-        metadata["ownerReferences"] = [{"kind": owner, "uid": "u", "controller": True}]
-    return msgspec.convert({"metadata": metadata, "status": {"phase": phase}}, Pod)
+        reference = {"kind": owner, "name": "n", "uid": "u", "controller": True}
+        metadata["ownerReferences"] = [reference]
+    made = {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
+    return msgspec.convert(made, Pod)
+
+
+STATIC = pod(name="other", owner="Node", mirror=True)
 
 
 def policy(**how: Any) -> FailureRecoveryPolicy:
@@ -52,9 +68,14 @@ def opted_in(pod: Pod) -> bool:
 
 
 def decide(
-    on: Node, *pods: Pod, seconds: float = 1e6, terms: FailureRecoveryPolicy | None = None
+    on: Node,
+    *pods: Pod,
+    seconds: float = 1e6,
+    terms: FailureRecoveryPolicy | None = None,
+    silence: LeaseSilence = SILENT,
 ) -> out_of_service.Decision:
-    return out_of_service.decide(on, pods, terms or policy(), opted_in, now=at(seconds))
+    terms = terms or policy()
+    return out_of_service.decide(on, pods, terms, opted_in, silence=silence, now=at(seconds))
 
 
 LOST = node(UNREACHABLE)
@@ -91,7 +112,7 @@ def test_a_lost_node_is_tainted_after_the_timeout() -> None:
         pytest.param(LOST, (), Ignore(Reason.NOTHING_TO_FREE), id="it has no pods"),
         pytest.param(
             LOST,
-            (pod("Succeeded"), pod(owner="DaemonSet")),
+            (pod("Succeeded"), pod(owner="DaemonSet"), STATIC),
             Ignore(Reason.NOTHING_TO_FREE),
             id="none that hangs",
         ),
@@ -112,12 +133,66 @@ def test_it_is_left_alone(on: Node, pods: tuple[Pod, ...], want: Ignore) -> None
     "pods",
     [
         pytest.param((pod(), pod(name="other", owner="DaemonSet")), id="of a DaemonSet"),
+        pytest.param((pod(), STATIC), id="a mirror pod, which shows a static pod of the node"),
         pytest.param((pod(), pod("Failed", name="other")), id="one that is over"),
         pytest.param((pod("Failed", deleted=True),), id="over, but it hangs"),
     ],
 )
 def test_whose_opt_in_is_not_needed(pods: tuple[Pod, ...]) -> None:
     assert isinstance(decide(LOST, *pods), Set)
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        pytest.param(pod(name="other", mirror=True), id="the annotation without the owner"),
+        pytest.param(pod(name="other", owner="Node"), id="the owner without the annotation"),
+        pytest.param(pod(name="other", owner="Job", mirror=True), id="another owner"),
+    ],
+)
+def test_a_pod_that_only_claims_to_be_a_mirror_pod_must_have_opted_in(claimed: Pod) -> None:
+    assert decide(LOST, pod(), claimed) == Ignore(Reason.NOT_OPTED_IN, "default/other")
+
+
+def test_a_forged_mirror_pod_neither_frees_nor_blocks_pods_of_others() -> None:
+    """A tenant can write annotation and owner: it loses its own say, and gains nothing."""
+    stranger = pod(name="other")
+    assert decide(LOST, STATIC) == Ignore(Reason.NOTHING_TO_FREE)
+    assert decide(LOST, STATIC, stranger) == Ignore(Reason.NOT_OPTED_IN, "default/other")
+
+
+@pytest.mark.parametrize(
+    ("on", "silence", "reason"),
+    [
+        pytest.param(node(UNREACHABLE, ready="True"), SILENT, Reason.READY, id="it is Ready"),
+        pytest.param(
+            LOST, LeaseSilence(1000.0, exists=False), Reason.NO_LEASE, id="it has no lease"
+        ),
+    ],
+)
+def test_a_taint_alone_is_no_evidence(on: Node, silence: LeaseSilence, reason: Reason) -> None:
+    terms = policy(nodes="", all_pods=False)
+    assert decide(on, pod(), terms=terms, silence=silence) == Ignore(reason)
+
+
+def test_its_lease_must_be_silent_for_the_grace_period() -> None:
+    made = decide(LOST, pod(), seconds=1000, silence=LeaseSilence(10.0))
+    assert isinstance(made, Wait)
+    assert (made.until, made.awaited) == (at(1040), Awaited.LEASE)
+    assert "the Lease of its node must stay unchanged for 50s" in made.text
+    made = decide(LOST, pod(), seconds=650, silence=LeaseSilence(10.0))
+    assert isinstance(made, Wait)
+    assert (made.until, made.awaited) == (at(700), Awaited.TIMEOUT)
+    assert isinstance(decide(LOST, pod(), seconds=1000, silence=LeaseSilence(50.0)), Set)
+
+
+def test_where_leases_are_not_watched_what_is_due_waits() -> None:
+    made = decide(LOST, pod(), seconds=1000, silence=UNWATCHED)
+    assert isinstance(made, Wait)
+    assert (made.until, made.awaited) == (None, Awaited.LEASE)
+    made = decide(LOST, pod(), seconds=699, silence=UNWATCHED)
+    assert isinstance(made, Wait)
+    assert (made.until, made.awaited) == (at(700), Awaited.TIMEOUT)
 
 
 def test_a_rule_may_be_for_all_pods_of_some_nodes() -> None:
@@ -127,7 +202,7 @@ def test_a_rule_may_be_for_all_pods_of_some_nodes() -> None:
     assert decide(LOST, pod(), terms=terms) == Ignore(Reason.NO_RULE)
 
 
-def test_without_a_condition_the_taint_says_since_when() -> None:
+def test_without_the_time_of_a_condition_the_taint_says_since_when() -> None:
     on = node({**UNREACHABLE, "timeAdded": text(50)}, since=None)
     assert isinstance(decide(on, pod(), seconds=649), Wait)
     assert isinstance(decide(on, pod(), seconds=650), Set)

@@ -15,7 +15,8 @@ from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
 from refloat.policy import zombie
 from refloat.policy.failure_recovery import Annotated, FailureRecoveryPolicy, TerminatePod
-from refloat.policy.zombie import Awaited, Delete, Ignore, Reason, Silence, Terminate, Wait
+from refloat.policy.node_evidence import LeaseSilence
+from refloat.policy.zombie import Awaited, Delete, Ignore, Reason, Terminate, Wait
 from tests.unit.policy.made import at, text
 
 TERMINATE, DELETE, REFLOAT = zombie.ANNOTATIONS
@@ -23,7 +24,7 @@ KEP_MESSAGE = (
     "Pod forcefully terminated after 90s grace period due to unreachable node `node-a` "
     "(triggered by `kueue.x-k8s.io/safe-to-forcefully-terminate annotation`)"
 )
-SILENT = Silence(1000.0)
+SILENT = LeaseSilence(1000.0)
 PROMISE = self_fence.Promise(380, 20, "b0-07")  # dead for sure after 404 s
 
 
@@ -51,9 +52,16 @@ def pod(
     return msgspec.convert(made, Pod)
 
 
-def node(*keys: str, effect: str = "NoExecute") -> Node:
+def node(*keys: str, effect: str = "NoExecute", ready: str = "Unknown") -> Node:
+    """`ready` is the status of its Ready condition; it has none if that is empty."""
     taints = [{"key": f"node.kubernetes.io/{key}", "effect": effect} for key in keys]
-    return msgspec.convert({"metadata": {"name": "node-a"}, "spec": {"taints": taints}}, Node)
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    made = {
+        "metadata": {"name": "node-a"},
+        "spec": {"taints": taints},
+        "status": {"conditions": conditions},
+    }
+    return msgspec.convert(made, Node)
 
 
 LOST = node("unreachable")
@@ -91,7 +99,7 @@ def decide(
     seconds: float,
     on: Node | None = LOST,
     policy: FailureRecoveryPolicy | None = None,
-    silence: Silence = SILENT,
+    silence: LeaseSilence = SILENT,
     namespace: Mapping[str, str] | None = None,
     promise: self_fence.Promise | None = None,
 ) -> zombie.Decision:
@@ -294,15 +302,65 @@ def test_a_condition_without_the_phase_is_half_of_the_work() -> None:
 # -- the node's lease
 
 
-def test_a_lease_that_moved_after_the_loss_is_waited_for_until_it_is_silent_again() -> None:
-    made = decide(pod(), 500, silence=Silence(10.0, needed=40.0))
+def test_a_lease_that_changed_is_waited_for_until_it_is_silent_for_the_grace_period() -> None:
+    made = decide(pod(), 500, silence=LeaseSilence(10.0))
     assert isinstance(made, Wait)
-    assert (made.until, made.awaited) == (at(530), Awaited.LEASE)
-    assert isinstance(decide(pod(), 530, silence=Silence(40.0, needed=40.0)), Terminate)
+    assert (made.until, made.awaited) == (at(540), Awaited.LEASE)
+    assert "the Lease of its node must stay unchanged for 50s" in made.text
+    assert isinstance(decide(pod(), 540, silence=LeaseSilence(50.0)), Terminate)
+
+
+@pytest.mark.parametrize(
+    ("grace", "lasts", "want"),
+    [
+        pytest.param(5, 4, 5, id="the configured grace period"),
+        pytest.param(50, 120, 120, id="a lease that is good for longer"),
+    ],
+)
+def test_the_longer_of_grace_period_and_lease_duration_counts(
+    grace: int, lasts: int, want: int
+) -> None:
+    policy = FailureRecoveryPolicy(node_grace=timedelta(seconds=grace))
+    almost, enough = LeaseSilence(want - 0.1, lasts), LeaseSilence(want, lasts)
+    assert isinstance(decide(pod(), 500, policy=policy, silence=almost), Wait)
+    assert isinstance(decide(pod(), 500, policy=policy, silence=enough), Terminate)
+
+
+@pytest.mark.parametrize(
+    ("ready", "silence", "reason"),
+    [
+        pytest.param("True", SILENT, Reason.NODE_READY, id="it is Ready"),
+        pytest.param("", SILENT, Reason.NO_CONDITION, id="it has no Ready condition"),
+        pytest.param(
+            "Unknown", LeaseSilence(1000.0, exists=False), Reason.NO_LEASE, id="it has no lease"
+        ),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+def test_a_taint_alone_is_no_evidence(
+    phase: str, ready: str, silence: LeaseSilence, reason: Reason
+) -> None:
+    on = node("unreachable", ready=ready)
+    made = decide(pod(phase), 1e6, on, AFTER_10M, silence=silence)
+    assert made == Ignore(reason)
+    assert "its node does not count as down, whatever its taints say" in made.text
+
+
+def test_a_node_that_is_not_ready_and_silent_is_down() -> None:
+    assert isinstance(decide(pod(), 160, node("unreachable", ready="False")), Terminate)
+
+
+def test_where_leases_are_not_watched_what_is_due_waits_for_the_process_that_watches() -> None:
+    made = decide(pod(), 159, silence=zombie.UNWATCHED)
+    assert isinstance(made, Wait)
+    assert (made.until, made.awaited) == (at(160), Awaited.GRACE)
+    made = decide(pod(), 160, silence=zombie.UNWATCHED)
+    assert isinstance(made, Wait)
+    assert (made.until, made.awaited) == (None, Awaited.LEASE)
 
 
 def test_what_is_awaited_longest_counts() -> None:
-    made = decide(pod(), 101, silence=Silence(10.0, needed=40.0))
+    made = decide(pod(), 101, silence=LeaseSilence(10.0))
     assert isinstance(made, Wait)
     assert (made.until, made.awaited) == (at(160), Awaited.GRACE)
 
@@ -347,10 +405,10 @@ def test_without_a_promise_a_rule_that_asks_for_it_does_nothing(
 
 
 def test_the_fence_counts_from_the_last_change_that_was_seen_of_the_lease() -> None:
-    made = decide(fenced(), 500, policy=FENCED, promise=PROMISE, silence=Silence(4.0))
+    made = decide(fenced(), 500, policy=FENCED, promise=PROMISE, silence=LeaseSilence(4.0))
     assert isinstance(made, Wait)
     assert (made.until, made.awaited) == (at(900), Awaited.SELF_FENCE)
-    made = decide(fenced(), 500, policy=FENCED, promise=PROMISE, silence=Silence(404.0))
+    made = decide(fenced(), 500, policy=FENCED, promise=PROMISE, silence=LeaseSilence(404.0))
     assert isinstance(made, Terminate)
 
 
@@ -362,7 +420,7 @@ def test_whoever_does_not_watch_the_lease_cannot_say_until_when() -> None:
 
 
 def test_without_a_rule_that_asks_for_it_a_promise_changes_nothing() -> None:
-    made = decide(pod(), 160, silence=Silence(0.0), promise=PROMISE)
+    made = decide(pod(), 160, silence=LeaseSilence(50.0), promise=PROMISE)
     assert isinstance(made, Terminate)
 
 
@@ -380,7 +438,7 @@ def test_deleting_needs_the_fence_where_the_end_is_not_proved(
     policy = rules(
         rule(seconds=60, require_self_fence=True, delete_after=timedelta(seconds=1)),
     )
-    made = decide(stuck, 1e5, policy=policy, silence=Silence(0.0), promise=promise)
+    made = decide(stuck, 1e5, policy=policy, silence=LeaseSilence(50.0), promise=promise)
     assert isinstance(made, want)
 
 

@@ -8,6 +8,7 @@ fields; events and conditions are for those who look at the objects.
 import logging
 from typing import Any
 
+from refloat.api import structs
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
 from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
@@ -89,10 +90,12 @@ class Audit:
         """The evidence."""
         node = self._scene.nodes.get(name)
         taints = () if node is None else node.spec.taints or ()
-        silent = self._scene.silence(name).seconds
+        ready = None if node is None else structs.find(node.status.conditions, "Ready")
+        silence = self._scene.silence(name)
         return {
             "taints": ",".join(f"{each.key}:{each.effect}" for each in taints),
-            "leaseSilentSeconds": 0 if silent is None else round(silent),
+            "ready": "" if ready is None else ready.status,
+            "leaseSilentSeconds": round(silence.seconds or 0.0) if silence.exists else None,
             "unreachableNodes": len(self._scene.lost),
         }
 
@@ -102,7 +105,10 @@ class Audit:
 
 
 def _until(decision: zombie.Decision) -> object:
-    return decision.until if isinstance(decision, zombie.Wait) else None
+    """The time that a record announces; a silence that begins anew again and again is no news."""
+    if isinstance(decision, zombie.Wait) and decision.awaited != zombie.Awaited.LEASE:
+        return decision.until
+    return None
 
 
 def _reason(decision: zombie.Decision) -> str:
@@ -117,5 +123,5 @@ def _node_reason(decision: out_of_service.Decision) -> str:
     if isinstance(decision, out_of_service.Ignore):
         return decision.reason
     if isinstance(decision, out_of_service.Wait):
-        return "UnreachableNodeTimeout"
+        return decision.awaited
     return "Rule" if isinstance(decision, out_of_service.Set) else "NodeReady"

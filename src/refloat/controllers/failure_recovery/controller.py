@@ -11,13 +11,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from refloat.api import self_fence
+from refloat.api import self_fence, structs
 from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.core import Namespace, Node, Pod
 from refloat.base.clock import Clock
 from refloat.client.contract import Client
 from refloat.controllers.failure_recovery.audit import Audit
 from refloat.controllers.failure_recovery.bounds import Bounds
+from refloat.controllers.failure_recovery.due import DuePods
 from refloat.controllers.failure_recovery.events import Teller
 from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
 from refloat.controllers.failure_recovery.nodes import NodeRecovery
@@ -33,6 +34,7 @@ from refloat.runtime.controller import Controller, ControllerSettings, Instrumen
 from refloat.runtime.informer import Informer
 from refloat.runtime.reconcile import Reconciler
 from refloat.runtime.recorder import Sink
+from refloat.runtime.rights import Rights
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +95,15 @@ class FailureRecovery:
         scene, clock = self._scene, self._clock
         teller = Teller(sink)
         self._bounds = Bounds(scene, teller, clock, metrics)
-        self._looks = Looks(client, clock, scene.leases)
+        self.rights = Rights(NAME, metrics.missing_rights, sink)
+        self._looks = Looks(client, clock, scene.leases, self.rights)
         self._audit = Audit(scene, clock, metrics)
         metrics.read_reachable(scene.stuck_on_reachable_nodes)
-        writes = Writes(client, clock, scene)
+        metrics.read_stuck(scene.stuck_on_lost_nodes)
+        self._due = DuePods(clock, metrics)
+        writes = Writes(client, clock, scene, self.rights)
         parts = (scene, self._looks, writes, self._bounds, teller, self._audit)
-        self._pod_recovery = PodRecovery(*parts, clock=clock)
+        self._pod_recovery = PodRecovery(*parts, clock=clock, due=self._due)
         self._pods = self._controller("pods", self._pod_recovery, instruments, _POD_WORKERS)
         self._pod_recovery.queue = self._pods.queue
         self._nodes = self._controller("nodes", NodeRecovery(*parts, clock=clock), instruments, 1)
@@ -117,9 +122,9 @@ class FailureRecovery:
     # -- life
 
     def start(self) -> None:
-        """Begin to act: whatever was seen of leases counts from now."""
+        """Begin to act: silences of leases count from now, the budget from what pods say."""
         self._started = True
-        self._scene.leases.begin(self._leases, self._clock.monotonic())
+        self._scene.leases.begin(self._leases)
         self._bounds.begin()
         self._look_at_all()
         self._pods.start()
@@ -135,6 +140,7 @@ class FailureRecovery:
         self._use(settings)
         if self._started:
             self._bounds.take_up()
+            self._due.clear()
             self._look_at_all()
 
     @property
@@ -199,15 +205,16 @@ class FailureRecovery:
         was, lost = name in self._scene.lost, new is not None and zombie.is_unreachable(new)
         if lost and not was:
             self._scene.lost[name] = None
-            self._scene.leases.lost(name)
         elif was and not lost:
             del self._scene.lost[name]
-            self._scene.leases.found(name)
             self._looks.forget(name)
         if new is None:
             self._audit.forget(name)
-        if self._started:
-            self._after_node(name, new, edge=was != lost, counted=old is None or new is None)
+        if not self._started:
+            return
+        if lost and _readiness(old) != _readiness(new):
+            self._look_at_pods(name)
+        self._after_node(name, new, edge=was != lost, counted=old is None or new is None)
 
     def _after_node(self, name: str, node: Node | None, *, edge: bool, counted: bool) -> None:
         if edge:
@@ -223,15 +230,19 @@ class FailureRecovery:
     def _saw_lease(self, old: Lease | None, new: Lease | None) -> None:
         lease = new if new is not None else old
         assert lease is not None
-        if lease.metadata.namespace == NODE_NAMESPACE:
-            self._scene.leases.saw(lease.metadata.name, new, self._clock.monotonic())
-            if self._started and lease.metadata.name in self._scene.lost:
-                self._look_at_promised(lease.metadata.name, old, new)
-
-    def _look_at_promised(self, node: str, old: Lease | None, new: Lease | None) -> None:
-        """Its Lease lists other pods than before: those that were not armed may be now."""
-        if self_fence.read_listed(old) != self_fence.read_listed(new):
-            self._look_at_pods(node)
+        name = lease.metadata.name
+        if lease.metadata.namespace != NODE_NAMESPACE:
+            return
+        self._scene.leases.observe(name, new)
+        if not self._started or name not in self._scene.lost:
+            return
+        if old is None or new is None:
+            # Without a lease nothing is forced, so its creation and deletion change decisions.
+            self._look_at_pods(name)
+            self._nodes.queue.add(name)
+        elif self_fence.read_listed(old) != self_fence.read_listed(new):
+            # The Lease lists other pods than before: those that were not armed may be now.
+            self._look_at_pods(name)
 
     def _saw_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         if (
@@ -244,3 +255,9 @@ class FailureRecovery:
             for key in self._scene.terminating:
                 if split_key(key)[0] == new.metadata.name:
                     self._pods.queue.add(key)
+
+
+def _readiness(node: Node | None) -> str | None:
+    """The status of its Ready condition."""
+    ready = None if node is None else structs.find(node.status.conditions, "Ready")
+    return None if ready is None else ready.status

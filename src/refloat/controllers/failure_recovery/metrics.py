@@ -43,6 +43,30 @@ class FailureRecoveryMetrics:
             registry=registry,
         )
 
+        self._stuck_pods = Gauge(
+            f"{_PREFIX}_stuck_pods",
+            "Pods whose deletion grace period is over, on unreachable nodes, now.",
+            registry=registry,
+        )
+        self._due = Gauge(
+            f"{_PREFIX}_due_pods",
+            "Pods on unreachable nodes that are due and that Refloat has not freed, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self.missing_rights = Gauge(
+            f"{_PREFIX}_missing_rights",
+            "1 for each right that the API server refused to failure recovery.",
+            ("right",),
+            registry=registry,
+        )
+
+    def read_stuck(self, count: Callable[[], int]) -> None:
+        self._stuck_pods.set_function(count)
+
+    def read_due(self, reason: str, count: Callable[[], int]) -> None:
+        self._due.labels(reason).set_function(count)
+
     def read_held(self, cause: str, count: Callable[[], int]) -> None:
         self._held.labels(cause).set_function(count)
 

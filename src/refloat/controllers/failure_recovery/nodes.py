@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declares lost nodes out of service by the rules for it, and takes that back."""
+"""Declares lost nodes out of service by the rules for it, and takes that back.
+
+As for pods, an event and a record belong to a write that succeeded: if the
+answer is lost, the node must show the taint with the time that was written.
+"""
 
 from collections.abc import Sequence
 
+from refloat.api import times
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
 from refloat.client import errors
@@ -11,8 +16,14 @@ from refloat.controllers.failure_recovery.audit import Audit
 from refloat.controllers.failure_recovery.bounds import NODES, Bounds
 from refloat.controllers.failure_recovery.events import Teller
 from refloat.controllers.failure_recovery.scene import Scene
-from refloat.controllers.failure_recovery.writes import AT_ONCE, LOOK_SECONDS, Looks, Writes
-from refloat.policy import out_of_service, zombie
+from refloat.controllers.failure_recovery.writes import (
+    AT_ONCE,
+    LOOK_SECONDS,
+    REFUSED,
+    Looks,
+    Writes,
+)
+from refloat.policy import node_taints, out_of_service, zombie
 from refloat.policy.out_of_service import Lift, Set, Wait
 from refloat.runtime.errors import Retry
 from refloat.runtime.reconcile import DONE, Result
@@ -39,11 +50,13 @@ class NodeRecovery:
         self._teller = teller
         self._audit = audit_
         self._clock = clock
+        self._lost_answers: dict[str, tuple[str, Set]] = {}  # by node: timeAdded, decision
 
     async def reconcile(self, key: str) -> Result:
         node = self._scene.nodes.get(key)
         if not self._scene.is_on or node is None:
             return DONE
+        self._settle(key, node)
         decision = self._decide(node, self._scene.pods.on(key))
         if isinstance(decision, Lift):
             return await self._lift(key)
@@ -81,7 +94,10 @@ class NodeRecovery:
 
     def _decide(self, node: Node, pods: Sequence[Pod]) -> out_of_service.Decision:
         policy = self._scene.settings.policy
-        return out_of_service.decide(node, pods, policy, self._may_end, now=self._clock.now())
+        silence = self._scene.silence(node.metadata.name)
+        return out_of_service.decide(
+            node, pods, policy, self._may_end, silence=silence, now=self._clock.now()
+        )
 
     def _may_end(self, pod: Pod) -> bool:
         """Whether it opted in, and is dead by now if somebody asked for proof of that."""
@@ -97,6 +113,7 @@ class NodeRecovery:
     def _leave(self, key: str, node: Node, decision: out_of_service.Decision) -> Result:
         if isinstance(decision, Wait):
             self._audit.node(node, decision, audit.WAITING)
+            assert decision.until is not None
             left = (decision.until - self._clock.now()).total_seconds()
             return Result(requeue_after=max(0.0, left))
         if not isinstance(decision, out_of_service.Ignore):
@@ -113,13 +130,9 @@ class NodeRecovery:
         return DONE
 
     async def _act(self, key: str, node: Node, decision: Set | Lift) -> Result:
-        silence = self._scene.silence(key)
-        left = silence.needed - (silence.seconds or 0.0)
-        if isinstance(decision, Set) and left > 0:
-            return Result(requeue_after=left)
         try:
             if isinstance(decision, Set):
-                await self._writes.taint(node)
+                await self._taint(key, node, decision)
             else:
                 await self._writes.untaint(node)
         except errors.NotFound:
@@ -129,6 +142,27 @@ class NodeRecovery:
             raise Retry(f"node {key}: {error}") from error
         self._tell(node, decision)
         return DONE
+
+    async def _taint(self, key: str, node: Node, decision: Set) -> None:
+        now = times.format_time(self._clock.now())
+        try:
+            await self._writes.taint(node, now=now)
+        except REFUSED:
+            raise
+        except Exception:
+            self._lost_answers[key] = (now, decision)
+            raise
+
+    def _settle(self, key: str, node: Node) -> None:
+        """Tell of a taint whose answer was lost, once the node shows that the write was ours."""
+        when, decision = self._lost_answers.get(key, ("", None))
+        if decision is None:
+            return
+        ours = [each for each in node_taints.of(node) if out_of_service.is_our_taint(each)]
+        if ours:
+            del self._lost_answers[key]
+            if ours[0].time_added == when:
+                self._tell(node, decision)
 
     def _tell(self, node: Node, decision: Set | Lift) -> None:
         if isinstance(decision, Set):

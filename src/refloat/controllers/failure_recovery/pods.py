@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frees single pods: decides, looks once more, writes, tells."""
+"""Frees single pods: decides, looks once more, writes, tells.
 
-from refloat.api import structs
+An event, a record and a count belong to a write that succeeded. If the answer
+of a write is lost, the pod is read before anything is told of it: the write
+was ours only if the pod's condition has the message and the time that it set.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from refloat.api import structs, times
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.controllers.failure_recovery import audit
 from refloat.controllers.failure_recovery.audit import Audit
 from refloat.controllers.failure_recovery.bounds import BUDGET, NODES, Bounds
+from refloat.controllers.failure_recovery.due import REPORT, WRITE_FAILED, DuePods
 from refloat.controllers.failure_recovery.events import Teller
 from refloat.controllers.failure_recovery.scene import Scene
 from refloat.controllers.failure_recovery.writes import (
@@ -28,6 +37,26 @@ SERVE = ""
 """The key under which the line of those that the budget holds is served; no pod has it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _LostAnswer:
+    """A write of which it is not known whether it happened."""
+
+    uid: str
+    decision: Terminate
+    when: datetime
+    """The lastTransitionTime that the write would set."""
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether the pod shows this very write, and not another's of the same message."""
+        condition = structs.find(pod.status.conditions, zombie.CONDITION)
+        return (
+            zombie.is_forced(pod)
+            and condition is not None
+            and condition.message == self.decision.message
+            and condition.last_transition_time == times.format_time(self.when)
+        )
+
+
 class PodRecovery:
     """The reconciler of pods that are terminating on lost nodes; a key is a pod's."""
 
@@ -41,6 +70,7 @@ class PodRecovery:
         audit_: Audit,
         *,
         clock: Clock,
+        due: DuePods,
     ) -> None:
         self._scene = scene
         self._looks = looks
@@ -49,18 +79,21 @@ class PodRecovery:
         self._teller = teller
         self._audit = audit_
         self._clock = clock
-        self._unsure: dict[str, tuple[str, Terminate]] = {}  # key -> uid; the answer was lost
+        self._due = due
+        self._lost_answers: dict[str, _LostAnswer] = {}  # by the pod's key
         self.queue: Queue[str] | None = None
 
     def forget(self, key: str) -> None:
         """The pod is gone."""
-        self._unsure.pop(key, None)
+        self._lost_answers.pop(key, None)
+        self._due.remove(key)
         self._audit.forget(key)
         self._drop(key)
 
     def ended(self, key: str, pod: Pod) -> None:
         """It is over, and nothing more is to be done about it."""
         self._settle(key, pod)
+        self._due.remove(key)
         self._drop(key)
 
     def _drop(self, key: str) -> None:
@@ -88,22 +121,46 @@ class PodRecovery:
             return self._leave(key, pod, decision)
         assert node is not None
         if self._bounds.holds(key, node):
+            self._set_due(key, pod, NODES)
             self._audit.pod(pod, decision, audit.HELD, reason=NODES)
             self.serve()
             return DONE
         if self._scene.settings.policy.mode == "Report":
+            self._set_due(key, pod, REPORT)
             if self._audit.pod(pod, decision, audit.REPORTED):
                 self._teller.would(pod, decision)
             return DONE
-        if isinstance(decision, Delete):
-            return await self._delete(key, pod)
-        return await self._within_budget(key, pod, node, decision)
+        return await self._force(key, pod, node, decision)
+
+    async def _force(self, key: str, pod: Pod, node: Node, decision: Terminate | Delete) -> Result:
+        try:
+            if isinstance(decision, Delete):
+                return await self._delete(key, pod)
+            return await self._within_budget(key, pod, node, decision)
+        except (errors.ClientError, Retry):
+            self._set_due(key, pod, WRITE_FAILED)
+            raise
+
+    def _set_due(self, key: str, pod: Pod, reason: str) -> None:
+        """Why a pod that is not over is not freed; of one that is over nothing is stuck."""
+        if pod.is_terminal or not pod.is_terminating:
+            self._due.remove(key)
+            return
+        policy = self._scene.settings.policy
+        trigger = zombie.trigger_of(pod, self._scene.labels_of(pod), policy)
+        period = policy.default_period
+        if not isinstance(trigger, zombie.Ignore):
+            period = trigger.period
+        self._due.set(key, reason, zombie.deleted_at(pod) + period)
 
     def _leave(self, key: str, pod: Pod, decision: zombie.Decision) -> Result:
         self._drop(key)
         if not isinstance(decision, Wait):
+            if isinstance(decision, zombie.Ignore):
+                self._set_due(key, pod, decision.reason)
             self._audit.pod(pod, decision, audit.IGNORED)
             return DONE
+        self._set_due(key, pod, decision.awaited)
         self._audit.pod(pod, decision, audit.WAITING)
         if decision.until is None:
             return DONE
@@ -124,6 +181,7 @@ class PodRecovery:
     async def _within_budget(self, key: str, pod: Pod, node: Node, decision: Terminate) -> Result:
         slot = self._bounds.take(key, node)
         if slot is None:
+            self._set_due(key, pod, BUDGET)
             self._audit.pod(pod, decision, audit.HELD, reason=BUDGET)
             self.serve()
             return DONE
@@ -159,14 +217,15 @@ class PodRecovery:
         return node if name in self._scene.lost else self._scene.nodes.get(name)
 
     async def _terminate(self, key: str, pod: Pod, decision: Terminate) -> None:
-        self._unsure[key] = (pod.metadata.uid, decision)
+        now, says_why = self._clock.now(), self._scene.settings.says_why
         try:
-            says_why = self._scene.settings.says_why
-            await self._writes.fail(pod, decision.message, says_why=says_why)
+            await self._writes.fail(pod, decision.message, now=now, says_why=says_why)
         except REFUSED:
-            self._unsure.pop(key, None)
             raise
-        self._told(key, pod, decision)
+        except Exception:
+            self._lost_answers[key] = _LostAnswer(pod.metadata.uid, decision, now)
+            raise
+        self._record(key, pod, decision)
 
     def _refused(self, key: str, error: errors.ClientError) -> Result:
         if isinstance(error, errors.NotFound):
@@ -175,23 +234,20 @@ class PodRecovery:
             raise Retry(f"pod {key}: {error}") from error
         raise error
 
-    def _told(self, key: str, pod: Pod, decision: Terminate) -> None:
-        if self._unsure.pop(key, None) is None:
-            return  # the watch was faster than the answer
+    def _record(self, key: str, pod: Pod, decision: Terminate) -> None:
+        self._lost_answers.pop(key, None)
+        self._due.remove(key)
         self._teller.terminated(pod, decision.message)
         self._audit.pod(pod, decision, audit.TERMINATED)
 
     def _settle(self, key: str, pod: Pod) -> None:
-        """Tell of a write whose answer is not there, now that it is seen to have happened."""
-        uid, decision = self._unsure.get(key, ("", None))
-        if decision is None:
+        """Tell of a write whose answer was lost, once the pod shows that the write was ours."""
+        lost = self._lost_answers.get(key)
+        if lost is None or (lost.uid == pod.metadata.uid and not pod.is_terminal):
             return
-        if uid == pod.metadata.uid and not zombie.is_forced(pod):
-            return
-        held = structs.find(pod.status.conditions, zombie.CONDITION)
-        if uid == pod.metadata.uid and held is not None and held.message == decision.message:
-            self._told(key, pod, decision)
-        self._unsure.pop(key, None)
+        del self._lost_answers[key]
+        if lost.uid == pod.metadata.uid and lost.is_ours(pod):
+            self._record(key, pod, lost.decision)
 
     async def _delete(self, key: str, pod: Pod) -> Result:
         self._drop(key)  # it ended by itself while it stood in the line

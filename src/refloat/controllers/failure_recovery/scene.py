@@ -7,12 +7,12 @@ from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.core import Namespace, Node, Pod
 from refloat.api.self_fence import Promise
 from refloat.base.clock import Clock
-from refloat.controllers.failure_recovery.leases import LeaseBook
 from refloat.controllers.failure_recovery.settings import Settings
 from refloat.policy import recovery_bounds, zombie
-from refloat.policy.zombie import Silence
+from refloat.policy.node_evidence import LeaseSilence
 from refloat.runtime import index
 from refloat.runtime.cache import Cache
+from refloat.runtime.lease_observer import LeaseObserver
 
 
 class Pods:
@@ -49,7 +49,7 @@ class Scene:
         self._namespaces = namespaces
         self._clock = clock
         self.settings = Settings()
-        self.leases = LeaseBook()
+        self.leases = LeaseObserver(clock)
         self.lost: dict[str, None] = {}  # names of unreachable nodes
         self.terminating: dict[str, None] = {}  # keys of pods that are being deleted
 
@@ -58,8 +58,8 @@ class Scene:
         namespace = self._namespaces.get(pod.metadata.namespace)
         return {} if namespace is None else namespace.metadata.labels or {}
 
-    def silence(self, node: str) -> Silence:
-        return self.leases.silence(node, self._clock.monotonic())
+    def silence(self, node: str) -> LeaseSilence:
+        return self.leases.silence(node)
 
     def decide(self, pod: Pod, node: Node | None) -> zombie.Decision:
         return zombie.decide(
@@ -99,6 +99,18 @@ class Scene:
         return (
             f"{len(self.lost)} of {len(self.nodes)} nodes are unreachable,"
             f" more than holdAboveUnreachableNodes {above}%"
+        )
+
+    def stuck_on_lost_nodes(self) -> int:
+        """Pods whose grace period is over and that still exist on unreachable nodes."""
+        now = self._clock.now()
+        pods = (self.pods.get(key) for key in self.terminating)
+        return sum(
+            pod is not None
+            and pod.spec.node_name in self.lost
+            and not pod.is_terminal
+            and zombie.deleted_at(pod) < now
+            for pod in pods
         )
 
     def stuck_on_reachable_nodes(self) -> int:

@@ -3,6 +3,7 @@
 
 from refloat.api.core import Node, Pod, Taint
 from refloat.client import kinds
+from refloat.policy.force_eviction import WISH
 from refloat.runtime.event_series import EventType, Reference
 from refloat.runtime.recorder import Sink
 
@@ -13,7 +14,8 @@ _ACTION = "ForceEvict"
 
 def shown(taint: Taint) -> str:
     """As `kubectl taint` writes it."""
-    return f"{taint.key}={taint.value}:{taint.effect}"
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
 
 
 class Teller:
@@ -41,9 +43,19 @@ class Teller:
         note = f"Somebody took the taint off node {node.metadata.name}: nothing more is evicted"
         self._of_node(node, "Normal", "ForceEvictionWithdrawn", note)
 
-    def evicted(self, pod: Pod) -> None:
-        note = f"Node {pod.spec.node_name} is down: failed and deleted without grace"
-        self._sink.event(Reference.of(kinds.PODS, pod), "Normal", "ForceEviction", _ACTION, note)
+    def mistyped(self, node: Node, taint: Taint) -> None:
+        name = node.metadata.name
+        note = (
+            f"The taint {shown(taint)} asks for nothing, so no pod is force evicted. To ask for"
+            f" it: kubectl taint node {name} {WISH.key}-"
+            f" && kubectl taint node {name} {shown(WISH)}"
+        )
+        self._of_node(node, "Warning", "ForceEvictionMistyped", note)
+
+    def evicted(self, pod: Pod, *, handed_over: bool) -> None:
+        what = "deleted by Kubernetes" if handed_over else "failed and deleted without grace"
+        note = f"Node {pod.spec.node_name} is down: {what}"
+        self._sink.event(Reference.of(kinds.PODS, pod), "Warning", "ForceEviction", _ACTION, note)
 
     def _of_node(self, node: Node, event_type: EventType, reason: str, note: str) -> None:
         meta = node.metadata

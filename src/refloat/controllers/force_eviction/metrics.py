@@ -17,7 +17,7 @@ class ForceEvictionMetrics:
         )
         self.pods = Counter(
             "refloat_force_eviction_pods_total",
-            "Pods that were failed and deleted because their node is down.",
+            "Pods that ended by force eviction because their node is down.",
             registry=registry,
         )
         self.volumes = Counter(
@@ -27,6 +27,17 @@ class ForceEvictionMetrics:
         )
         self.under_way = Gauge(
             "refloat_force_eviction_nodes_under_way",
-            "Nodes that somebody says are down, and that are not done with.",
+            "Nodes with a request for force eviction that is not finished.",
+            registry=registry,
+        )
+        self.left = Gauge(
+            "refloat_force_eviction_pods_left",
+            "Pods that are still to be evicted from nodes with a request.",
+            registry=registry,
+        )
+        self.missing_rights = Gauge(
+            "refloat_force_eviction_missing_rights",
+            "1 for each right that the API server refused to force eviction.",
+            ("right",),
             registry=registry,
         )

@@ -2,7 +2,8 @@
 """What force eviction writes.
 
 Every write on a node names the version that was read: a node that returned
-meanwhile has changed, and then all is asked anew.
+meanwhile has changed, and then all is asked anew. Each write on a pod says
+whether it was this process that changed the pod.
 """
 
 import msgspec
@@ -22,25 +23,40 @@ from refloat.policy.force_eviction import (
 )
 from refloat.policy.switches import Switches
 from refloat.runtime import statuses
+from refloat.runtime.event_series import Reference
+from refloat.runtime.rights import Rights
+
+# Errors after which a write has not happened for sure.
+REFUSED = (
+    errors.Conflict,
+    errors.Forbidden,
+    errors.Invalid,
+    errors.NotFound,
+    errors.TooManyRequests,
+    errors.Unauthorized,
+    errors.Unreachable,
+)
 
 
 class Writes:
     """The writes of one process."""
 
-    def __init__(self, client: Client, clock: Clock, settings: Settings) -> None:
+    def __init__(self, client: Client, clock: Clock, settings: Settings, rights: Rights) -> None:
         self._client = client
         self._clock = clock
-        self._settings = settings
+        self.settings = settings
+        self._rights = rights
 
     async def clear_volumes(self, node: Node) -> None:
         """With the progress in one write: who finds the one finds the other."""
         lists: Object = {"volumesInUse": None, "volumesAttached": None}
         patch = {**self._noted(node, Progress(VOLUMES_CLEARED)), "status": lists}
-        await self._client.patch(kinds.NODES, node.metadata.name, patch, subresource="status")
+        with self._rights.needed("patch nodes/status", Reference.of(kinds.NODES, node)):
+            await self._client.patch(kinds.NODES, node.metadata.name, patch, subresource="status")
 
     async def begin(self, node: Node) -> None:
         now = self._clock.now()
-        progress, taints = force_eviction.begun(node, self._settings, now=now)
+        progress, taints = force_eviction.begun(node, self.settings, now=now)
         await self._node(node, progress, taints)
 
     async def end(self, node: Node) -> None:
@@ -51,7 +67,8 @@ class Writes:
         patch = self._noted(node, progress)
         if taints != (node.spec.taints or ()):
             patch["spec"] = {"taints": msgspec.to_builtins(taints) or None}
-        await self._client.patch(kinds.NODES, node.metadata.name, patch)
+        with self._rights.needed("patch nodes", Reference.of(kinds.NODES, node)):
+            await self._client.patch(kinds.NODES, node.metadata.name, patch)
 
     def _noted(self, node: Node, progress: Progress | None) -> Object:
         meta = node.metadata
@@ -64,23 +81,39 @@ class Writes:
             }
         }
 
-    async def evict(self, pod: Pod, switches: Switches) -> None:
-        """The status first: a Job must see why its pod ended."""
-        meta = pod.metadata
+    async def fail(self, pod: Pod, switches: Switches) -> bool:
+        """Mark this very version of a pod Failed; False if it has ended or is gone."""
         status = force_eviction.failing(pod, switches, now=self._clock.now())
+        if status is None:
+            return False
         try:
-            if status is not None:
+            with self._rights.needed("patch pods/status", Reference.of(kinds.PODS, pod)):
                 # Of this version only: how it ended may have been said meanwhile.
                 await statuses.patch(self._client, kinds.PODS, pod, status, unchanged=True)
-            options = DeleteOptions(grace_seconds=0, uid=meta.uid)
-            await self._client.delete(
-                kinds.PODS, meta.name, namespace=meta.namespace, options=options
-            )
         except errors.NotFound:
-            return
+            return False
         except errors.Conflict:
             if await self._is_there(pod):
                 raise
+            return False
+        return True
+
+    async def delete(self, pod: Pod) -> bool:
+        """Delete a pod that has ended, without grace; False if it is gone."""
+        meta = pod.metadata
+        options = DeleteOptions(grace_seconds=0, uid=meta.uid)
+        try:
+            with self._rights.needed("delete pods", Reference.of(kinds.PODS, pod)):
+                await self._client.delete(
+                    kinds.PODS, meta.name, namespace=meta.namespace, options=options
+                )
+        except errors.NotFound:
+            return False
+        except errors.Conflict:
+            if await self._is_there(pod):
+                raise
+            return False
+        return True
 
     async def _is_there(self, pod: Pod) -> bool:
         """Not one of its name that came in its place."""
@@ -91,10 +124,15 @@ class Writes:
             return False
         return found.metadata.uid == meta.uid
 
-    async def detach(self, attachment: Attachment) -> None:
+    async def detach(self, attachment: Attachment, node: Node) -> bool:
         """The very one: one of its name that came in its place is another node's."""
         options = DeleteOptions(uid=attachment.uid)
+        right = self._rights.needed("delete volumeattachments", Reference.of(kinds.NODES, node))
         try:
-            await self._client.delete(kinds.VOLUME_ATTACHMENTS, attachment.name, options=options)
+            with right:
+                await self._client.delete(
+                    kinds.VOLUME_ATTACHMENTS, attachment.name, options=options
+                )
         except (errors.NotFound, errors.Conflict):
-            return
+            return False
+        return True

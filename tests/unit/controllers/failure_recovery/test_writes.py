@@ -3,15 +3,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from refloat.api.core import Namespace, Node, Pod
 from refloat.base.rand import Rand
 from refloat.client import access
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings
+from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
 from refloat.controllers.failure_recovery.scene import Pods, Scene
 from refloat.controllers.failure_recovery.settings import Settings as RecoverySettings
 from refloat.controllers.failure_recovery.writes import Late, Writes
@@ -19,12 +22,15 @@ from refloat.policy.failure_recovery import FailureRecoveryPolicy
 from refloat.runtime.cache import Cache
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.guard import Guard
+from refloat.runtime.rights import Rights
 from tests import builders
 from tests.clocks import ManualClock
+from tests.simulation.job_world import Told
 from tests.unit.client.misbehaving import Act, Misbehaving, obj, serving, status
 
 BUSY = status(429, "TooManyRequests", Retry_After=5)
 POD = builders.pod(uid="u", namespace="n", resourceVersion="7")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NODE = builders.node(uid="u", resourceVersion="7")
 
 
@@ -66,18 +72,20 @@ async def writes(
     where = access.Access(access.Cluster(server.url), access.User())
     settings = Settings(component="test", qps=0)
     client = HttpClient(where, clock=clock, rand=Rand(1), settings=settings)
-    yield Writes(Guard(client, leader.check), clock, scene)
+    metrics = FailureRecoveryMetrics(CollectorRegistry())
+    rights = Rights("test", metrics.missing_rights, Told())
+    yield Writes(Guard(client, leader.check), clock, scene, rights)
     await client.close()
 
 
 def fail(writes: Writes) -> Awaitable[None]:
-    return writes.fail(msgspec.convert(POD, Pod), "m", says_why=False)
+    return writes.fail(msgspec.convert(POD, Pod), "m", now=NOW, says_why=False)
 
 
 FORCING: dict[str, Callable[[Writes], Awaitable[None]]] = {
     "fail": fail,
     "delete": lambda writes: writes.delete(msgspec.convert(POD, Pod)),
-    "taint": lambda writes: writes.taint(msgspec.convert(NODE, Node)),
+    "taint": lambda writes: writes.taint(msgspec.convert(NODE, Node), now="2026-01-01T00:00:00Z"),
 }
 
 

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For how long the Lease of each node has not changed, by the observer's own clock.
+
+The time that a Lease names is never read: the clock of a lost node may be
+wrong. A silence is counted only while the observer could have seen its end:
+
+* It begins anew when the observer begins to act, because a node may have
+  renewed its Lease unseen before.
+* It begins anew when the API server did not answer: while the server is out,
+  no node can renew its Lease, so a Lease that stays the same proves nothing.
+
+Whoever acts reads the Lease once more right before the write and notes the
+answer here: if it is not the version that was silent, the silence is over.
+What a silence means is said by `policy.node_evidence`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from refloat.api.coordination import NODE_NAMESPACE, Lease
+from refloat.base.clock import Clock
+from refloat.policy.node_evidence import LeaseSilence
+
+# Of a lease that does not say for how long it is good: the kubelet's number.
+_LASTS_SECONDS = 40.0
+
+
+@dataclass(slots=True)
+class _Observed:
+    version: str
+    changed: float
+    lasts: float
+
+
+class LeaseObserver:
+    """The versions of leases by the name of their node; times are monotonic."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._leases: dict[str, _Observed] = {}
+
+    def begin(self, leases: Iterable[Lease]) -> None:
+        """Start to act: the silence of every lease counts from now."""
+        self._began = self._clock.monotonic()
+        self._leases.clear()
+        for lease in leases:
+            if lease.metadata.namespace == NODE_NAMESPACE:
+                self.observe(lease.metadata.name, lease)
+
+    def observe(self, name: str, lease: Lease | None) -> bool:
+        """Note the lease of a node, None if it has none; whether it is another than before."""
+        known = self._leases.get(name)
+        if lease is None:
+            self._leases.pop(name, None)
+            return known is not None
+        version = lease.metadata.resource_version
+        if known is not None and known.version == version:
+            return False
+        lasts = float(lease.spec.lease_duration_seconds or _LASTS_SECONDS)
+        self._leases[name] = _Observed(version, self._clock.monotonic(), lasts)
+        return True
+
+    def lose_contact(self) -> None:
+        """The API server did not answer: no silence before this moment counts."""
+        self._began = self._clock.monotonic()
+
+    def version(self, name: str) -> str:
+        """The resourceVersion under which the lease was last seen; empty without a lease."""
+        known = self._leases.get(name)
+        return "" if known is None else known.version
+
+    def forget(self, name: str) -> None:
+        self._leases.pop(name, None)
+
+    def silence(self, name: str) -> LeaseSilence:
+        known = self._leases.get(name)
+        now = self._clock.monotonic()
+        if known is None:
+            return LeaseSilence(now - self._began, exists=False)
+        return LeaseSilence(now - max(known.changed, self._began), known.lasts)
