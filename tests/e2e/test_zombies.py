@@ -13,6 +13,7 @@ PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 EVENTS = "/api/v1/namespaces/default/events"
 NODES = "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 SAFE = {"kueue.x-k8s.io/safe-to-forcefully-terminate": "true"}
 
 CONFIG = """
@@ -20,6 +21,7 @@ apiVersion: config.refloat.dev/v1alpha1
 kind: Configuration
 featureGates: {{FailureRecoveryPolicy: {gate}}}
 failureRecoveryPolicy:
+  nodeGracePeriod: 1s
   annotated: {{forcefulTerminationGracePeriod: {period}}}
   rules:
   - terminatePod:
@@ -54,6 +56,9 @@ def test_a_manager_frees_zombies_by_a_file_that_changes_while_it_runs(tmp_path: 
         api = Api(server.kubeconfig)
         taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
         api.create(NODES, {"metadata": {"name": "lost"}, "spec": {"taints": [taint]}})
+        silent = {"type": "Ready", "status": "Unknown"}
+        api.patch(f"{NODES}/lost/status", {"status": {"conditions": [silent]}})
+        api.create(LEASES, {"metadata": {"name": "lost"}, "spec": {"leaseDurationSeconds": 1}})
         zombie(api, "annotated", annotations=SAFE)
         zombie(api, "labelled", labels={"safe": "true"})
         zombie(api, "neither")

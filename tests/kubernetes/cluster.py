@@ -49,7 +49,8 @@ _CONFIGURATION = {
         "TaintForceEviction": True,
     },
     "failureRecoveryPolicy": {
-        "annotated": {"forcefulTerminationGracePeriod": f"{ZOMBIE_SECONDS}s"}
+        "annotated": {"forcefulTerminationGracePeriod": f"{ZOMBIE_SECONDS}s"},
+        "nodeGracePeriod": "24s",  # the controller manager's, see bench.control_plane
     },
 }
 

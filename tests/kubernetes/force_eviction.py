@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.cluster import Api
 
-# The collector of pods looks every 20 s, and the lease below is good for 5.
+# The collector of pods looks every 20 s, and the node grace period is 24 s.
 PATIENCE_SECONDS = 90.0
 
 NODES = "/api/v1/nodes"

@@ -18,6 +18,10 @@ FEW_NODES = 2
 HELD = "FailureRecoveryHeld"
 """The reason of the event on a node whose pods have to wait, for whoever explains."""
 
+# How long a spent slot is remembered without a budget: a budget that comes then must count pods
+# whose end the watch does not show yet.
+_UNSEEN_SECONDS = 60.0
+
 # What adding up fractions of seconds leaves behind.
 _ROUNDING = 1e-6
 
@@ -42,22 +46,34 @@ class Ledger:
         the old budget did not look back: of what is in its window more is known
         here, because some of it may be gone by now, or not to be seen yet.
         """
-        since = now - (0.0 if self._budget is None else self._budget.window.total_seconds())
-        older = [each for each in noted if each <= since]
-        self._spent = deque(sorted([*older, *(each for each in self._spent if each > since)]))
+        since, seen = now - self._window, sorted(noted)
+        recent = [each for each in self._spent if each > since]
+        if self._budget is None:
+            # Another process may have spent some of what can be seen; what cannot is known here.
+            shown = [each for each in seen if each > since]
+            recent = max(recent, shown, key=len)
+        self._spent = deque(sorted([*(each for each in seen if each <= since), *recent]))
         self._budget = budget
 
     def wait(self, now: float) -> float | None:
         """Seconds until there is a slot, 0 if now; none if all are taken by writes under way."""
         if self._budget is None:
             return 0.0
-        window = self._budget.window.total_seconds()
-        while self._spent and self._spent[0] + window <= now + _ROUNDING:
-            self._spent.popleft()
+        window = self._window
+        self._drop_old(now)
         over = len(self._spent) + self._taken - self._budget.max_pods
         if over < 0:
             return 0.0
         return self._spent[over] + window - now if over < len(self._spent) else None
+
+    @property
+    def _window(self) -> float:
+        """For how many seconds a spent slot is remembered."""
+        return _UNSEEN_SECONDS if self._budget is None else self._budget.window.total_seconds()
+
+    def _drop_old(self, now: float) -> None:
+        while self._spent and self._spent[0] + self._window <= now + _ROUNDING:
+            self._spent.popleft()
 
     def take(self, now: float) -> bool:
         """A slot, if there is one; it must be spent or given back."""
@@ -68,8 +84,8 @@ class Ledger:
 
     def spend(self, now: float) -> None:
         self._taken -= 1
-        if self._budget is not None:
-            self._spent.append(now)
+        self._spent.append(now)
+        self._drop_old(now)
 
     def give_back(self) -> None:
         self._taken -= 1

@@ -67,6 +67,23 @@ def test_another_budget_does_not_give_back_what_is_spent_or_taken() -> None:
     assert ledger.wait(30.0) == 90.0
 
 
+@pytest.mark.parametrize("old", [THREE_A_MINUTE, None], ids=["another budget", "no budget"])
+def test_a_new_budget_counts_a_slot_that_was_just_spent(old: Budget | None) -> None:
+    """No pod may show it yet: the watch comes later than the answer."""
+    ledger = Ledger(old)
+    assert spend(ledger, 7.0)
+    ledger.change(Budget(1, timedelta(hours=1)), 7.0, [])
+    assert not ledger.take(7.0)
+    assert ledger.wait(7.0) == 3600.0
+
+
+def test_a_slot_that_was_just_spent_and_is_seen_counts_once() -> None:
+    ledger = Ledger(None)
+    assert spend(ledger, 7.0)
+    ledger.change(Budget(2, timedelta(hours=1)), 7.5, [7.0])
+    assert spend(ledger, 7.5)
+
+
 @pytest.mark.parametrize(
     ("old", "want"),
     [

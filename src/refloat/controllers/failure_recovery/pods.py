@@ -142,8 +142,9 @@ class PodRecovery:
             raise
 
     def _set_due(self, key: str, pod: Pod, reason: str) -> None:
-        """Why a pod that is not over is not freed; of one that is over nothing is stuck."""
-        if pod.is_terminal or not pod.is_terminating:
+        """Why a pod that should be gone from a lost node is not freed."""
+        is_stuck = pod.is_terminating and not pod.is_terminal
+        if not is_stuck or pod.spec.node_name not in self._scene.lost:
             self._due.remove(key)
             return
         policy = self._scene.settings.policy
