@@ -22,7 +22,7 @@ from refloat.policy.failure_recovery import (
 )
 from refloat.sim.run import Sim, run
 from tests.simulation.job_world import nothing
-from tests.simulation.recovery_world import FREED_AFTER, SAFE, Stage, stage
+from tests.simulation.recovery_world import FREED_AFTER, NODE_GRACE, SAFE, Stage, stage
 from tests.virtual import virtual
 
 T = TypeVar("T")
@@ -34,6 +34,7 @@ TAINTING = FailureRecoveryPolicy(
 HOURLY = FailureRecoveryPolicy(budget=Budget(1, timedelta(hours=1)))
 AT_ONCE = FailureRecoveryPolicy(annotated=Annotated(delete_after=timedelta(minutes=1)))
 LOOK_SECONDS = 10
+EXPIRED = errors.Expired("too old resource version")
 
 
 # -- gate, mode and hold
@@ -175,21 +176,25 @@ async def test_a_pod_that_is_kept_in_mode_report_is_told_of(sim: Sim) -> None:
 class Cut(LocalClient):
     """Watches of one kind tell nothing while they are cut; then all is listed anew."""
 
-    def __init__(self, s: Stage, cut: Kind[T]) -> None:
+    def __init__(self, s: Stage, cut: Kind[T], error: errors.ClientError = EXPIRED) -> None:
         super().__init__(s.world.api, field_manager="test")
         self._cut = cut.resource
+        self.error = error
         self.goes_on = asyncio.Event()
         self.goes_on.set()
 
     def _open(self, request: Request, kind: Kind[T]) -> Watch[T]:
         watch = super()._open(request, kind)
-        return CutWatch(watch, self.goes_on) if kind.resource == self._cut else watch
+        if kind.resource != self._cut:
+            return watch
+        return CutWatch(watch, self.goes_on, self.error)
 
 
 class CutWatch(Generic[T]):
-    def __init__(self, watch: Watch[T], goes_on: asyncio.Event) -> None:
+    def __init__(self, watch: Watch[T], goes_on: asyncio.Event, error: errors.ClientError) -> None:
         self._watch = watch
         self._goes_on = goes_on
+        self._error = error
 
     def __aiter__(self) -> "CutWatch[T]":
         return self
@@ -198,7 +203,7 @@ class CutWatch(Generic[T]):
         event = await self._watch.__anext__()
         if not self._goes_on.is_set():
             await self._goes_on.wait()
-            raise errors.Expired("too old resource version")
+            raise self._error
         return event
 
     async def aclose(self) -> None:
@@ -295,3 +300,24 @@ async def test_a_pod_whose_node_is_back_for_good_is_left_alone(sim: Sim) -> None
         assert await s.phase() == "Running"
         assert s.told(zombie.REASON) == []
         assert s.decided("ignored", "NodeReachable") == 1
+
+
+@virtual(seeds=3)
+async def test_a_silence_from_before_an_outage_of_the_server_does_not_count(sim: Sim) -> None:
+    """While the server is out no node can renew its lease, so that one did not proves nothing."""
+    async with stage(sim) as s:
+        s.world.client = cut = Cut(s, kinds.LEASES, errors.Unavailable("the connection broke"))
+        await s.node()
+        await s.node("n1", lost=False)
+        await s.start()
+        await s.zombie()
+        await s.until(70)
+        cut.goes_on.clear()
+        await s.renew("n1")
+        await s.until(80)
+        cut.goes_on.set()
+        await s.until(80 + NODE_GRACE - 1)
+        assert await s.phase() == "Running"
+        assert s.decided("waiting", "LeaseSilence") == 1
+        await s.until(80 + NODE_GRACE + 5)
+        assert await s.phase() == "Failed"

@@ -556,9 +556,9 @@ async def test_a_look_that_fails_is_repeated(sim: Sim) -> None:
         await s.start(fails_to_read=3)
         await s.zombie()
         # No silence counts from before a moment in which the server did not answer.
-        await s.until(FREED_AFTER + 3 * NODE_GRACE - 1)
+        await s.until(FREED_AFTER + NODE_GRACE - 1)
         assert await s.phase() == "Running"
-        await s.until(FREED_AFTER + 3 * NODE_GRACE + 10)
+        await s.until(FREED_AFTER + NODE_GRACE + 10)
         assert await s.phase() == "Failed"
         assert len(s.told(zombie.REASON)) == 1
 

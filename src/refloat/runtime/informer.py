@@ -83,6 +83,11 @@ class Informer(Generic[T]):
         """Does the cache have all changes up to this resourceVersion?"""
         return self._reflector.has_seen(version)
 
+    @property
+    def failed_at(self) -> float | None:
+        """Until when the server last could not be followed (monotonic clock); None if never."""
+        return self._reflector.failed_at
+
     async def wait_synced(self) -> None:
         await self._mirror.synced.wait()
 

@@ -6,15 +6,16 @@ wrong. A silence is counted only while the observer could have seen its end:
 
 * It begins anew when the observer begins to act, because a node may have
   renewed its Lease unseen before.
-* It begins anew when the API server did not answer: while the server is out,
-  no node can renew its Lease, so a Lease that stays the same proves nothing.
+* It begins anew when the API server did not answer a read, or the watch of
+  leases broke: while the server is out, no node can renew its Lease, so a Lease
+  that stays the same proves nothing.
 
 Whoever acts reads the Lease once more right before the write and notes the
 answer here: if it is not the version that was silent, the silence is over.
 What a silence means is said by `policy.node_evidence`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from refloat.api.coordination import NODE_NAMESPACE, Lease
@@ -35,9 +36,12 @@ class _Observed:
 class LeaseObserver:
     """The versions of leases by the name of their node; times are monotonic."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, failed_at: Callable[[], float | None] = lambda: None) -> None:
+        """`failed_at` says when the watch of leases last failed."""
         self._clock = clock
+        self._failed_at = failed_at
         self._began = clock.monotonic()
+        self._is_cut_off = False
         self._leases: dict[str, _Observed] = {}
 
     def begin(self, leases: Iterable[Lease]) -> None:
@@ -61,9 +65,21 @@ class LeaseObserver:
         self._leases[name] = _Observed(version, self._clock.monotonic(), lasts)
         return True
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the last read was not answered."""
+        return self._is_cut_off
+
     def lose_contact(self) -> None:
-        """The API server did not answer: no silence before this moment counts."""
+        """The API server did not answer a read: no silence before its next answer counts."""
         self._began = self._clock.monotonic()
+        self._is_cut_off = True
+
+    def answered(self) -> None:
+        """The API server answered a read."""
+        if self._is_cut_off:
+            self._began = self._clock.monotonic()
+            self._is_cut_off = False
 
     def version(self, name: str) -> str:
         """The resourceVersion under which the lease was last seen; empty without a lease."""
@@ -75,7 +91,8 @@ class LeaseObserver:
 
     def silence(self, name: str) -> LeaseSilence:
         known = self._leases.get(name)
-        now = self._clock.monotonic()
+        now, failed = self._clock.monotonic(), self._failed_at()
+        since = self._began if failed is None else max(self._began, failed)
         if known is None:
-            return LeaseSilence(now - self._began, exists=False)
-        return LeaseSilence(now - max(known.changed, self._began), known.lasts)
+            return LeaseSilence(now - since, exists=False)
+        return LeaseSilence(now - max(known.changed, since), known.lasts)

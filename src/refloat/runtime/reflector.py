@@ -126,6 +126,9 @@ class Reflector(Generic[T]):
         self._position = ""  # empty: all objects have to be listed
         self._doubtful = False  # has something failed since the position was set?
         self._failures = 0  # since something came of it
+        self.failed_at: float | None = None
+        """Until when the server last could not be followed, on the monotonic clock."""
+        self._is_cut_off = False
         self._taken = 0
 
     async def run(self) -> None:
@@ -159,6 +162,9 @@ class Reflector(Generic[T]):
             self._failures = 0  # it went well for long, or took long enough to fail
         if isinstance(error, errors.Expired | Rewound):
             self._position = ""
+        else:
+            self.failed_at = self._clock.monotonic()
+            self._is_cut_off = True
         self._doubtful = True
         self._failures += 1
         wait = self._wait(error)
@@ -200,6 +206,13 @@ class Reflector(Generic[T]):
         except errors.Forbidden:
             return  # whoever may watch but not list has to trust the server
         self._check(page.resource_version)
+        self._answered()
+
+    def _answered(self) -> None:
+        """The server tells of its present: what failed before is over."""
+        if self._is_cut_off:
+            self.failed_at = self._clock.monotonic()
+            self._is_cut_off = False
         self._doubtful = False
 
     def _check(self, version: str) -> None:
@@ -294,7 +307,7 @@ class Reflector(Generic[T]):
             raise errors.Unavailable("the server does not say which resourceVersion this is")
         self._mirror.complete()
         self._position = version
-        self._doubtful = False
+        self._answered()
 
     async def _give_way(self) -> None:
         self._taken += 1

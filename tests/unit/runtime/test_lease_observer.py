@@ -53,8 +53,22 @@ async def test_all_silence_begins_anew_when_the_server_did_not_answer(
     observer.observe("n", lease())
     await clock.advance(100)
     observer.lose_contact()
+    await clock.advance(30)
+    observer.answered()
     await clock.advance(7)
+    observer.answered()
     assert not observer.observe("n", lease())
+    assert observer.silence("n") == LeaseSilence(7, 40)
+
+
+async def test_all_silence_begins_anew_when_the_watch_of_leases_broke(clock: ManualClock) -> None:
+    failures: list[float] = []
+    observer = LeaseObserver(clock, lambda: failures[-1] if failures else None)
+    observer.observe("n", lease())
+    await clock.advance(100)
+    assert observer.silence("n") == LeaseSilence(100, 40)
+    failures.append(clock.monotonic())
+    await clock.advance(7)
     assert observer.silence("n") == LeaseSilence(7, 40)
 
 

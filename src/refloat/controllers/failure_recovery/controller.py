@@ -32,6 +32,7 @@ from refloat.runtime import index
 from refloat.runtime.cache import Cache, key_of, split_key
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
 from refloat.runtime.informer import Informer
+from refloat.runtime.lease_observer import LeaseObserver
 from refloat.runtime.reconcile import Reconciler
 from refloat.runtime.recorder import Sink
 from refloat.runtime.rights import Rights
@@ -74,7 +75,12 @@ class FailureRecovery:
         self._clock = clock
         self._leases: Cache[Lease] = leases.cache
         self._scene = Scene(
-            Pods([each.cache for each in pods]), nodes.cache, namespaces.cache, clock, leases.cache
+            Pods([each.cache for each in pods]),
+            nodes.cache,
+            namespaces.cache,
+            clock,
+            node_leases=leases.cache,
+            leases=LeaseObserver(clock, lambda: leases.failed_at),
         )
         self._started = False
         self._join(client, sink, instruments, metrics)

@@ -57,6 +57,8 @@ class NodeRecovery:
         if not self._scene.is_on or node is None:
             return DONE
         self._settle(key, node)
+        if key in self._scene.lost:
+            await self._looks.regain_contact(key)
         decision = self._decide(node, self._scene.pods.on(key))
         if isinstance(decision, Lift):
             return await self._lift(key)

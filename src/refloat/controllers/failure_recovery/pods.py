@@ -115,6 +115,8 @@ class PodRecovery:
         if pod is None:
             return DONE
         self._settle(key, pod)
+        if pod.spec.node_name in self._scene.lost:
+            await self._looks.regain_contact(pod.spec.node_name)
         node = self._scene.nodes.get(pod.spec.node_name)
         decision = self._scene.decide(pod, node)
         if not isinstance(decision, Terminate | Delete):

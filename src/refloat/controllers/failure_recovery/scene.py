@@ -41,7 +41,9 @@ class Scene:
         nodes: Cache[Node],
         namespaces: Cache[Namespace],
         clock: Clock,
+        *,
         node_leases: Cache[Lease],
+        leases: LeaseObserver | None = None,
     ) -> None:
         self.pods = pods
         self.node_leases = node_leases
@@ -49,7 +51,7 @@ class Scene:
         self._namespaces = namespaces
         self._clock = clock
         self.settings = Settings()
-        self.leases = LeaseObserver(clock)
+        self.leases = leases or LeaseObserver(clock)
         self.lost: dict[str, None] = {}  # names of unreachable nodes
         self.terminating: dict[str, None] = {}  # keys of pods that are being deleted
 

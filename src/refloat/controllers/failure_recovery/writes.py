@@ -113,8 +113,14 @@ class Looks:
                     self._leases.lose_contact()
                     raise
                 look.at = began
+                self._leases.answered()
                 self._leases.observe(name, lease)
             return look.node
+
+    async def regain_contact(self, node: str) -> None:
+        """Ask again if the last read was not answered: silences count from the answer on."""
+        if self._leases.is_cut_off:
+            await self.node(node)
 
     async def pods(self, node: str) -> list[Pod]:
         """Those bound to a node, of all namespaces."""

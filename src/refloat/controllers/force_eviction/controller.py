@@ -77,9 +77,7 @@ class ForceEviction:
         self._metrics = metrics
         self.rights = Rights(NAME, metrics.missing_rights, sink)
         self._writes = Writes(client, clock, self._settings, self.rights)
-        self._reads = LiveReads(
-            client, clock, self._settings, self.rights, watched=leases is not None
-        )
+        self._reads = LiveReads(client, clock, self._settings, self.rights, leases)
         self._audit = Audit(clock, self._reads.silence)
         self._pods = PodRecords(self._teller, self._audit, metrics)
         self._mistyped: dict[str, object] = {}  # by node: the taint that was told of

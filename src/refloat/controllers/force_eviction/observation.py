@@ -16,6 +16,7 @@ from refloat.policy import attach_detach, force_eviction
 from refloat.policy.force_eviction import Attachment, Settings, Sight
 from refloat.policy.node_evidence import UNWATCHED, LeaseSilence
 from refloat.runtime.event_series import Reference
+from refloat.runtime.informer import Informer
 from refloat.runtime.lease_observer import LeaseObserver
 from refloat.runtime.rights import Rights
 
@@ -24,15 +25,20 @@ class LiveReads:
     """Nodes under a request, with their leases, pods and attachments."""
 
     def __init__(
-        self, client: Client, clock: Clock, settings: Settings, rights: Rights, *, watched: bool
+        self,
+        client: Client,
+        clock: Clock,
+        settings: Settings,
+        rights: Rights,
+        leases: Informer[Lease] | None,
     ) -> None:
-        """`watched`: every change of a lease is told to `observe`, also before any request."""
+        """`leases`: every change of a lease is told to `observe`, also before any request."""
         self._client = client
         self._clock = clock
         self.settings = settings
         self._rights = rights
-        self._watched = watched
-        self._leases = LeaseObserver(clock)
+        self._watched = leases is not None
+        self._leases = LeaseObserver(clock, lambda: None if leases is None else leases.failed_at)
         self._first: dict[str, str] = {}  # version of the lease when the request was first seen
         self._podless: dict[str, float] = {}  # since when all pods of a node are gone
 
@@ -65,6 +71,7 @@ class LiveReads:
         except (errors.Timeout, errors.Unavailable):
             self._leases.lose_contact()
             raise
+        self._leases.answered()
         if node is None:
             return None
         if not force_eviction.concerns(node):

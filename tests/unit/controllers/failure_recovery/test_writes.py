@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
+from refloat.api.coordination import Lease
 from refloat.api.core import Namespace, Node, Pod
 from refloat.base.rand import Rand
 from refloat.client import access
@@ -60,7 +61,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def scene(clock: ManualClock) -> Scene:
-    made = Scene(Pods([]), Cache[Node](), Cache[Namespace](), clock)
+    made = Scene(Pods([]), Cache[Node](), Cache[Namespace](), clock, node_leases=Cache[Lease]())
     made.settings = RecoverySettings(enabled=True)
     return made
 
