@@ -32,7 +32,7 @@ def health(node: Node, now: datetime) -> str:
         return "nothing is known of it yet"
     words = {"True": "ready", "False": "not ready, but its kubelet lives"}
     text = words.get(ready.status, "silent")
-    if zombie.is_unreachable(node):
+    if zombie.is_unreachable(node) and ready.status != "True":
         text = "unreachable"
     if ready.last_transition_time:
         text += f" since {when(times.parse(ready.last_transition_time), now)}"

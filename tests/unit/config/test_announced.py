@@ -44,6 +44,14 @@ def test_a_default_period_is_announced_and_a_chosen_one_stays() -> None:
         assert found.failure_recovery.annotated.period == timedelta(seconds=want)
 
 
+def test_a_default_node_grace_period_is_announced_and_a_chosen_one_stays() -> None:
+    for said, want in (({}, 5), ({"nodeGracePeriod": "2m"}, 120)):
+        body = announced.body(document(**said), Gates(), MINUTE, timedelta(seconds=5))
+        found = announced.read(body["data"])
+        assert found is not None
+        assert found.failure_recovery.node_grace_period == timedelta(seconds=want)
+
+
 def test_no_file_at_all_announces_the_defaults() -> None:
     found = announced.read(announced.body({}, Gates(), MINUTE)["data"])
     assert found is not None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`failureRecoveryPolicy` of the configuration file: what it may say, and each mistake's words."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -38,6 +39,7 @@ failureRecoveryPolicy:
   - taintNodeOutOfService: {unreachableNodeTimeout: 10m, nodeSelector: {}, allPods: false}
   budget: {maxPods: 500, window: 1m}
   holdAboveUnreachableNodes: 55%
+  nodeGracePeriod: 90s
 """
 
 PLACE = "failureRecoveryPolicy"
@@ -68,7 +70,20 @@ def test_the_whole_of_it_is_read() -> None:
         ),
         budget=Budget(500, timedelta(minutes=1)),
         hold_above_percent=55,
+        node_grace=timedelta(seconds=90),
     )
+
+
+@pytest.mark.parametrize("wrong", ["0s", "-1s", "soon", 50, True])
+def test_a_wrong_node_grace_period_is_told_with_its_path(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^failureRecoveryPolicy\.nodeGracePeriod: "):
+        failure_recovery.parse({"nodeGracePeriod": wrong})
+
+
+def test_without_a_node_grace_period_that_of_the_cluster_counts() -> None:
+    assert parse("{}").node_grace_period == timedelta(seconds=50)
+    fast = replace(parse("{}"), default_node_grace=timedelta(seconds=5))
+    assert fast.node_grace_period == timedelta(seconds=5)
 
 
 def test_the_keps_example_is_read_as_printed() -> None:

@@ -85,6 +85,7 @@ async def test_a_node_that_does_not_exist_is_told_as_such(sim: Sim) -> None:
 NODE: Object = {
     "metadata": {"name": "n1"},
     "spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]},
+    "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
 }
 
 

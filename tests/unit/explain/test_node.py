@@ -90,7 +90,7 @@ def test_force_eviction_is_told_with_the_step_that_it_is_at() -> None:
     runs = msgspec.convert({"metadata": {"name": "p"}, "status": {"phase": "Running"}}, Pod)
     cases = [
         (LOST, []),
-        (evicted("", WISH), ["somebody says that it is down; not Ready, and a lease that stands"]),
+        (evicted("", WISH), ["a taint says that it is down; awaited: its Ready condition must"]),
         (evicted('{"step": "VolumesCleared"}', WISH), ["its volumes are cleared; its lease is"]),
         (evicted(BEGUN, WISH), [f"since {text(100)} its pods are evicted; 1 are left"]),
         (evicted(BEGUN), ["the taint that asked for it is gone"]),

@@ -73,6 +73,27 @@ def test_the_time_of_the_forced_end_is_told_with_who_allowed_it() -> None:
     assert told(stuck(), "but") == ""
 
 
+def test_a_pod_that_is_due_waits_for_the_silence_of_its_node_in_plain_words() -> None:
+    """explain does not watch leases, so it does not say that the pod is forced now."""
+    said = told(
+        stuck(), "recovery", now=at(170), configuration=configuration(nodeGracePeriod="90s")
+    )
+    assert said.startswith("it will be made to fail later unless its node comes back")
+    assert said.endswith(
+        "awaited: the Lease of its node must stay unchanged for 1m30s,"
+        " by the clock of the Refloat that acts"
+    )
+
+
+def test_a_taint_on_a_ready_node_is_told_not_to_be_evidence() -> None:
+    alive = node(*(msgspec.to_builtins(each) for each in LOST.spec.taints or ()), ready="True")
+    assert told(stuck(), "recovery", node=alive) == (
+        "nothing is forced: its node does not count as down, whatever its taints say:"
+        " its Ready condition is True"
+    )
+    assert told(stuck(), "node", node=alive).startswith("n1: ready since")
+
+
 def test_the_missing_annotation_is_named() -> None:
     said = told(stuck(annotations={}), "recovery")
     assert said.startswith("nothing is forced: nobody opted in")
