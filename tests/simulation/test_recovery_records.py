@@ -8,6 +8,7 @@ cluster's, whichever process spent it.
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from refloat.api.meta import Object
 from refloat.app.equipment import Equipment
 from refloat.client import errors, fence, kinds
 from refloat.client.requests import Request
+from refloat.controllers.failure_recovery import due
 from refloat.controllers.failure_recovery.controller import FailureRecovery
 from refloat.policy import zombie
 from refloat.policy.failure_recovery import (
@@ -49,6 +51,7 @@ HOURLY = FailureRecoveryPolicy(budget=Budget(1, timedelta(hours=1)))
 DELETES = FailureRecoveryPolicy(annotated=Annotated(delete_after=timedelta(minutes=10)))
 TAINTING = FailureRecoveryPolicy(taint=(TaintNodeOutOfService("rules[0]", timedelta(seconds=600)),))
 DUE = "refloat_failure_recovery_due_pods"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 STUCK = "refloat_failure_recovery_stuck_pods"
 
 
@@ -392,8 +395,8 @@ async def test_a_pod_that_is_freed_is_neither_stuck_nor_due(sim: Sim) -> None:
         await s.until(FREED_AFTER + 1)
         assert await s.phase() == "Failed"
         assert s.world.sample(STUCK) == 0
-        due = [each for each in s.world.metrics.collect() if each.name == DUE]
-        assert sum(sample.value for each in due for sample in each.samples) == 0
+        families = [each for each in s.world.metrics.collect() if each.name == DUE]
+        assert sum(sample.value for each in families for sample in each.samples) == 0
 
 
 @virtual()
@@ -416,3 +419,9 @@ async def test_a_right_that_is_missing_shows_in_readyz_a_gauge_and_one_event(sim
         assert await s.phase() == "Failed"
         assert worker.rights.missing is None
         assert s.world.sample(gauge, **missing) == 0
+
+
+def test_each_reason_of_the_gauge_is_documented() -> None:
+    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
+    first = " ".join(row.split(" | ")[0] for row in rows)
+    assert [each for each in due.REASONS if f"`{each}`" not in first] == []

@@ -128,6 +128,9 @@ RECOVERY = {
     "refloat_failure_recovery_pod_decisions_total": ("outcome", "reason"),
     "refloat_failure_recovery_node_decisions_total": ("outcome", "reason"),
     "refloat_failure_recovery_stuck_seconds": (),
+    "refloat_failure_recovery_stuck_pods": (),
+    "refloat_failure_recovery_due_pods": ("reason",),
+    "refloat_failure_recovery_missing_rights": ("right",),
     "refloat_failure_recovery_held": ("cause",),
     "refloat_failure_recovery_stuck_on_reachable_nodes": (),
 }
