@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent in bad surroundings: refused credentials, and another agent with its name."""
+"""An agent in bad surroundings: refused credentials, another agent with its name, a bad wire."""
 
 import os
 import signal
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from refloat.app import tokens
-from tests.e2e import agents, cluster
+from tests.e2e import agents, cluster, holding_proxy
 from tests.e2e.agents import Agent
 from tests.e2e.cluster import Api, Object, Server
 from tests.e2e.test_agent import PODS, phase, pod, until
@@ -81,6 +82,41 @@ def test_an_agent_whose_token_is_revoked_keeps_its_pods_and_says_so_once(
             for name in "abc":
                 ticks_on(shown / name)
     assert node.errors().count(refused) == 1
+
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+
+
+def test_an_agent_whose_renewal_arrives_after_it_gave_up_on_it_keeps_its_pods(
+    server: Server, shown: Path
+) -> None:
+    """A wire that holds all requests of the agent, and delivers the old ones later."""
+    access = agents.kubeconfig(server, "n1")
+    document = yaml.safe_load(access.read_text())
+    with holding_proxy.before(document["clusters"][0]["cluster"]["server"]) as proxy:
+        document["clusters"][0]["cluster"]["server"] = proxy.address
+        access.write_text(yaml.safe_dump(document))
+        flags = ("--accept-all-pods", "--fast")
+        with agents.running(server.data_dir, access, "n1", *flags) as node:
+            api = Api(server.kubeconfig)
+            until(api, f"{NODES}/n1", is_ready)
+            api.create(PODS, ticking("a", shown))
+            until(api, f"{PODS}/a", phase("Running"))
+            renewed = api.get(LEASE)["spec"]["renewTime"]
+            until(api, LEASE, lambda lease: lease["spec"]["renewTime"] != renewed)
+            proxy.hold()
+            failure = "node-heartbeat n1: "
+            wait(lambda: proxy.held and node.errors().count(failure) >= 3, "no renewal failed")
+            seen = {api.get(LEASE)["spec"]["renewTime"]}
+            proxy.deliver()
+            for _ in range(4):  # the late one, and then those of a node that is well
+                lease = until(api, LEASE, lambda each: each["spec"]["renewTime"] not in seen)
+                seen.add(lease["spec"]["renewTime"])
+            until(api, f"{NODES}/n1", is_ready)
+            assert node.process.poll() is None
+            ticks_on(shown / "a")
+            (status,) = api.get(f"{PODS}/a")["status"]["containerStatuses"]
+            assert (status["restartCount"], "running" in status["state"]) == (0, True)
 
 
 def elsewhere(server: Server, folder: Path) -> Agent:
