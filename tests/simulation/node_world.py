@@ -6,8 +6,9 @@ on clients of their own, so that they can be killed at any of their writes, and
 read through informers that can be made to lag.
 """
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,7 @@ from refloat.api import times
 from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
+from refloat.base.clock import Handle
 from refloat.base.tasks import Tasks
 from refloat.client import errors, kinds
 from refloat.client.contract import Kind, Watch, WatchEvent
@@ -35,6 +37,7 @@ from refloat.runtime.event_series import EventType, Reference
 from refloat.runtime.informer import Informer
 from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
+from refloat.sim.clock import VirtualClock
 from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation import api_program
@@ -110,11 +113,23 @@ class LaggingWatch(Generic[T]):
         await self._watch.aclose()
 
 
+class StoppableClock(VirtualClock):
+    """The clock of a process that can be stopped: afterwards it shows a later time."""
+
+    stopped_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.stopped_seconds
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> Handle:
+        return super().call_at(when - self.stopped_seconds, callback)
+
+
 class Process:
     """One life of the controllers."""
 
     def __init__(self, world: "World", choice: Choice) -> None:
-        self._clock, rand = world.sim.clock, world.sim.rand
+        self._clock, rand = world.clock, world.sim.rand
         self._world = world
         self.client = MortalClient(world.api)
         self.registry = CollectorRegistry()
@@ -174,6 +189,7 @@ class Process:
 class World:
     def __init__(self, sim: Sim, api: InProcess, choice: Choice) -> None:
         self.sim = sim
+        self.clock = StoppableClock(asyncio.get_running_loop())
         self.api = api
         self.client = LocalClient(api, field_manager="test")
         self.lease_reader = LocalClient(api, field_manager="reader")
@@ -200,6 +216,10 @@ class World:
 
     async def sleep(self, seconds: float) -> None:
         await self.sim.clock.sleep(seconds)
+
+    def stop_controllers(self, seconds: float) -> None:
+        """As SIGSTOP and SIGCONT: their clock goes on, and nothing else happens meanwhile."""
+        self.clock.stopped_seconds += seconds
 
     async def until(self, seconds: float) -> None:
         """Wait until so many seconds after the start, and a moment for what happens then."""

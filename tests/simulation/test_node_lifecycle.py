@@ -382,3 +382,37 @@ async def test_a_tenth_of_the_nodes_is_lost_and_no_heartbeat_of_the_others_misse
         # The taint of each new node; of lost ones the status, a taint and a pod; and three have
         # had their turn to be tainted NoExecute.
         assert here.process.client.writes == 100 + 10 * 3 + 3
+
+
+@virtual(seeds=5)
+async def test_a_stop_of_the_controllers_is_no_silence_of_the_nodes(sim: Sim) -> None:
+    """The pod would leave at once: it does not tolerate the taint for any time."""
+    async with world(sim) as here:
+        await here.nodes(["n", "other"])
+        here.keep_beating("n", "other")
+        await here.pod("p", node="n", tolerations=[])
+        await here.start()
+        await here.until(30 + 10 * sim.rand.random())
+        here.stop_controllers(300)
+        await here.sleep(60)
+        assert [await here.ready(each) for each in ("n", "other")] == ["True", "True"]
+        assert await here.taints("n") == []
+        assert here.told.about("Node/n") == here.told.about("Node/n")[:1]  # it was registered
+        assert not (await here.get_pod()).is_terminating
+
+
+@virtual()
+async def test_a_node_that_died_during_a_stop_of_the_controllers_is_lost_after_its_grace(
+    sim: Sim,
+) -> None:
+    async with world(sim) as here:
+        await here.nodes(["n", "other"])
+        here.keep_beating("other")
+        await here.start()
+        await here.until(12)
+        here.stop_controllers(300)
+        await here.until(15)  # the pass that notices it
+        await here.until(64.9)
+        assert await here.ready("n") == "True"
+        await here.until(65)
+        assert await here.ready("n") == "Unknown"

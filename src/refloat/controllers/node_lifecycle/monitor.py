@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = coordination.NODE_NAMESPACE
 
+# If this process did nothing for such a part of the grace period, it was stopped, or the machine
+# slept. A pass comes ten times in a grace period, so load alone makes no such pause.
+STOP_PART = 0.5
+
 
 class Monitor:
     """The reconciler; it has one key, and comes again after each period."""
@@ -71,8 +75,10 @@ class Monitor:
         self._awake: dict[str, None] = {}  # zones in which something may be tainted now
         self._all_down = False  # since that was so, NoExecute taints are taken off
         self._behind = ""  # the version of a lease that we have not seen
+        self._ran_at: float | None = None  # when this process was last seen to run
 
     async def reconcile(self, key: str) -> Result:
+        self._notice_stop()
         started = self._clock.monotonic()
         for name, uid in self._book.take_gone().items():
             self._teller.removed(name, uid)
@@ -83,6 +89,18 @@ class Monitor:
         self._wake_zones()
         self._metrics.all.observe(self._clock.monotonic() - started)
         return Result(requeue_after=self._settings.health.period)
+
+    def _notice_stop(self) -> None:
+        """Begin all silences anew after a stop of this process.
+
+        Signs of life that came meanwhile were not read yet, and if the API server stopped too,
+        no node could give any.
+        """
+        now = self._clock.monotonic()
+        before, self._ran_at = self._ran_at, now
+        if before is not None and now - before > STOP_PART * self._settings.health.grace:
+            log.warning("this process did not run for %.0f s: silence counts anew", now - before)
+            self._book.begin_anew(now)
 
     async def _look_at(self, names: Iterable[str]) -> None:
         """At all of them, some at once; those that were not reached come again."""
@@ -119,6 +137,7 @@ class Monitor:
             return True
         if entry.is_new:
             node = await self._welcome(node, entry)
+        self._notice_stop()
         judged = await self._judge(node, entry)
         if judged is None:
             return False
