@@ -17,6 +17,7 @@ from refloat.apiserver import identity
 from refloat.apiserver.identity import Identity
 from refloat.apiserver.inprocess import InProcess
 from refloat.app.controllers import Chosen
+from refloat.app.elections import ElectedController
 from refloat.app.equipment import Equipment
 from refloat.base.gates import Gates
 from refloat.client import errors, kinds
@@ -55,10 +56,23 @@ class Faulty(MortalClient):
         return await super()._call(request)
 
 
+class SoleActor(ElectedController):
+    """Of a cluster without another process: it acts at once. Elections are in `test_actors`."""
+
+    def guard(self, client: Client) -> Client:
+        return client
+
+    def join(self, apply: Callable[[bool], None]) -> None:
+        apply(True)
+
+
 class Fitted(Equipment):
     """Tells a test instead of the API server."""
 
     told: Told
+
+    def election(self, controller: str) -> ElectedController:
+        return SoleActor(self._elections, controller)
 
     def recorder(
         self, client: Client, component: str, *, sourced: bool = False, queued: int = 0

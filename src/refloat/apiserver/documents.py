@@ -70,6 +70,8 @@ class Documents:
         # In Kubernetes only these look at the method; what is not there is 404 by any.
         self._only_read = {"/api", "/metrics", "/version", *lists}
         self._encoded: dict[str, bytes] = {}
+        self.notes: dict[str, Callable[[], str]] = {}
+        """What the long answer of `/readyz` adds, by the name of the check."""
 
     async def serve(self, exchange: Exchange) -> web.StreamResponse:
         path = _page(exchange.path)
@@ -106,10 +108,15 @@ class Documents:
             text = f"[+]ping ok\n[-]disk failed: {shortage}\n{name} check failed\n"
             return exchange.answer(text.encode(), status=500, media=_TEXT)
         if "verbose" in exchange.query and not check:
-            disk = "[+]disk ok\n" if name == "readyz" else ""
-            text = f"[+]ping ok\n{disk}{name} check passed\n"
+            more = self._details() if name == "readyz" else ""
+            text = f"[+]ping ok\n{more}{name} check passed\n"
             return exchange.answer(text.encode(), media=_TEXT)
         return exchange.answer(b"ok", media=_TEXT)
+
+    def _details(self) -> str:
+        """What readyz says besides that the server answers."""
+        notes = (f"[+]{each} ok: {note()}\n" for each, note in self.notes.items())
+        return "[+]disk ok\n" + "".join(notes)
 
     def _document(self, path: str) -> bytes:
         if path not in self._encoded:

@@ -4,11 +4,12 @@
 from dataclasses import dataclass
 
 from refloat.base.errors import UsageError
+from refloat.config import actors
 
 ATTACH_DETACH = "persistentvolume-attach-detach-controller"
 DISRUPTION = "disruption-controller"
-FAILURE_RECOVERY = "failure-recovery-controller"
-FORCE_EVICTION = "force-eviction-controller"
+FAILURE_RECOVERY = actors.FAILURE_RECOVERY
+FORCE_EVICTION = actors.FORCE_EVICTION
 GARBAGE = "garbage-collector-controller"
 JOB = "job-controller"
 NAMESPACE = "namespace-controller"

@@ -34,7 +34,7 @@ from refloat.store.engine import LogStore
 from refloat.store.sqlite import OpenSettings, SqliteStore
 
 if TYPE_CHECKING:
-    from refloat.app.announcing import Announcer
+    from refloat.app.actor_publisher import ActorPublisher
     from refloat.app.inside import Inside
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Cluster:
         self._dispatcher: watching.Dispatcher | None = None
         self._server: Server | None = None
         self._inside: Inside | None = None
-        self._announcer: Announcer | None = None
+        self._publisher: ActorPublisher | None = None
         self._control: control.Control | None = None
         self.agents: faults.Processes | None = None  # nodes that run beside it
         self.url = ""
@@ -104,8 +104,8 @@ class Cluster:
         self.kubeconfig_written(paths.authority.read_bytes(), token)
         if self._inside is not None:
             self._inside.start()
-        if self._announcer is not None:
-            self._announcer.start()
+        if self._publisher is not None:
+            self._publisher.start()
         self._control = control.Control(folder, self._told)
         await self._control.start()
         self._tasks.spawn(self._maintain(self._store), name="store-maintenance")
@@ -144,6 +144,8 @@ class Cluster:
         pages = documents.Documents(
             f"{host}:{port}", self._metrics.registry, settings.gates, lambda: store.shortage
         )
+        if self._inside is not None:
+            pages.notes.update(self._inside.notes)
         self._server = Server(
             resources,
             pages,
@@ -166,7 +168,7 @@ class Cluster:
         if not self._settings.inside:
             return
         # The API server alone starts sooner.
-        from refloat.app import announcing, timings  # noqa: PLC0415
+        from refloat.app import actor_publisher, timings  # noqa: PLC0415
         from refloat.app.inside import Inside  # noqa: PLC0415
 
         def connect(user: Identity) -> LocalClient:
@@ -183,11 +185,12 @@ class Cluster:
             recovery=self._settings.configured.failure_recovery,
         )
         waits = timings.chosen(fast=self._settings.inside.fast)
-        self._announcer = announcing.embedded(
+        self._publisher = actor_publisher.embedded(
             connect(identity.ADMIN),
             self._settings.configured,
             self._settings.gates,
             self._clock,
+            controllers=self._settings.inside.controllers,
             period=waits.recovery_period,
             node_grace=waits.node_grace,
         )
@@ -233,8 +236,8 @@ class Cluster:
         self._stalls.stop()
         if self._control is not None:
             await self._control.close()
-        if self._announcer is not None:
-            await self._announcer.stop()
+        if self._publisher is not None:
+            await self._publisher.stop()
         if self._inside is not None:
             await self._inside.close()
         await self._tasks.close()

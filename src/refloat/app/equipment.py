@@ -21,8 +21,9 @@ from refloat.api.storage import VolumeAttachment
 from refloat.api.structs import ApiObject
 from refloat.apiserver import identity, roles
 from refloat.apiserver.identity import Identity
-from refloat.app import timings
+from refloat.app import actor_publisher, timings
 from refloat.app.controllers import Chosen
+from refloat.app.elections import ElectedController, Elections
 from refloat.base.clock import Clock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
@@ -34,6 +35,7 @@ from refloat.controllers.job import controller as job
 from refloat.policy.failure_recovery import FailureRecoveryPolicy
 from refloat.policy.switches import Switches
 from refloat.runtime import index
+from refloat.runtime.candidate import Candidate, CandidateMetrics
 from refloat.runtime.controller import Instruments
 from refloat.runtime.index import Index
 from refloat.runtime.informer import Informer
@@ -77,6 +79,7 @@ class Equipment:
         self.instruments = Instruments(ReconcileMetrics(registry), QueueMetrics(registry))
         self.informers: list[Informer[Any]] = []
         self.recorders: list[Recorder] = []
+        self.candidates: list[Candidate] = []
 
     @cached_property
     def admin(self) -> Client:
@@ -85,6 +88,23 @@ class Equipment:
     def client(self, role: str) -> Client:
         """With the rights of a controller, by its name in `roles`."""
         return self._connect(roles.controller(role))
+
+    def election(self, controller: str) -> ElectedController:
+        """Of a controller that forces; a manager that joined the cluster may lead instead."""
+        election = ElectedController(self._elections, controller)
+        self.candidates.append(election.candidate)
+        return election
+
+    @cached_property
+    def _elections(self) -> Elections:
+        """An identity for ever: the process before this one has ended, as it had the store."""
+        return Elections(
+            self.admin,
+            actor_publisher.EMBEDDED,
+            clock=self.clock,
+            rand=self.rand,
+            metrics=CandidateMetrics(self.registry),
+        )
 
     def recorder(
         self, client: Client, component: str, *, sourced: bool = False, queued: int = 1000

@@ -76,8 +76,14 @@ class Inside:
         if chosen.simulated_nodes:
             self.fleet = _fleet(shared, chosen.simulated_nodes)
             workers.append(self.fleet)
-        parts = Parts(informers=shared.informers, controllers=workers, recorders=shared.recorders)
+        parts = Parts(
+            informers=shared.informers,
+            controllers=workers,
+            recorders=shared.recorders,
+            candidates=shared.candidates,
+        )
         self._manager = Manager(parts, clock=clock)
+        self.notes = {f"leader/{each.controller}": each.describe for each in shared.candidates}
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -165,12 +171,13 @@ def _disruption(shared: Equipment) -> Sequence[Worker]:
 
 
 def _force_eviction(shared: Equipment) -> Sequence[Worker]:
-    """Only with its gate: nothing is forced that nobody asked for."""
+    """Only with its gate."""
     if not shared.gates.enabled(gate_names.TAINT_FORCE_EVICTION):
         return []
     client = shared.client("force-eviction-controller")
-    made = ForceEviction(
-        client,
+    election = shared.election(controllers.FORCE_EVICTION)
+    eviction = ForceEviction(
+        election.guard(client),
         shared.nodes,
         shared.leases,
         clock=shared.clock,
@@ -179,8 +186,11 @@ def _force_eviction(shared: Equipment) -> Sequence[Worker]:
         metrics=ForceEvictionMetrics(shared.registry),
         settings=ForceEvictionSettings(node_grace=shared.recovery.node_grace_period),
         switches=shared.switches,
+        is_on=False,
     )
-    return [made.controller]
+    election.use(is_on=True, forces=True)
+    election.join(lambda acts: eviction.take_up(is_on=acts, switches=shared.switches))
+    return [eviction.controller]
 
 
 def _garbage(shared: Equipment) -> Sequence[Worker]:
@@ -238,8 +248,14 @@ def _taint_eviction(shared: Equipment) -> Sequence[Worker]:
 
 def _failure_recovery(shared: Equipment) -> Sequence[Worker]:
     client = shared.client("zombie-controller")
-    made = FailureRecovery(
-        client,
+    settings = FailureRecoverySettings(
+        shared.gates.enabled(gate_names.FAILURE_RECOVERY_POLICY),
+        shared.recovery,
+        says_why=shared.switches.retriable_and_non_retriable_failures,
+    )
+    election = shared.election(controllers.FAILURE_RECOVERY)
+    recovery = FailureRecovery(
+        election.guard(client),
         [shared.pods],
         shared.nodes,
         shared.leases,
@@ -250,13 +266,11 @@ def _failure_recovery(shared: Equipment) -> Sequence[Worker]:
         ),
         instruments=shared.instruments,
         metrics=FailureRecoveryMetrics(shared.registry),
-        settings=FailureRecoverySettings(
-            shared.gates.enabled(gate_names.FAILURE_RECOVERY_POLICY),
-            shared.recovery,
-            says_why=shared.switches.retriable_and_non_retriable_failures,
-        ),
+        settings=settings,
     )
-    return [made]
+    election.use_recovery(settings)
+    election.join(lambda acts: recovery.lead(leads=acts))
+    return [recovery]
 
 
 def _attach_detach(shared: Equipment) -> Sequence[Worker]:

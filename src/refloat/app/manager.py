@@ -14,7 +14,8 @@ from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.app import controllers
-from refloat.app.announcing import Announcer
+from refloat.app.actor_publisher import ActorPublisher
+from refloat.app.elections import ElectedController, Elections
 from refloat.base import metrics
 from refloat.base.clock import Clock
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, TAINT_FORCE_EVICTION, Gates
@@ -24,7 +25,8 @@ from refloat.client import kinds, kubeconfig
 from refloat.client.contract import Client
 from refloat.client.http import HttpClient
 from refloat.client.settings import Settings as ClientSettings
-from refloat.config import announced
+from refloat.config import actors
+from refloat.config.actors import Actor
 from refloat.config.load import Configuration
 from refloat.config.reload import Reloading
 from refloat.controllers.failure_recovery import events as recovery_events
@@ -41,6 +43,7 @@ from refloat.controllers.job.settings import Settings as JobSettings
 from refloat.policy.failure_recovery import FailureRecoveryPolicy
 from refloat.policy.force_eviction import Settings as ForceEvictionSettings
 from refloat.policy.switches import Switches
+from refloat.runtime.candidate import Candidate, CandidateMetrics
 from refloat.runtime.controller import Instruments
 from refloat.runtime.election import ElectionSettings, Elector
 from refloat.runtime.guard import Guard
@@ -73,7 +76,7 @@ class Settings:
     controllers: tuple[str, ...] = ()
     """Which controllers act; without any, only the caches are kept."""
     leader_elect: bool = True
-    """Whether only one of several managers acts."""
+    """Whether only one of several managers takes care of Jobs. What forces is always elected."""
     qps: float = 20.0
     """Requests a second; as kube-controller-manager."""
     burst: int = 30
@@ -102,26 +105,38 @@ class ClusterManager:
         # Renewing the Lease must not wait behind anything, so it has its own way,
         # and the elector itself says when to try again.
         self._election_client = self._connect("leader-election", attempts=1)
-        self._elector = self._make_elector() if settings.leader_elect else None
+        self._identity = f"{platform.node()}_{self._rand.uid()}"
+        metrics_of_candidates = CandidateMetrics(self._registry)
+        self._elector = self._make_elector(metrics_of_candidates) if settings.leader_elect else None
+        self._elections = Elections(
+            self._election_client,
+            self._identity,
+            clock=clock,
+            rand=chance,
+            metrics=metrics_of_candidates,
+        )
+        self._candidates: list[Candidate] = []
         self._nodes = Informer(self._client, kinds.NODES, clock=clock, rand=chance)
         self._informers: list[Informer[Any]] = [self._nodes]
         self._recorders: list[Recorder] = []
         self._workers: list[Worker] = []
+        self._independent_recorders: list[Recorder] = []
+        self._independent: list[Worker] = []
         self._job_controllers: list[JobController] = []
         self._pods: list[Informer[Pod]] = []
         for namespace in settings.namespaces or ("",):
             self._add_jobs(namespace)
         self._recovery: FailureRecovery | None = None
+        self._recovery_election = ElectedController(self._elections, controllers.FAILURE_RECOVERY)
         if controllers.FAILURE_RECOVERY in settings.controllers and self._may_recover:
             self._recovery = self._add_recovery()
         self._force_eviction: ForceEviction | None = None
-        # Nodes are of no namespace: whoever may act in some only leaves them alone.
+        self._eviction_election = ElectedController(self._elections, controllers.FORCE_EVICTION)
+        # Nodes are of no namespace: a manager of some namespaces leaves them alone.
         if controllers.FORCE_EVICTION in settings.controllers and not settings.namespaces:
             self._force_eviction = self._add_force_eviction()
-        self._announcer = Announcer(
-            self._writer, self._access.namespace, self._announced(), self._clock
-        )
-        self._workers.append(self._announcer)
+        self._publisher = self._make_publisher()
+        self._independent.append(self._publisher)
         self.endpoints = Endpoints(
             health=settings.health_at,
             metrics_at=settings.metrics_at,
@@ -144,15 +159,30 @@ class ClusterManager:
         settings = ClientSettings(component=component, field_manager="refloat-manager", **more)
         return HttpClient(self._access, clock=self._clock, rand=self._rand, settings=settings)
 
-    def _make_elector(self) -> Elector:
-        identity = f"{platform.node()}_{self._rand.uid()}"
+    def _make_elector(self, metrics_of_candidates: CandidateMetrics) -> Elector:
+        """The election among managers of one namespace, for Jobs."""
         return Elector(
             self._election_client,
             clock=self._clock,
             rand=self._rand,
-            settings=ElectionSettings(self._access.namespace, LEASE, identity),
-            registry=self._registry,
+            settings=ElectionSettings(self._access.namespace, LEASE, self._identity),
+            metrics=metrics_of_candidates.elections,
         )
+
+    def _make_publisher(self) -> ActorPublisher:
+        actor = Actor(
+            self._identity,
+            "manager",
+            self._clock.now(),
+            self._active_controllers(),
+            self._settings.namespaces,
+        )
+        return ActorPublisher(self._client, actor, self._published, self._clock)
+
+    def _active_controllers(self) -> tuple[str, ...]:
+        """Those that run in this process, whatever their gates say."""
+        without = controllers.FORCE_EVICTION if self._force_eviction is None else ""
+        return tuple(each for each in self._settings.controllers if each != without)
 
     def _add_jobs(self, namespace: str) -> None:
         """The Jobs and pods of a namespace, or of all, and who takes care of them."""
@@ -182,9 +212,25 @@ class ClusterManager:
         """Asks before each write whether this process still leads."""
         return Guard(self._client, self._elector.check) if self._elector else self._client
 
-    def _recorder(self, controller: str, *, sourced: bool = False, queued: int = 1000) -> Recorder:
-        made = Recorder(
-            self._writer,
+    def _recorder(self, controller: str) -> Recorder:
+        recorder = self._new_recorder(self._writer, controller)
+        self._recorders.append(recorder)
+        return recorder
+
+    def _independent_recorder(
+        self, controller: str, *, sourced: bool = False, queued: int = 1000
+    ) -> Recorder:
+        """Of a controller with an election of its own. Its events tell of writes that are done,
+        so they are written even if leadership ended since."""
+        recorder = self._new_recorder(self._client, controller, sourced=sourced, queued=queued)
+        self._independent_recorders.append(recorder)
+        return recorder
+
+    def _new_recorder(
+        self, client: Client, controller: str, *, sourced: bool = False, queued: int = 1000
+    ) -> Recorder:
+        return Recorder(
+            client,
             controller=controller,
             instance=platform.node(),
             clock=self._clock,
@@ -193,8 +239,6 @@ class ClusterManager:
             sourced=sourced,
             settings=RecorderSettings(max_queued=queued),
         )
-        self._recorders.append(made)
-        return made
 
     @property
     def _may_recover(self) -> bool:
@@ -206,39 +250,54 @@ class ClusterManager:
         leases = Informer(self._client, kinds.LEASES, namespace=NODE_NAMESPACE, **how)
         namespaces = Informer(self._client, kinds.NAMESPACES, **how)
         self._informers += [leases, namespaces]
-        made = FailureRecovery(
-            self._writer,
+        election = self._recovery_election
+        recovery = FailureRecovery(
+            election.guard(self._client),
             self._pods,
             self._nodes,
             leases,
             namespaces,
             clock=self._clock,
-            sink=self._recorder(
+            sink=self._independent_recorder(
                 recovery_events.COMPONENT, sourced=True, queued=recovery_events.MAX_QUEUED
             ),
             instruments=self._instruments,
             metrics=FailureRecoveryMetrics(self._registry),
             settings=self._recovery_settings(),
         )
-        self._workers.append(made)
-        return made
+        election.use_recovery(self._recovery_settings())
+        election.join(lambda acts: recovery.lead(leads=acts))
+        self._candidates.append(election.candidate)
+        self._independent.append(recovery)
+        return recovery
 
     def _add_force_eviction(self) -> ForceEviction:
-        """Leases are not watched for it: it looks at those of nodes that somebody says are down."""
-        made = ForceEviction(
-            self._writer,
+        """Leases are not watched for it: it reads those of nodes with the request taint."""
+        election = self._eviction_election
+        eviction = ForceEviction(
+            election.guard(self._client),
             self._nodes,
             None,
             clock=self._clock,
-            sink=self._recorder(force_eviction_events.COMPONENT),
+            sink=self._independent_recorder(force_eviction_events.COMPONENT),
             instruments=self._instruments,
             metrics=ForceEvictionMetrics(self._registry),
             settings=self._force_eviction_settings(),
             switches=Switches.of(self._gates),
-            is_on=self._gates.enabled(TAINT_FORCE_EVICTION),
+            is_on=False,
         )
-        self._workers.append(made.controller)
-        return made
+        election.use(is_on=self._gates.enabled(TAINT_FORCE_EVICTION), forces=True)
+        election.join(lambda acts: self._use_force_eviction(eviction, acts=acts))
+        self._candidates.append(election.candidate)
+        self._independent.append(eviction.controller)
+        return eviction
+
+    def _use_force_eviction(self, eviction: ForceEviction, *, acts: bool) -> None:
+        eviction.take_up(
+            is_on=acts and self._gates.enabled(TAINT_FORCE_EVICTION),
+            switches=Switches.of(self._gates),
+            settings=self._force_eviction_settings(),
+        )
 
     @property
     def _configured(self) -> Configuration:
@@ -263,22 +322,21 @@ class ClusterManager:
         grace = self._configured.failure_recovery.node_grace_period
         return ForceEvictionSettings(hands_over=True, node_grace=grace)
 
-    def _announced(self) -> Object:
+    def _published(self) -> Object:
         period = FailureRecoveryPolicy().default_period
-        return announced.body(self._configured.document, self._gates, period)
+        return actors.configuration(self._configured.document, self._gates, period)
 
     def _take_up(self, _new: Configuration) -> None:
-        self._announcer.take_up(self._announced())
+        self._publisher.changed()
         for controller in self._job_controllers:
             controller.take_up(self._job_settings())
         if self._recovery is not None:
             self._recovery.take_up(self._recovery_settings())
+            self._recovery_election.use_recovery(self._recovery_settings())
         if self._force_eviction is not None:
-            self._force_eviction.take_up(
-                is_on=self._gates.enabled(TAINT_FORCE_EVICTION),
-                switches=Switches.of(self._gates),
-                settings=self._force_eviction_settings(),
-            )
+            election = self._eviction_election
+            election.use(is_on=self._gates.enabled(TAINT_FORCE_EVICTION), forces=True)
+            self._use_force_eviction(self._force_eviction, acts=election.acts)
 
     def _parts(self) -> Parts:
         return Parts(
@@ -286,6 +344,9 @@ class ClusterManager:
             controllers=self._workers,
             recorders=self._recorders,
             leadership=self._elector,
+            independent=self._independent,
+            independent_recorders=self._independent_recorders,
+            candidates=self._candidates,
             serving=self.endpoints,
         )
 

@@ -44,7 +44,8 @@ async def _show(what: str, found: Access, namespace: str, form: output.Form) -> 
     settings = Settings(component="explain", attempts=1)
     client = HttpClient(found, clock=clock, rand=Rand(), settings=settings)
     try:
-        account = await Asker(client, clock).explain(what, namespace or found.namespace)
+        asker = Asker(client, clock, client.server_now)
+        account = await asker.explain(what, namespace or found.namespace)
     finally:
         await client.close()
     if form != "table":

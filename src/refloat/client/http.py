@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs over the wire, to any API server; `transport` carries them."""
 
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from refloat.base.clock import Clock
@@ -33,6 +35,13 @@ class HttpClient(Verbs):
     def _open(self, request: Request, kind: Kind[T]) -> contract.Watch[T]:
         idle = self._settings.watch_idle_seconds
         return HttpWatch(self._transport, request, kind, self._clock, idle)
+
+    def server_now(self) -> datetime | None:
+        """What the API server's clock said in its last answer; None if it said nothing."""
+        try:
+            return parsedate_to_datetime(self._transport.date)
+        except ValueError:
+            return None
 
     async def close(self) -> None:
         await self._transport.close()

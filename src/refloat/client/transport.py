@@ -52,6 +52,8 @@ class Transport:
         self._is_closed = False
         self._warned: set[str] = set()
         self._is_refused = False
+        self.date = ""
+        """The header `Date` of the last answer, as it came."""
 
     async def call(self, request: Request) -> bytearray:
         """The body of a successful answer."""
@@ -106,6 +108,7 @@ class Transport:
         except OSError as error:
             raise _broken(request, error, self._settings.request_seconds) from error
         self._warn(answer.headers)
+        self.date = answer.headers.get("date", "")
         if 200 <= answer.status < 300:
             return answer.body
         raise _failure(request, answer)

@@ -37,7 +37,7 @@ class Configuration:
     failure_recovery: FailureRecoveryPolicy = field(default_factory=FailureRecoveryPolicy)
     """What may be done about pods that are stuck on lost nodes."""
     document: dict[str, Any] = field(default_factory=dict, compare=False)
-    """All of it as it was written, for `announced`."""
+    """All of it as it was written, for `config.actors`."""
 
 
 def load(path: Path) -> Configuration:

@@ -5,6 +5,9 @@ What the asker may not read is left out: an explanation with less in it is
 better than none.
 """
 
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
 from typing import TypeVar
 
 from refloat.api import names
@@ -15,12 +18,13 @@ from refloat.base.clock import Clock
 from refloat.base.errors import UsageError
 from refloat.client import errors, kinds
 from refloat.client.contract import EVERYTHING, Client, Kind, Selector
-from refloat.config import announced
-from refloat.config.load import Configuration
+from refloat.config import actors as records_of
+from refloat.config.actors import FAILURE_RECOVERY, FORCE_EVICTION
 from refloat.explain import node as nodes
 from refloat.explain import pod as pods
 from refloat.explain.account import Account
-from refloat.explain.surroundings import USUAL, Surroundings
+from refloat.explain.actors import Actors
+from refloat.explain.surroundings import Surroundings
 
 T = TypeVar("T", bound=ApiObject)
 
@@ -37,9 +41,13 @@ _KINDS = {
 class Asker:
     """Explains objects of one cluster."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, server_now: Callable[[], datetime | None] | None = None
+    ) -> None:
+        """`server_now` is the time of the API server, where it is known."""
         self._client = client
         self._clock = clock
+        self._server_clock = server_now
 
     async def explain(self, what: str, namespace: str) -> Account:
         """`pod/NAME` or `node/NAME`; raises what `client.errors` has if it is not there."""
@@ -52,14 +60,17 @@ class Asker:
             return await self._node(name)
         return await self._pod(name, namespace)
 
+    def _server_now(self) -> datetime:
+        now = None if self._server_clock is None else self._server_clock()
+        return now or self._clock.now()
+
     async def _pod(self, name: str, namespace: str) -> Account:
         pod = await self._client.get(kinds.PODS, name, namespace=namespace)
         node, hidden = await self._host(pod)
-        configuration, where = await self._configuration()
+        actors = await self._actors()
         around = Surroundings(
             now=self._clock.now(),
-            configuration=configuration,
-            announced_in=where,
+            recovery=actors.outlook(FAILURE_RECOVERY, namespace),
             node=node,
             node_hidden=hidden,
             namespaces=await self._labels([pod]),
@@ -71,11 +82,11 @@ class Asker:
     async def _node(self, name: str) -> Account:
         node = await self._client.get(kinds.NODES, name)
         there = await self._all(kinds.PODS, Selector(fields=f"spec.nodeName={name}"))
-        configuration, where = await self._configuration()
+        actors = await self._actors()
         around = Surroundings(
             now=self._clock.now(),
-            configuration=configuration,
-            announced_in=where,
+            recovery=actors.outlook(FAILURE_RECOVERY),
+            force_eviction=actors.outlook(FORCE_EVICTION),
             node=node,
             pods=there,
             namespaces=await self._labels(there),
@@ -104,22 +115,24 @@ class Asker:
             found[name] = dict(namespace.metadata.labels or {})
         return found
 
-    async def _configuration(self) -> tuple[Configuration | None, list[str]]:
-        """What the Refloat of this cluster says that it goes by, and where one says so.
-
-        Any tenant can write such a ConfigMap: those of the usual namespaces come first.
-        """
-        chosen = Selector(
-            labels=f"{announced.LABEL}={announced.IN_FORCE}",
-            fields=f"metadata.name={announced.NAME}",
-        )
-        found = {
-            each.metadata.namespace: configuration
-            for each in await self._all(kinds.CONFIG_MAPS, chosen)
-            if (configuration := announced.read(each.data)) is not None
-        }
-        where = sorted(found, key=_rank)
-        return (found[where[0]] if where else None), where
+    async def _actors(self) -> Actors:
+        """The processes that reported, of the one namespace where tenants cannot write."""
+        try:
+            records = await self._client.get(
+                kinds.CONFIG_MAPS, records_of.NAME, namespace=records_of.NAMESPACE
+            )
+            published = records_of.read(records.data)
+        except errors.NotFound:
+            published = []
+        except errors.Forbidden:
+            return Actors(self._server_now())
+        leases = {}
+        for controller, name in records_of.LEASES.items():
+            with contextlib.suppress(errors.NotFound, errors.Forbidden):
+                leases[controller] = await self._client.get(
+                    kinds.LEASES, name, namespace=records_of.NAMESPACE
+                )
+        return Actors(self._server_now(), published, leases)
 
     async def _events(self, of: ApiObject, namespace: str) -> list[Event]:
         """By name, as events of nodes are told of uids that no Node ever had."""
@@ -135,10 +148,6 @@ class Asker:
             return [each async for page in pages for each in page.items]
         except errors.Forbidden:
             return []
-
-
-def _rank(namespace: str) -> tuple[int, str]:
-    return USUAL.index(namespace) if namespace in USUAL else len(USUAL), namespace
 
 
 def _check_name(name: str, what: str) -> None:

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from refloat.api import structs, times
 from refloat.api.core import Node, Pod
-from refloat.base.gates import TAINT_FORCE_EVICTION, Gates
 from refloat.explain import surroundings
 from refloat.explain.account import Account, Point, when
 from refloat.explain.surroundings import Surroundings
@@ -48,29 +47,27 @@ def _taints(node: Node) -> Iterator[Point]:
 def _force_eviction(node: Node, around: Surroundings) -> Iterator[Point]:
     if text := force_eviction.told(node, around.pods):
         yield Point("force eviction", text)
-        if around.configuration is None:
-            yield Point("but", surroundings.UNKNOWN)
-        elif not Gates(around.configuration.feature_gates).enabled(TAINT_FORCE_EVICTION):
-            yield Point(
-                "but", f"the gate {TAINT_FORCE_EVICTION} is off, so nothing of this happens"
-            )
+        if around.force_eviction.configuration is None:
+            yield Point("but", around.force_eviction.text)
+        yield from around.force_eviction.points
 
 
 def _future(node: Node, around: Surroundings) -> Iterator[Point]:
     yield Point("pods", _census(around.pods))
-    if around.configuration is None:
-        yield Point("recovery", surroundings.UNKNOWN)
+    configuration = around.recovery.configuration
+    if configuration is None:
+        yield Point("recovery", around.recovery.text)
         return
-    policy = around.configuration.failure_recovery
+    policy = configuration.failure_recovery
     stuck = [pod for pod in around.pods if pod.is_terminating]
     for pod in stuck[:MAX_PODS]:
         yield Point("pod", f"{_name(pod)}: {_of_pod(pod, node, policy, around)}")
     if len(stuck) > MAX_PODS:
         yield Point("pod", f"and {len(stuck) - MAX_PODS} more that are being deleted")
     yield from _of_node(node, policy, around)
-    if zombie.is_unreachable(node) and (why := surroundings.reservation(around.configuration)):
+    if zombie.is_unreachable(node) and (why := surroundings.reservation(configuration)):
         yield Point("but", why)
-    yield from surroundings.origin(around)
+    yield from around.recovery.points
 
 
 def _name(pod: Pod) -> str:

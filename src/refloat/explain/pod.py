@@ -82,14 +82,15 @@ def _eviction(pod: Pod, node: Node, around: Surroundings) -> str:
 
 
 def _recovery(pod: Pod, around: Surroundings) -> Iterator[Point]:
-    if around.configuration is None:
-        yield Point("recovery", surroundings.UNKNOWN)
+    configuration = around.recovery.configuration
+    if configuration is None:
+        yield Point("recovery", around.recovery.text)
         return
     if around.node_hidden:
         yield Point("recovery", surroundings.NODE_HIDDEN)
         return
-    yield from _decision(pod, around, around.configuration)
-    yield from surroundings.origin(around)
+    yield from _decision(pod, around, configuration)
+    yield from around.recovery.points
     if _hangs(pod, around):
         yield Point("hint", "its node is alive, so look there: the kubelet's log, the containers")
 

@@ -11,21 +11,12 @@ from refloat.api.events import Event
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
 from refloat.config.load import Configuration
 from refloat.explain.account import Point, when
+from refloat.explain.actors import Outlook
 
 # Events of an object that are told, the latest: more is what `kubectl describe` is for.
 MAX_EVENTS = 5
 
-UNKNOWN = (
-    "no Refloat on this cluster says what it is configured to do: it does not run here,"
-    " or you may not read its ConfigMap"
-)
-
-
 NODE_HIDDEN = "unknown: it depends on the pod's node, which you may not read"
-
-# Where a Refloat says it: that of an embedded cluster, and that of the example for
-# managers. Not everybody may write there.
-USUAL = ("kube-system", "refloat-system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +24,10 @@ class Surroundings:
     """The cluster around an object, at one time."""
 
     now: datetime
-    configuration: Configuration | None = None
-    """What the Refloat of this cluster goes by; None if none says so."""
-    announced_in: Sequence[str] = ()
-    """The namespaces in which one says so, that of `configuration` first."""
+    recovery: Outlook = field(default_factory=Outlook)
+    """Which process does failure recovery here."""
+    force_eviction: Outlook = field(default_factory=Outlook)
+    """Which process evicts by force here."""
     node: Node | None = None
     """The pod's node, or the node itself; None if it does not exist or is hidden."""
     node_hidden: bool = False
@@ -60,19 +51,6 @@ def reservation(configuration: Configuration) -> str:
     if configuration.failure_recovery.mode == "Report":
         return "the mode is Report, so it is told and nothing is touched"
     return ""
-
-
-def origin(around: Surroundings) -> list[Point]:
-    """Whose configuration it is, unless that goes without saying."""
-    if not around.announced_in:
-        return []
-    first, *others = around.announced_in
-    if first in USUAL and not others:
-        return []
-    text = f"the one that is announced in namespace {first}"
-    if others:
-        text += f"; {len(others)} more, announced elsewhere, did not count"
-    return [Point("configuration", text)]
 
 
 def told(events: Iterable[Event], now: datetime) -> list[Point]:

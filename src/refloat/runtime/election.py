@@ -22,6 +22,7 @@ renewal. A process that saw the old leader waits for its lease to run out.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -63,6 +64,11 @@ class ElectionSettings:
     identity: str
     """Must be unique to this process: two with one name would both lead."""
 
+    unique_identity: bool = False
+    """Whether a Lease in our name is surely our own: the identity is random, or its earlier owner
+    has surely ended. Then nothing is waited for. If not, the Lease of an earlier process with the
+    same name is waited for, because that process may still act."""
+
     lease_duration: float = 15.0
     """Seconds that others wait after the last renewal they saw; Kubernetes' default."""
 
@@ -94,6 +100,21 @@ class ElectionSettings:
             )
 
 
+class ElectionMetrics:
+    """Whether this process leads, for each election; made once for each process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._status = Gauge(
+            "leader_election_master_status",
+            "1 for the leader, 0 else",
+            ("name",),
+            registry=registry,
+        )
+
+    def of(self, name: str) -> Gauge:
+        return self._status.labels(name)
+
+
 class Elector:
     """One contender. `acquire` once, act through a `Guard`, `release` at the end."""
 
@@ -104,8 +125,10 @@ class Elector:
         clock: Clock,
         rand: Rand,
         settings: ElectionSettings,
-        registry: CollectorRegistry | None = None,
+        metrics: ElectionMetrics | None = None,
+        on_holder: Callable[[str], None] | None = None,
     ) -> None:
+        """`on_holder` gets the name in the Lease whenever another one stands there."""
         self._client = client
         self._clock = clock
         self._rand = rand
@@ -119,7 +142,11 @@ class Elector:
         self._tasks = Tasks()
         self._lost = asyncio.Event()
         self._why = f"{settings.name}: not the leader"
-        self._status = None if registry is None else _status(registry, settings.name)
+        self._status = None if metrics is None else metrics.of(settings.name)
+        self._on_holder = on_holder
+        self._failure = ""  # why the last try failed, as it was logged
+        self.denied = ""
+        """Why the API server refuses us the Lease; empty if it does not."""
 
     @property
     def leads(self) -> bool:
@@ -205,12 +232,21 @@ class Elector:
             async with self._clock.timeout(seconds):
                 await self._acquire_or_renew()
         except TimeoutError:
-            log.warning("%s: no answer in %g s", self._settings.name, seconds)
+            self._failed(f"no answer in {seconds:g} s")
         except (errors.Conflict, errors.AlreadyExists):
-            log.info("%s: somebody else was faster", self._settings.name)
+            log.info("%s: another process was faster", self._settings.name)
         except errors.ClientError as error:
-            log.warning("%s: %s", self._settings.name, error)
+            self._failed(str(error), denied=isinstance(error, errors.Forbidden))
+        else:
+            self._failure = self.denied = ""
         return self.leads
+
+    def _failed(self, why: str, *, denied: bool = False) -> None:
+        """Log each reason once, and not at each try."""
+        if why != self._failure:
+            log.warning("%s: %s", self._settings.name, why)
+        self._failure = why
+        self.denied = why if denied else ""
 
     async def _acquire_or_renew(self) -> None:
         if self.leads and not self._is_stale and self._seen is not None:
@@ -237,12 +273,19 @@ class Elector:
         except errors.NotFound:
             return None
         if self._seen is None or lease != self._seen:
-            self._seen, self._seen_at = lease, self._clock.monotonic()
+            self._see(lease)
         return lease
+
+    def _see(self, lease: Lease) -> None:
+        before, is_first = self.holder, self._seen is None
+        self._seen, self._seen_at = lease, self._clock.monotonic()
+        if self._on_holder is not None and (is_first or self.holder != before):
+            self._on_holder(self.holder)
 
     def _is_ours(self, lease: Lease) -> bool:
         """Whether it was this process that wrote it, and not one before of the same name."""
-        return self._tried and lease.spec.holder_identity == self._settings.identity
+        ours = self._tried or self._settings.unique_identity
+        return ours and lease.spec.holder_identity == self._settings.identity
 
     def _is_free(self, lease: Lease) -> bool:
         if not lease.spec.holder_identity:
@@ -264,7 +307,7 @@ class Elector:
         # Only here does the deadline move, and it counts from the sending:
         # whoever saw this write saw it later.
         self._is_stale = False
-        self._seen, self._seen_at = lease, self._clock.monotonic()
+        self._see(lease)
         if not self._lost.is_set():
             self._deadline = sent + self._settings.renew_deadline
         return None
@@ -338,10 +381,3 @@ class Elector:
     def _show(self, *, leads: bool) -> None:
         if self._status is not None:
             self._status.set(1 if leads else 0)
-
-
-def _status(registry: CollectorRegistry, name: str) -> Gauge:
-    gauge = Gauge(
-        "leader_election_master_status", "1 for the leader, 0 else", ("name",), registry=registry
-    )
-    return gauge.labels(name)

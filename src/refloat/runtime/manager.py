@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts and stops the parts of a process of controllers, in the right order.
 
-Up: endpoints, informers, their first sync, leadership, recorders,
-controllers. Caches are filled before leadership is sought, so a stand-by
-takes over at once. Down: controllers (what is worked on may finish),
-recorders (what was told is written), the Lease (only now, when nothing acts
-any more), informers, endpoints. When leadership is lost, everything that
+Up: endpoints, informers, their first sync, what has elections of its own,
+leadership, recorders, controllers. Caches are filled before leadership is
+sought, so a stand-by takes over at once. Down: controllers (what is worked on
+may finish), recorders (what was told is written), the Leases (only now, when
+nothing acts any more), informers, endpoints. When leadership is lost, everything that
 writes is cancelled at once instead, and `run` raises: the process must end.
 
 Composition only: it decides nothing and knows no kind of object.
@@ -81,10 +81,24 @@ class Leadership(Protocol):
     async def close(self) -> None: ...
 
 
+class Candidate(Protocol):
+    """An election beside `leadership`, which may be lost and won again: `candidate.Candidate`."""
+
+    controller: str
+
+    def start(self) -> None: ...
+
+    async def stop(self, *, release: bool) -> None: ...
+
+    def describe(self) -> str: ...
+
+    def why_unhealthy(self) -> str | None: ...
+
+
 class Serving(Protocol):
     """Where its state can be asked for: `serving.Endpoints`."""
 
-    def ready_when(self, name: str, check: Any) -> None: ...
+    def ready_when(self, name: str, check: Any, note: Any = None) -> None: ...
 
     async def start(self) -> None: ...
 
@@ -116,6 +130,10 @@ class Parts:
     controllers: Sequence[Worker] = ()
     recorders: Sequence[Teller] = ()
     leadership: Leadership | None = None
+    independent: Sequence[Worker] = ()
+    """Controllers that need no `leadership`: they have a candidate, or write nothing shared."""
+    independent_recorders: Sequence[Teller] = ()
+    candidates: Sequence[Candidate] = ()
     serving: Serving | None = None
 
 
@@ -156,22 +174,26 @@ class Manager:
         for informer in self._parts.informers:
             informer.start()
         await self._sync()
+        self._start_all(self._parts.independent_recorders, self._parts.independent)
+        for candidate in self._parts.candidates:
+            candidate.start()
         if self._parts.leadership is not None:
             self._led = True  # from the first try on there may be something to release
             await self._parts.leadership.acquire()
-        self._start_acting()
+        self._start_all(self._parts.recorders, self._parts.controllers)
         if self._parts.leadership is not None:
             raise await self._parts.leadership.lost()
         await self._stop.wait()
 
-    def _start_acting(self) -> None:
-        for recorder in self._parts.recorders:
+    def _start_all(self, recorders: Sequence[Teller], controllers: Sequence[Worker]) -> None:
+        for recorder in recorders:
             recorder.start()
             self._told.append(recorder)
-        for controller in self._parts.controllers:
+        for controller in controllers:
             controller.start()
             self._begun.append(controller)
-        log.info("running %s", ", ".join(each.name for each in self._begun) or "no controller")
+        if controllers:
+            log.info("running %s", ", ".join(each.name for each in controllers))
 
     async def _start_serving(self) -> None:
         serving = self._parts.serving
@@ -179,6 +201,8 @@ class Manager:
             return
         serving.ready_when("informers", self._why_not_ready)
         serving.ready_when("shutdown", lambda: "stopping" if self._stop.is_set() else None)
+        for each in self._parts.candidates:
+            serving.ready_when(f"leader/{each.controller}", each.why_unhealthy, each.describe)
         await serving.start()
 
     async def _until_stop(self, work: Awaitable[None]) -> None:
@@ -217,7 +241,8 @@ class Manager:
         stopped = [each.stop(drain) for each in self._begun]
         ended = all(await self._phase("controllers", stopped, drain + spare))
         await self._phase("events", [each.stop(flush) for each in self._told], flush + spare)
-        await self._phase("leadership", [self._resign(release=ended)], spare)
+        stopped_candidates = [each.stop(release=ended) for each in self._parts.candidates]
+        await self._phase("leadership", [self._resign(release=ended), *stopped_candidates], spare)
         await self._phase("informers", [each.close() for each in self._parts.informers], spare)
         if self._parts.serving is not None:
             await self._phase("endpoints", [self._parts.serving.close()], spare)

@@ -24,6 +24,9 @@ LOOPBACK = "127.0.0.1"
 Check = Callable[[], str | None]
 """Why something is not well; None when it is."""
 
+Note = Callable[[], str]
+"""What is to know of something that is well."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -63,13 +66,14 @@ class Endpoints:
         self._metrics_at = metrics_at
         self._registry = registry
         self._clock = clock
-        self._checks: dict[str, Check] = {}
+        self._checks: dict[str, tuple[Check, Note | None]] = {}
         self._documents = dict(documents or {})
         self._servers: list[PageServer] = []
         self.addresses: dict[str, tuple[str, int]] = {}  # "health", "metrics" -> where
 
-    def ready_when(self, name: str, check: Check) -> None:
-        self._checks[name] = check
+    def ready_when(self, name: str, check: Check, note: Note | None = None) -> None:
+        """`note` stands behind the check in the long answer, while the check passes."""
+        self._checks[name] = (check, note)
 
     async def start(self) -> None:
         """Listen; raises `UsageError` when an address cannot be had."""
@@ -120,12 +124,16 @@ def _document(made: Callable[[], object], _: Request) -> Page:
     return Page(json.dumps(made()).encode(), media="application/json; charset=utf-8")
 
 
-def _verdict(name: str, checks: Mapping[str, Check], request: Request) -> Page:
+def _verdict(name: str, checks: Mapping[str, tuple[Check, Note | None]], request: Request) -> Page:
     """`ok`, or check by check what is not; in Kubernetes' words."""
-    found = {"ping": None, **{each: check() for each, check in checks.items()}}
-    well = not any(found.values())
+    failures = {"ping": None, **{each: check() for each, (check, _) in checks.items()}}
+    well = not any(failures.values())
     if well and "verbose" not in request.query:
         return Page(b"ok")
-    lines = [f"[-]{each} failed: {why}" if why else f"[+]{each} ok" for each, why in found.items()]
+    lines = []
+    for each, why in failures.items():
+        note = checks[each][1] if each in checks else None
+        passed = f"[+]{each} ok: {note()}" if note is not None else f"[+]{each} ok"
+        lines.append(f"[-]{each} failed: {why}" if why else passed)
     lines.append(f"{name} check {'passed' if well else 'failed'}")
     return Page(("\n".join(lines) + "\n").encode(), 200 if well else 500)

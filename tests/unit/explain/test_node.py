@@ -5,18 +5,19 @@ import msgspec
 
 from refloat.api.core import Node, Pod
 from refloat.explain import node as nodes
-from refloat.explain import surroundings
+from refloat.explain.account import Point
+from refloat.explain.actors import Outlook
 from refloat.explain.surroundings import Surroundings
 from refloat.policy import zombie
 from refloat.policy.force_eviction import PROGRESS
-from tests.unit.explain.test_pod import LOST, configuration, node, stuck
+from tests.unit.explain.test_pod import LOST, NONE, configuration, node, stuck
 from tests.unit.policy.made import at, text
 
 RULE = {"taintNodeOutOfService": {"unreachableNodeTimeout": "10m"}}
 
 
 def told(of: Node, about: str, *there: Pod, **around: Any) -> list[str]:
-    defaults: dict[str, Any] = {"now": at(110), "pods": there, "configuration": configuration()}
+    defaults: dict[str, Any] = {"now": at(110), "pods": there, "recovery": Outlook(configuration())}
     account = nodes.explain(of, Surroundings(**(defaults | around)))
     return [point.text for point in account.points if point.about == about]
 
@@ -38,7 +39,7 @@ def test_many_are_counted() -> None:
 
 
 def test_a_rule_for_nodes_is_told_with_its_time() -> None:
-    said = told(LOST, "out of service", stuck(), configuration=configuration(rules=[RULE]))
+    said = told(LOST, "out of service", stuck(), recovery=Outlook(configuration(rules=[RULE])))
     want = f"it will be tainted node.kubernetes.io/out-of-service at {text(600)}"
     assert said == [f"{want} unless it comes back"]
 
@@ -52,7 +53,9 @@ def test_the_pod_that_keeps_a_node_in_service_is_named() -> None:
         },
         Pod,
     )
-    said = told(LOST, "out of service", stuck(), other, configuration=configuration(rules=[RULE]))
+    said = told(
+        LOST, "out of service", stuck(), other, recovery=Outlook(configuration(rules=[RULE]))
+    )
     assert said == ["not every pod on it may be ended by force: prod/db"]
 
 
@@ -68,7 +71,7 @@ def test_health_says_who_lives() -> None:
 
 
 def test_without_a_refloat_that_is_said() -> None:
-    assert told(LOST, "recovery", configuration=None) == [surroundings.UNKNOWN]
+    assert told(LOST, "recovery", recovery=NONE) == [NONE.text]
 
 
 def test_a_living_node_ends_its_pods_itself() -> None:
@@ -101,7 +104,9 @@ def test_force_eviction_is_told_with_the_step_that_it_is_at() -> None:
         assert all(one.startswith(other) for one, other in zip(said, want, strict=True))
 
 
-def test_a_force_eviction_that_nobody_carries_out_is_told_so() -> None:
-    off = told(evicted("", WISH), "but")
-    assert off == ["the gate TaintForceEviction is off, so nothing of this happens"]
-    assert told(evicted("", WISH), "but", configuration=None) == [surroundings.UNKNOWN]
+def test_a_force_eviction_that_no_process_carries_out_is_told_so() -> None:
+    assert told(evicted("", WISH), "but", force_eviction=NONE) == [NONE.text]
+    actor = Point("actor", "manager m1 leads")
+    acting = Outlook(configuration(), points=(actor,))
+    assert told(evicted("", WISH), "but", force_eviction=acting) == []
+    assert told(evicted("", WISH), "actor", force_eviction=acting) == [actor.text]

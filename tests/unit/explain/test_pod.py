@@ -14,10 +14,13 @@ from refloat.base.gates import FAILURE_RECOVERY_POLICY
 from refloat.config import load
 from refloat.explain import pod as pods
 from refloat.explain import surroundings
+from refloat.explain.account import Point
+from refloat.explain.actors import NONE_EVER, Outlook
 from refloat.explain.surroundings import Surroundings
 from refloat.policy import zombie
 from tests.unit.policy.made import at, text
 
+NONE = Outlook(text=NONE_EVER)
 ON = {FAILURE_RECOVERY_POLICY: True}
 
 
@@ -60,7 +63,7 @@ def configuration(gates: dict[str, bool] = ON, **policy: Any) -> load.Configurat
 
 
 def told(of: Pod, about: str, **around: Any) -> str:
-    defaults: dict[str, Any] = {"now": at(110), "node": LOST, "configuration": configuration()}
+    defaults: dict[str, Any] = {"now": at(110), "node": LOST, "recovery": Outlook(configuration())}
     account = pods.explain(of, Surroundings(**(defaults | around)))
     return " | ".join(point.text for point in account.points if point.about == about)
 
@@ -101,12 +104,12 @@ def test_the_missing_annotation_is_named() -> None:
 
 
 def test_the_gate_that_is_off_is_named() -> None:
-    said = told(stuck(), "but", configuration=configuration({}))
+    said = told(stuck(), "but", recovery=Outlook(configuration({})))
     assert said == "the gate FailureRecoveryPolicy is off, so nothing of this happens"
 
 
 def test_report_mode_is_named() -> None:
-    said = told(stuck(), "but", configuration=configuration(mode="Report"))
+    said = told(stuck(), "but", recovery=Outlook(configuration(mode="Report")))
     assert said == "the mode is Report, so it is told and nothing is touched"
 
 
@@ -118,7 +121,7 @@ def test_what_holds_a_pod_that_is_due_is_told() -> None:
 
 
 def test_without_a_refloat_that_is() -> None:
-    assert told(stuck(), "recovery", configuration=None) == surroundings.UNKNOWN
+    assert told(stuck(), "recovery", recovery=NONE) == NONE.text
 
 
 def test_a_pod_that_hangs_on_a_living_node_is_looked_for_there() -> None:
@@ -148,29 +151,14 @@ def test_of_a_node_that_the_asker_may_not_read_nothing_is_claimed() -> None:
     hidden = {"node": None, "node_hidden": True}
     assert told(stuck(), "node", **hidden) == "n1 (you may not read it)"
     assert told(stuck(), "recovery", **hidden) == surroundings.NODE_HIDDEN
-    assert told(stuck(), "recovery", configuration=None, **hidden) == surroundings.UNKNOWN
+    assert told(stuck(), "recovery", recovery=NONE, **hidden) == NONE.text
     for about in ("but", "held", "hint"):
         assert told(stuck(), about, **hidden) == ""
 
 
-@pytest.mark.parametrize(
-    ("where", "want"),
-    [
-        pytest.param((), "", id="nobody knows where"),
-        pytest.param(("kube-system",), "", id="where it usually is"),
-        pytest.param(("ops",), "the one that is announced in namespace ops", id="elsewhere"),
-        pytest.param(
-            ("kube-system", "a", "b"),
-            "the one that is announced in namespace kube-system;"
-            " 2 more, announced elsewhere, did not count",
-            id="in several places",
-        ),
-    ],
-)
-def test_whose_configuration_it_is_is_told_if_there_is_doubt(
-    where: tuple[str, ...], want: str
-) -> None:
-    assert told(stuck(), "configuration", announced_in=where) == want
+def test_the_process_that_acts_is_named() -> None:
+    actor = Point("actor", "manager m1 leads")
+    assert told(stuck(), "actor", recovery=Outlook(configuration(), points=(actor,))) == actor.text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from refloat.api.meta import Object
 from refloat.base.rand import Rand
 from refloat.client import errors
 from refloat.client.kinds import LEASES
-from refloat.runtime.election import ElectionSettings, Elector
+from refloat.runtime.election import ElectionMetrics, ElectionSettings, Elector
 from refloat.runtime.errors import BadElection, LeadershipLost
 from refloat.sim.run import Sim
 from tests.unit.runtime.clusters import Cluster
@@ -358,7 +358,7 @@ async def test_the_status_is_a_metric_of_kubernetes_name(sim: Sim) -> None:
         clock=sim.clock,
         rand=Rand(1),
         settings=ElectionSettings("kube-system", "refloat", "a"),
-        registry=registry,
+        metrics=ElectionMetrics(registry),
     )
 
     def status() -> float | None:

@@ -128,13 +128,26 @@ class FailureRecovery:
     # -- life
 
     def start(self) -> None:
-        """Begin to act: silences of leases count from now, the budget from what pods say."""
+        """Begin to act, unless another process leads."""
         self._started = True
+        self._begin()
+        self._pods.start()
+        self._nodes.start()
+
+    def lead(self, *, leads: bool) -> None:
+        """Act from now on as the elected process of the cluster, or stop. Without a call it acts.
+
+        A new leader begins as a new process does: another one acted before it.
+        """
+        self._scene.leads = leads
+        if self._started:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Silences of leases count from now, and the budget is read off the pods."""
         self._scene.leases.begin(self._leases)
         self._bounds.begin()
         self._look_at_all()
-        self._pods.start()
-        self._nodes.start()
 
     async def stop(self, drain_seconds: float = 0.0) -> bool:
         self._started = False

@@ -51,6 +51,7 @@ class Scene:
         self._namespaces = namespaces
         self._clock = clock
         self.settings = Settings()
+        self.leads = True  # whether this process is the one of the cluster that acts
         self.leases = leases or LeaseObserver(clock)
         self.lost: dict[str, None] = {}  # names of unreachable nodes
         self.terminating: dict[str, None] = {}  # keys of pods that are being deleted
@@ -82,7 +83,7 @@ class Scene:
     @property
     def is_on(self) -> bool:
         """Whether anything may be decided, told or written at all."""
-        return self.settings.enabled
+        return self.settings.enabled and self.leads
 
     @property
     def may_force(self) -> bool:

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process's part in an election that it may win and lose many times.
+
+`manager.Leadership` ends the process when it loses its Lease. A candidate goes
+on: it stops acting, reports that it is a standby, and takes over again when the
+leader is gone. So one process can lead in one election and stand by in another,
+and an embedded cluster, which must not end, can lose one.
+
+The callback says when to start and to stop. It is not the protection: that is
+`check`, which `guard.Guard` asks before each write.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Literal, get_args
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from refloat.base.clock import Clock
+from refloat.base.rand import Rand
+from refloat.base.tasks import Tasks
+from refloat.client.contract import Client
+from refloat.runtime.election import ElectionMetrics, ElectionSettings, Elector
+from refloat.runtime.errors import LeadershipLost
+
+log = logging.getLogger(__name__)
+
+State = Literal["leader", "standby", "off"]
+
+
+class CandidateMetrics:
+    """What each candidate of a process is; made once for each process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.elections = ElectionMetrics(registry)
+        self._states = Gauge(
+            "refloat_actor_state",
+            "1 for the state that this process is in, 0 else",
+            ("controller", "state"),
+            registry=registry,
+        )
+
+    def show(self, controller: str, now: State) -> None:
+        for state in get_args(State):
+            self._states.labels(controller, state).set(1 if state == now else 0)
+
+
+class Candidate:
+    """Contends for the Lease of one controller while `contend` says so."""
+
+    def __init__(
+        self,
+        controller: str,
+        client: Client,
+        *,
+        clock: Clock,
+        rand: Rand,
+        settings: ElectionSettings,
+        metrics: CandidateMetrics,
+        on_change: Callable[[bool], None],
+    ) -> None:
+        """`on_change` gets whether this process leads, at each change."""
+        self.controller = controller
+        self._client = client
+        self._clock = clock
+        self._rand = rand
+        self._settings = settings
+        self._metrics = metrics
+        self._on_change = on_change
+        self._wanted = True
+        self._changed = asyncio.Event()
+        self._tasks = Tasks()
+        self._elector: Elector | None = None  # of the present term, or of the last one
+        self._is_leader = False  # as `on_change` was told
+        self._show()
+
+    @property
+    def leads(self) -> bool:
+        return self._elector is not None and self._elector.leads
+
+    def check(self) -> None:
+        """Raise `LeadershipLost` unless a write may start now."""
+        if self._elector is None:
+            raise LeadershipLost(f"{self._settings.name}: not the leader")
+        self._elector.check()
+
+    def contend(self, *, wanted: bool) -> None:
+        """Whether there is anything to lead for: the gate may be switched off and on."""
+        self._wanted = wanted
+        self._changed.set()
+        self._show()
+
+    def start(self) -> None:
+        self._tasks.spawn(self._run(), name=f"candidate/{self._settings.name}")
+
+    async def stop(self, *, release: bool) -> None:
+        """Act no more. With `release` others need not wait; all work must have ended before."""
+        await self._tasks.close()
+        if self._elector is not None:
+            await (self._elector.release() if release else self._elector.close())
+        self._tell(leads=False)
+
+    def describe(self) -> str:
+        """What this process is, for people."""
+        if not self._wanted:
+            return "off"
+        if self.leads:
+            return "leader"
+        holder = "" if self._elector is None else self._elector.holder
+        return f"standby; {holder or 'no process'} leads"
+
+    def why_unhealthy(self) -> str | None:
+        """A standby is healthy. A process that may not use the Lease can never act."""
+        denied = "" if self._elector is None or not self._wanted else self._elector.denied
+        return denied or None
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            if self._wanted:
+                await self._until_changed(self._term())
+            else:
+                await self._changed.wait()
+
+    async def _until_changed(self, term: Coroutine[object, object, None]) -> None:
+        """One term, which ends early if there is nothing to lead for any more."""
+        work = asyncio.ensure_future(term)
+        changed = asyncio.ensure_future(self._until_unwanted())
+        try:
+            await asyncio.wait((work, changed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, changed):
+                task.cancel()
+            await asyncio.gather(work, changed, return_exceptions=True)
+
+    async def _until_unwanted(self) -> None:
+        while self._wanted:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _term(self) -> None:
+        """Wait for leadership, and for its end. The Lease is not released at an early end: a
+        write may be under way, and the wait of the next leader gives it time to land."""
+        elector = self._elector = Elector(
+            self._client,
+            clock=self._clock,
+            rand=self._rand,
+            settings=self._settings,
+            metrics=self._metrics.elections,
+            on_holder=self._saw_holder,
+        )
+        try:
+            await elector.acquire()
+            self._tell(leads=True)
+            await elector.lost()
+        finally:
+            self._tell(leads=False)
+            await elector.close()
+
+    def _saw_holder(self, holder: str) -> None:
+        if holder and holder != self._settings.identity:
+            text = "%s: standby: %s leads by the Lease %s/%s"
+            lease = (self._settings.namespace, self._settings.name)
+            log.warning(text, self.controller, holder, *lease)
+
+    def _tell(self, *, leads: bool) -> None:
+        if leads != self._is_leader:
+            self._is_leader = leads
+            self._on_change(leads)
+        self._show()
+
+    def _show(self) -> None:
+        state: State = "standby" if self._wanted else "off"
+        self._metrics.show(self.controller, "leader" if self._is_leader else state)
