@@ -194,6 +194,32 @@ async def test_a_leader_whose_api_hangs_stops_at_its_deadline(sim: Sim) -> None:
     await two.close()
 
 
+@virtual()
+async def test_a_leader_counts_its_deadline_from_the_sending_and_not_from_the_answer(
+    sim: Sim,
+) -> None:
+    """A standby counts from when it saw the write, which may be long before the answer."""
+    two = Two(sim, await Cluster.started())
+    two.a.client.latency = 2
+    await two.a.elector.acquire()  # asked at 0, sent at 2, answered at 4
+    assert sim.clock.monotonic() == 4
+    two.a.client.hangs = True
+    await two.a.elector.lost()
+    assert sim.clock.monotonic() == 12
+    await two.close()
+
+
+@virtual()
+async def test_a_renewal_moves_the_deadline_to_its_sending(sim: Sim) -> None:
+    two = await leading(sim)
+    two.a.client.latency = 4
+    await sim.clock.sleep(7)  # sent at 2, answered at 6
+    two.a.client.hangs = True
+    await two.a.elector.lost()
+    assert sim.clock.monotonic() == 12
+    await two.close()
+
+
 FAILURES = [
     pytest.param(errors.Unavailable("connection reset"), id="away"),
     pytest.param(errors.Timeout("no answer"), id="timeout"),
@@ -315,6 +341,34 @@ async def test_a_lease_in_our_name_of_another_process_is_waited_for(sim: Sim) ->
     assert sim.clock.monotonic() >= 15
     assert spec(two.cluster)["leaseTransitions"] == 0
     await again.elector.close()
+
+
+@virtual()
+async def test_a_lease_in_a_name_that_is_unique_is_ours_at_once(sim: Sim) -> None:
+    """The process before this one has surely ended, or it is this one."""
+    two = await leading(sim)
+    await two.a.elector.close()
+    settings = ElectionSettings("kube-system", "refloat", "a", unique_identity=True)
+    again = Elector(two.cluster.client(sim.clock), clock=sim.clock, rand=Rand(3), settings=settings)
+    await again.acquire()
+    assert sim.clock.monotonic() == 0
+    await again.close()
+
+
+@virtual()
+async def test_a_lease_that_is_refused_is_logged_once_and_remembered(
+    sim: Sim, caplog: pytest.LogCaptureFixture
+) -> None:
+    two = Two(sim, await Cluster.started())
+    two.a.client.down = errors.Forbidden("no right")
+    waiting = asyncio.ensure_future(two.a.elector.acquire())
+    await sim.clock.sleep(60)
+    assert caplog.text.count("no right") == 1
+    assert two.a.elector.denied == "no right"
+    two.a.client.down = None
+    await waiting
+    assert two.a.elector.denied == ""
+    await two.close()
 
 
 @virtual()
