@@ -176,6 +176,11 @@ class Cluster:
             return place.name
         return self._ranked(demand).ranking.best(self.places)
 
+    @property
+    def version(self) -> int:
+        """Grows with each change of any node or its pods."""
+        return self._changes.end
+
     def objections(self, demand: Demand) -> str:
         """Why no node takes such a pod, after `choose` has found none."""
         if not self._count:

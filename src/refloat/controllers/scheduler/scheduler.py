@@ -8,7 +8,13 @@ before its bind is sent. The writes of several pods then run side by side.
 A pod that no node takes waits in the backlog until something changes that
 may help it: a node that appears or changes, a pod that leaves, a promise that
 is withdrawn. Nothing is looked at again because time has passed.
+
+What a pod says of why it waits must stay true meanwhile. So after each change
+the reasons are compared, once for each demand, and pods whose reason is another
+one now are looked at again; so many at a time that the work is bounded.
 """
+
+import logging
 
 from refloat.api.core import Node, Pod
 from refloat.api.policy import PodDisruptionBudget
@@ -32,7 +38,12 @@ from refloat.runtime.informer import Informer
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
 
+log = logging.getLogger(__name__)
+
 NAME = "scheduler"
+
+# A key of the queue that is no pod's.
+REASONS = ""
 
 
 class Scheduler:
@@ -64,6 +75,9 @@ class Scheduler:
         )
         self._demands = Demands()
         self._backlog = Backlog()
+        self._is_check_planned = False
+        self._unchecked: dict[Demand, None] = {}  # whose reasons are still to be compared
+        self._checked_version = 0  # of the cluster, when the present round of checks began
         self._unsure: dict[str, None] = {}  # uids of pods whose bind was not answered
         self._nominees: dict[str, str] = {}  # keys of pods that have a node promised, by uid
         self._preemptor = Preemptor(
@@ -96,6 +110,7 @@ class Scheduler:
             self._gained(self._cluster.places.get(old.metadata.name))
         elif (place := self._cluster.put_node(new)) is not None:
             self._gained(place)
+        self._plan_check()
 
     def _saw_pod(self, old: Pod | None, new: Pod | None) -> None:
         pod = new if new is not None else old
@@ -111,6 +126,7 @@ class Scheduler:
             self._settle(new, new.spec.node_name)
         elif self._is_ours(new):
             self._wants_place(old, new)
+        self._plan_check()
 
     def _settle(self, pod: Pod, node: str, demand: Demand | None = None) -> None:
         """Give it its place; one that it had or was promised elsewhere comes free."""
@@ -205,9 +221,44 @@ class Scheduler:
         if key is not None and self._backlog.leave(key):
             self.controller.queue.add(key)
 
+    # Whether reasons are still true.
+
+    def _plan_check(self) -> None:
+        if self._is_check_planned or not self._backlog:
+            return
+        if self._unchecked or self._cluster.version != self._checked_version:
+            self._is_check_planned = True
+            self.controller.queue.add_after(REASONS, self._settings.reason_seconds)
+
+    def _check_reasons(self) -> None:
+        """Call pods whose reason is not true any more, as many as may be called at once."""
+        self._is_check_planned = False
+        if not self._unchecked:
+            self._unchecked = dict.fromkeys(self._backlog)
+            self._checked_version = self._cluster.version
+        pods = self._settings.reasons_at_once
+        for demand in list(self._unchecked)[: self._settings.demands_at_once]:
+            keys = self._outdated(demand, pods)
+            for key in keys:
+                self._call(key)
+            pods -= len(keys)
+            if pods <= 0:
+                break  # there may be more with this demand
+            del self._unchecked[demand]
+        self._plan_check()
+
+    def _outdated(self, demand: Demand, limit: int) -> list[str]:
+        if self._cluster.choose(demand) is not None:
+            first = self._backlog.first(demand)
+            return [] if first is None else [first]
+        return self._backlog.with_other_reason(demand, self._cluster.objections(demand), limit)
+
     # What is done.
 
     async def reconcile(self, key: str) -> Result:
+        if key == REASONS:
+            self._check_reasons()
+            return DONE
         self._backlog.leave(key)
         pod = self._pods.cache.get(key)
         if pod is None or not self._is_pending(pod):
@@ -252,6 +303,7 @@ class Scheduler:
             raise
         else:
             self._unsure.pop(meta.uid, None)
+            log.debug("%s: pod %s is bound to node %s", NAME, cache.key_of(pod), node)
             self._tell.scheduled(pod, node)
 
     def _give_back(self, pod: Pod) -> None:
@@ -264,7 +316,8 @@ class Scheduler:
 
     async def _refuse(self, key: str, pod: Pod, demand: Demand) -> None:
         """Say why there is no node for it, and make room if it may."""
-        said, plan = self._cluster.objections(demand), self._preemptor.plan(pod, demand)
+        reason, plan = self._cluster.objections(demand), self._preemptor.plan(pod, demand)
+        said = reason
         if isinstance(plan, Victims):
             self._promise(pod, plan.node, demand)
             # Where one could preempt, the next one may.
@@ -275,12 +328,14 @@ class Scheduler:
                 self._release(pod)
         promised = self._cluster.promised(pod.metadata.uid)
         nominated = "" if promised is None else promised.name
-        self._backlog.wait(key, demand, promised=promised is not None)
+        self._backlog.wait(key, demand, promised=promised is not None, reason=reason)
+        self._plan_check()
         try:
             told = await writes.refuse(self._client, pod, said, nominated, self._clock.now())
         except (errors.NotFound, errors.Conflict):
             return  # it is gone, and the watch will tell
         if told:
+            log.debug("%s: pod %s waits: %s", NAME, key, said)
             self._tell.failed(pod, said)
         if isinstance(plan, Victims):
             await self._preemptor.make_room(pod, plan, self._outranked(demand, plan.node))

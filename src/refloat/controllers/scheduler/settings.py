@@ -18,6 +18,17 @@ class Settings:
     backoff: Backoff = field(default=Backoff(base=1.0, cap=10.0))
     """How long a pod waits after a write that failed. As in Kubernetes."""
 
+    reason_seconds: float = 5.0
+    """How long changes are gathered until the reasons of waiting pods are checked: a node that
+    joins changes several times in its first seconds."""
+
+    reasons_at_once: int = 50
+    """Pods that get a new reason at one check, so that many waiting pods cost ten writes a second
+    and no more, however often nodes change."""
+
+    demands_at_once: int = 50
+    """Demands that are compared at one check, so that a check is short."""
+
     pod_disruption_conditions: bool = True
     """The gate `PodDisruptionConditions`: off, pods are preempted without a condition."""
 
