@@ -7,6 +7,7 @@ selector is new. What is counted is decided in `policy.budgets`.
 """
 
 import contextlib
+import logging
 from datetime import datetime, timedelta
 
 import msgspec
@@ -30,6 +31,8 @@ from refloat.runtime.informer import Informer
 from refloat.runtime.queue import Backoff
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
+
+log = logging.getLogger(__name__)
 
 BUDGET_INDEXES = (index.NAMESPACE,)
 
@@ -183,6 +186,8 @@ class Budgets:
         with contextlib.suppress(errors.NotFound):
             kind = kinds.POD_DISRUPTION_BUDGETS
             await statuses.patch(self._client, kind, budget, status, unchanged=True)
+            meta = budget.metadata
+            log.debug("%s: budget %s/%s: wrote %s", COMPONENT, meta.namespace, meta.name, status)
 
 
 def _status(budget: PodDisruptionBudget, counted: Tally, now: datetime) -> Object:
@@ -309,4 +314,5 @@ class StaleMarks:
             # On the version that was seen: somebody may be deleting it just now.
             status = {"conditions": [condition]}
             await statuses.patch(self._client, kinds.PODS, pod, status, unchanged=True)
+            log.debug("%s: pod %s is not disrupted any more", COMPONENT, key)
         return DONE

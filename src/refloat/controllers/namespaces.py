@@ -6,6 +6,7 @@ ConfigMaps and Secrets, stays with it to its end. What remains, and why, stands
 in the namespace's conditions in Kubernetes' words.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,6 +28,8 @@ from refloat.runtime.errors import Retry
 from refloat.runtime.informer import Informer
 from refloat.runtime.queue import Backoff
 from refloat.runtime.reconcile import DONE, Result
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -129,6 +132,8 @@ class NamespaceController:
             await self._client.delete(kind, meta.name, namespace=meta.namespace, options=options)
         except (errors.NotFound, errors.Conflict):
             return  # gone, or another one by now, which the next look finds
+        what = kind.resource.plural
+        log.debug("namespace-controller: %s %s/%s is deleted", what, meta.namespace, meta.name)
 
     async def _tell(self, namespace: Namespace, left: Remains, *, pods_remain: bool) -> None:
         told = namespace_content.conditions(left, pods_remain=pods_remain)

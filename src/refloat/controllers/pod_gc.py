@@ -159,6 +159,7 @@ class PodGarbageCollector:
                 log.warning("%s: pod %s: %s", NAME, key_of(pod), error)
                 self._metrics.errors.labels(namespace, cause).inc()
             else:
+                log.debug("%s: pod %s/%s is deleted: %s", NAME, namespace, pod.metadata.name, cause)
                 self._metrics.deleted.labels(namespace, cause).inc()
 
     async def _fail_and_delete(self, pod: Pod, cause: Cause) -> None:

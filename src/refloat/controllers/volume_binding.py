@@ -5,6 +5,8 @@ Nothing is chosen and nothing is made: that takes storage classes, which are not
 here. A claim that names no volume, and that no volume names, stays Pending.
 """
 
+import logging
+
 from refloat.api.core import PersistentVolume, PersistentVolumeClaim
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
@@ -18,6 +20,8 @@ from refloat.runtime.index import Index
 from refloat.runtime.informer import Informer
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
+
+log = logging.getLogger(__name__)
 
 NAME = "persistentvolume-binder-controller"
 
@@ -147,6 +151,8 @@ class VolumeBinding:
                 "capacity": dict(volume.spec.capacity or {}),
             }
             await statuses.patch(self._client, kinds.PERSISTENT_VOLUME_CLAIMS, claim, status)
+        name = volume.metadata.name
+        log.debug("%s: claim %s/%s has volume %s", COMPONENT, meta.namespace, meta.name, name)
 
 
 def _guard(obj: PersistentVolume | PersistentVolumeClaim) -> Object:

@@ -8,6 +8,7 @@ not in use, before it detaches it. So whoever comes second sees the other.
 """
 
 import hashlib
+import logging
 
 from refloat.api.core import Node
 from refloat.api.meta import Object
@@ -15,6 +16,8 @@ from refloat.client import errors, kinds
 from refloat.client.contract import Client, DeleteOptions
 from refloat.policy import attach_detach
 from refloat.policy.attach_detach import Attachment, Place
+
+log = logging.getLogger(__name__)
 
 
 def name_of(volume: str, node: str, *, exclusive: bool) -> str:
@@ -49,6 +52,7 @@ class Writes:
             if held.spec.node_name != node:
                 return False
         await self.confirm(name)
+        log.debug("attachdetach-controller: volume %s is attached to node %s", volume, node)
         return await self.report(volume, node, name)
 
     async def confirm(self, attachment: str) -> None:
@@ -113,4 +117,6 @@ class Writes:
             await self._client.delete(kinds.VOLUME_ATTACHMENTS, attachment.name, options=options)
         except errors.NotFound:
             return False
+        text = "attachdetach-controller: attachment %s of node %s is deleted"
+        log.debug(text, attachment.name, attachment.node)
         return True

@@ -8,6 +8,7 @@ before anything is written; deletes are of the very version that was judged, so
 that an owner that was added meanwhile saves it.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -26,6 +27,8 @@ from refloat.runtime.informer import Informer
 from refloat.runtime.queue import Backoff
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
+
+log = logging.getLogger(__name__)
 
 COMPONENT = "garbage-collector-controller"
 
@@ -247,6 +250,8 @@ class Judge:
             await self._client.delete(ref.kind, ref.name, namespace=ref.namespace, options=options)
         except errors.NotFound:
             return
+        kind, how = ref.kind.resource.plural, verdict.delete
+        log.debug("%s: %s %s/%s is deleted, %s", COMPONENT, kind, ref.namespace, ref.name, how)
 
 
 class Orphaner:

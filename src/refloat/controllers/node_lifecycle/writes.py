@@ -76,7 +76,9 @@ class Writes:
             if body is None:
                 return node
             try:
-                return await self._patch(node, body, subresource)
+                node = await self._patch(node, body, subresource)
+                log.debug("node-lifecycle-controller: node %s: wrote %s", node.metadata.name, body)
+                return node
             except errors.NotFound:
                 raise
             except errors.ClientError as error:
@@ -105,3 +107,6 @@ class Writes:
     async def pod_status(self, pod: Pod, status: Object) -> None:
         """Only on this version: a newer one may be the word of a node that is back."""
         await statuses.patch(self._client, kinds.PODS, pod, status, unchanged=True)
+        meta = pod.metadata
+        text = "node-lifecycle-controller: pod %s/%s on node %s: wrote %s"
+        log.debug(text, meta.namespace, meta.name, pod.spec.node_name, status)

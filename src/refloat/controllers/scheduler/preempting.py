@@ -8,6 +8,7 @@ status and the condition on its victims say the same.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 import msgspec
@@ -25,6 +26,8 @@ from refloat.policy.cluster import Cluster
 from refloat.policy.demand import Demand
 from refloat.policy.preemption import Budget, Plan, Victims
 from refloat.runtime import cache
+
+log = logging.getLogger(__name__)
 
 
 class Preemptor:
@@ -104,6 +107,9 @@ class Preemptor:
             if not gone:
                 self._doomed.pop(uid, None)
         if gone:
+            text = "scheduler: pod %s/%s on node %s makes room for pod %s/%s"
+            keys = (victim.metadata.namespace, victim.metadata.name, node)
+            log.debug(text, *keys, by.metadata.namespace, by.metadata.name)
             self._tell.preempted(victim, by, node)
 
 

@@ -155,11 +155,13 @@ class TaintEviction:
         due = self._clock.monotonic() + seconds
         self._countdowns[key] = _Countdown(Reference.of(kinds.PODS, pod), due)
         self._controller.queue.add_after(key, seconds)
+        log.debug("%s: pod %s leaves node %s in %g s", NAME, key, pod.spec.node_name, seconds)
 
     def _cancel(self, key: str) -> None:
         """The queue brings the key all the same; then there is nothing to do."""
         countdown = self._countdowns.pop(key, None)
         if countdown is not None and not countdown.firing:
+            log.debug("%s: pod %s may stay", NAME, key)
             self._tell(countdown, key, "Cancelling deletion of Pod")
 
     def _tell(self, countdown: _Countdown, key: str, what: str) -> None:
@@ -178,6 +180,7 @@ class TaintEviction:
             countdown.firing = True
             self._tell(countdown, key, "Marking for deletion Pod")
         await self._evict(countdown)
+        log.debug("%s: pod %s is deleted", NAME, key)
         if self._countdowns.get(key) is countdown:
             del self._countdowns[key]
         self._metrics.deletions.inc()

@@ -76,6 +76,8 @@ class TtlReconciler:
             )
         except errors.NotFound:
             return
+        text = "ttl-after-finished-controller: job %s/%s is deleted"
+        log.debug(text, meta.namespace, meta.name)
         left = self._left(job)
         assert left is not None
         self._metrics.late.observe(-left.total_seconds())
