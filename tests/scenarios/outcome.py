@@ -19,7 +19,7 @@ from refloat.api.meta import Object
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 # What Refloat alone writes, on purpose and in the same way each time.
-_OUR_ANNOTATIONS = ("refloat.dev/simulate", "refloat.dev/attempts", "refloat.dev/released")
+_OUR_ANNOTATIONS = ("refloat.dev/simulate", "refloat.dev/attempts")
 
 _NUMBERED = re.compile(r"<pod [^>]*>")
 

@@ -20,7 +20,6 @@ from refloat.client.contract import Client, Kind
 T = TypeVar("T", Job, Pod)
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-RELEASED = "refloat.dev/released"
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -76,20 +75,24 @@ class Checker:
     parallelism: int = 0
     """The most that was ever asked for."""
 
+    shrank: bool = False
+    """Whether the Job was suspended ever, or wanted fewer pods than before: a controller that is
+    behind may act on that later."""
+
     def walk(self, history: History) -> None:
         for version in sorted(history.versions, key=lambda each: each.number):
             if version.job is not None:
                 self._job_changed(version.job, gone=version.gone)
             if version.pod is not None:
                 self._pod_changed(version.pod, gone=version.gone)
-        left = [pod.metadata.name for pod in self.pods.values() if _is_forgotten(pod)]
-        assert not left, f"released, ended by themselves and never counted: {left}"
 
     # -- counting ---------------------------------------------------------------
 
     def _job_changed(self, new: Job, *, gone: bool) -> None:
         if not gone:
             self.parallelism = max(self.parallelism, new.spec.parallelism or 0)
+            wanted = new.spec.parallelism or 0
+            self.shrank |= bool(new.spec.suspend) or wanted < self.parallelism
             before = self.job.status if self.job is not None else JobStatus()
             self._count(before, new.status, indexed=new.spec.completion_mode == "Indexed")
             self.job = new
@@ -131,8 +134,8 @@ class Checker:
             return True
         if meta.uid in _listed(job.status, "failed") | _listed(job.status, "succeeded"):
             return True
-        if (meta.annotations or {}).get(RELEASED) == meta.uid:
-            return True
+        if _is_active(ended) and (self.shrank or self._has_too_many(job)):
+            return True  # released, to be deleted uncounted
         if job.spec.completion_mode == "Indexed" and _index(ended) >= (job.spec.completions or 0):
             return True
         if ended.status.phase == "Succeeded":
@@ -140,6 +143,14 @@ class Checker:
                 return True  # it was told to end, and did
             return job.spec.completion_mode == "Indexed" and self._is_recorded(ended)
         return _succeeds(job) or (ended.status.phase == "Failed" and self.ignores(ended))
+
+    def _has_too_many(self, job: Job) -> bool:
+        """Whether more pods are active than are wanted, beside the one that loses its finalizer."""
+        wanted, status = job.spec.parallelism or 0, job.status
+        if job.spec.completions is not None:
+            wanted = min(wanted, job.spec.completions - status.succeeded)
+        active = [pod for pod in self._alive(job) if pod.metadata.deletion_timestamp is None]
+        return len(active) + 1 > wanted
 
     def _is_recorded(self, pod: Pod) -> bool:
         assert self.job is not None
@@ -164,21 +175,16 @@ class Checker:
                 yield pod
 
 
+def _is_active(pod: Pod) -> bool:
+    return not pod.is_terminal and pod.metadata.deletion_timestamp is None
+
+
 def _index(pod: Pod) -> int:
     return int((pod.metadata.annotations or {})[INDEX])
 
 
 def _is_tracked(pod: Pod) -> bool:
     return TRACKING in (pod.metadata.finalizers or ())
-
-
-def _is_forgotten(pod: Pod) -> bool:
-    meta = pod.metadata
-    return (
-        pod.is_terminal
-        and meta.deletion_timestamp is None
-        and (meta.annotations or {}).get(RELEASED) == meta.uid
-    )
 
 
 def _listed(status: JobStatus, which: str) -> set[str]:

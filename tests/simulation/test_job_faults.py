@@ -166,8 +166,8 @@ async def test_a_namespace_that_goes_is_no_error(sim: Sim) -> None:
 
 
 @virtual(seeds=10)
-async def test_a_decision_waits_until_all_pods_could_be_deleted(sim: Sim) -> None:
-    """Behaviour A4.12: no condition before that."""
+async def test_a_job_does_not_end_before_all_pods_could_be_deleted(sim: Sim) -> None:
+    """The decision is in the status before the first deletion, the end comes after the last."""
     async with job_world.world(sim, job_world.in_turn(FAILS, FOREVER)) as world:
 
         def refuse(request: Request, _: int) -> errors.ClientError | None:
@@ -177,7 +177,9 @@ async def test_a_decision_waits_until_all_pods_could_be_deleted(sim: Sim) -> Non
         world.process.client.refuses = refuse
         await world.submit(completions=2, parallelism=2, backoffLimit=0)
         await world.sleep(25)
-        assert (await world.job()).status.conditions is None
+        status = (await world.job()).status
+        assert [each.type for each in status.conditions or ()] == ["FailureTarget"]
+        assert (status.active, status.failed) == (1, 1)
         assert "FailedDelete" in world.told.reasons()
         job = await world.finished()
         assert (job.status.conditions or ())[-1].reason == "BackoffLimitExceeded"
@@ -332,7 +334,7 @@ FULL = {"metadata": {"annotations": {"note": "x" * (256 * 1024 - len("note"))}}}
 
 @virtual(seeds=3)
 async def test_a_job_whose_annotations_leave_no_room_ends_all_the_same(sim: Sim) -> None:
-    """It has 256 KB of its own, and neither failures nor decisions can be noted."""
+    """It has 256 KB of its own, and failures cannot be shown there."""
     async with job_world.world(sim, job_world.in_turn(FAILS, FOREVER)) as world:
         await world.submit(completions=2, parallelism=2, backoffLimit=0)
         await world.client.patch(kinds.JOBS, "job", FULL, namespace=job_world.NAMESPACE)

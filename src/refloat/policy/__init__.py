@@ -17,5 +17,5 @@ One sync of a Job asks in this order (behaviour A4):
 
 What a single field of the API means has its own module, named after it:
 `pod_failure`, `pod_replacement`, `success_policy`, `ttl`; `backoff` has the limits
-and delays, `decision` what outlives a crash. `phase` belongs to nodes, not to Jobs.
+and delays. `phase` belongs to nodes, not to Jobs.
 """

@@ -95,39 +95,6 @@ class Settlement:
     """Whether this write makes the Job finished; events are sent after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Who was deleted and had ended when it was decided that the Job is over."""
-
-    status: JobStatus
-    """The status that has them."""
-
-    judged: tuple[tuple[Pod, Verdict], ...]
-
-
-def ended(census: Census, settings: Settings = DEFAULTS) -> Ended:
-    """What of the first write goes with the note of a decision (`policy.decision`).
-
-    After the note pods are deleted. Who had been deleted before, by somebody
-    else, and had ended, looks then like one of them to whoever comes when we
-    come no further; so it is made durable before. Nothing else: the others go
-    with the condition, as in Kubernetes.
-    """
-    terms = census.terms
-    pods = [
-        pod
-        for pod in _ordered(census)
-        if pod.metadata.deletion_timestamp is not None and (terms.succeeds(pod) or terms.fails(pod))
-    ]
-    if not pods:
-        return Ended(census.job.status, ())
-    before = _normal(census.job.status)
-    scan = _scan(census, before, pods, None, settings)
-    listed = _lists(scan.succeeded, scan.failed)
-    status = _with_indexes(census, _replace(before, uncounted_terminated_pods=listed))
-    return Ended(status, tuple(scan.judged))
-
-
 def plan(
     census: Census,
     *,
@@ -141,6 +108,12 @@ def plan(
 
     `managed` says whether this sync took care of the number of pods: only
     then the conditions of suspension change (A4.13).
+
+    A sync that ends a Job writes such a status once more, before it deletes the
+    pods that run: with the decision, and with all pods whose end it knows. If
+    the Job fails, the pods that run are among these (A5.3). So a successor
+    finds the decision and the counts in the status, whatever became of the
+    pods meanwhile. Kubernetes deletes first (behaviour H12).
     """
     tracked = frozenset(pod.metadata.uid for pod in census.tracked)
     before = _normal(census.job.status)
@@ -238,17 +211,17 @@ def _list(scan: _Scan, census: Census, pod: Pod, outcome: Outcome | None) -> Non
         else:
             scan.succeeded.append(pod.metadata.uid)
     elif _is_failure(census, pod, outcome):
-        verdict = _verdict(census, pod)
+        verdict = census.verdict(pod)
         scan.judged.append((pod, verdict))
         if verdict.counts:
             scan.failed.append(pod.metadata.uid)
 
 
 def _was_taken_down(census: Census, pod: Pod) -> bool:
-    """Whether an earlier sync did that and the lists do not say so: by its index, or not at all."""
+    """Whether an earlier write did that and the lists do not say so: by its index, or ignored."""
     index = census.terms.index(pod)
     recorded = index is not None and intervals.contains(census.recorded_indexes, index)
-    return pod.metadata.uid in census.ignored or (recorded and pod_state.has_succeeded(pod))
+    return pod.metadata.uid in census.judged or (recorded and pod_state.has_succeeded(pod))
 
 
 def _ordered(census: Census) -> Iterable[Pod]:
@@ -283,14 +256,6 @@ def _is_failure(census: Census, pod: Pod, outcome: Outcome | None) -> bool:
     """Failed, or ended because the Job failed; not when the Job succeeded (A5.3)."""
     ended = census.terms.fails(pod) or (outcome is not None and not outcome.succeeded)
     return ended and census.terms.belongs(pod)
-
-
-def _verdict(census: Census, pod: Pod) -> Verdict:
-    """Without the exit codes that it did not have when it was dismissed."""
-    if not census.terms.dismisses(pod):
-        return census.verdict(pod)
-    running = _replace(pod.status, container_statuses=None, init_container_statuses=None)
-    return census.terms.judge.judge(_replace(pod, status=running))
 
 
 # -- the status -------------------------------------------------------------------

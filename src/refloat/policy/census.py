@@ -78,9 +78,9 @@ class Census:
     """The record of failures, these pods included; to be kept after the first write."""
 
     verdicts: Verdicts
-    ignored: AbstractSet[str]
-    """The uids of failures that were ignored before it was decided that the Job is over: they are
-    in no list, and after their deletion would look like pods that the decision ended."""
+    judged: AbstractSet[str]
+    """The uids of failures that an earlier write of this sync has accounted for: an ignored one is
+    in no list, and is not to be reported twice."""
 
     def verdict(self, pod: Pod) -> Verdict:
         """What the Job's policy for failures says of it."""
@@ -94,14 +94,13 @@ def observe(
     switches: Switches = ALL_ON,
     removing: AbstractSet[str] = NOBODY,
     record: backoff.Record = backoff.NO_FAILURES,
-    ignored: AbstractSet[str] = NOBODY,
 ) -> Census:
     """Take stock of a Job's pods.
 
     `pods` are all that the Job owns, save those that are settled
     (`pod_state.is_settled`). `removing` has the uids of those whose finalizer
     was removed although the cache may still show it: without it, a stale pod
-    would be counted twice. `ignored` is for a Job that is over (`Census.ignored`).
+    would be counted twice.
     """
     terms = job_terms.of(job, switches)
     verdicts = Verdicts(terms.judge)
@@ -130,7 +129,7 @@ def observe(
         last_failed=_last_failed(terms, tracked, active, succeeded_indexes, failed_indexes),
         record=backoff.updated(record, new_succeeded, new_failed),
         verdicts=verdicts,
-        ignored=ignored,
+        judged=NOBODY,
     )
 
 
@@ -207,15 +206,22 @@ def _failed_indexes(
     succeeded: list[Interval],
     verdicts: Verdicts,
 ) -> list[Interval] | None:
-    """Those of before and those of now: once failed, an index stays so (A12.6)."""
+    """Those of before and those of now: once failed, an index stays so (A12.6).
+
+    The write that lists a failure has its index too, if that has failed. So a
+    pod in the list adds none: it may have run, and been listed because the Job
+    failed.
+    """
     limit = terms.backoff_limit_per_index
     if limit is None:
         return None
+    listed = frozenset(uncounted(job).failed or ())
     new = [
         index
         for pod in pods
         if pod_state.is_tracked(pod)
         and terms.fails(pod)
+        and pod.metadata.uid not in listed
         and (index := terms.index(pod)) is not None
         and not intervals.contains(succeeded, index)
         and backoff.fails_index(pod, verdicts.of(pod), limit)

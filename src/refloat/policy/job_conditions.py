@@ -25,6 +25,20 @@ FAILED_INDEXES = "FailedIndexes"
 COMPLETIONS_REACHED = "CompletionsReached"
 JOB_SUSPENDED, JOB_RESUMED = "JobSuspended", "JobResumed"
 
+REASONS = frozenset(
+    (
+        POD_FAILURE_POLICY,
+        BACKOFF_POLICY,
+        SUCCESS_POLICY,
+        BACKOFF_LIMIT_EXCEEDED,
+        DEADLINE_EXCEEDED,
+        MAX_FAILED_INDEXES_EXCEEDED,
+        FAILED_INDEXES,
+        COMPLETIONS_REACHED,
+    )
+)
+"""Why a Job ends; a condition that another controller wrote may have another reason."""
+
 MESSAGES = {
     BACKOFF_LIMIT_EXCEEDED: "Job has reached the specified backoff limit",
     DEADLINE_EXCEEDED: "Job was active longer than specified deadline",

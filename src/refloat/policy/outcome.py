@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 
 from refloat.api import intervals, structs, times
 from refloat.api.batch import Job, JobStatus
-from refloat.policy import backoff, decision, job_conditions, pod_failure, success_policy
+from refloat.policy import backoff, job_conditions, pod_failure, success_policy
 from refloat.policy import census as policy_census
 from refloat.policy.census import Census
-from refloat.policy.decision import Decision
 
 ZERO = timedelta(0)
 
@@ -33,9 +32,6 @@ class Outcome:
     message: str
     recorded: bool = False
     """Whether the interim condition is in the status already."""
-
-    stands: bool = False
-    """Whether an earlier sync decided it, and has begun to delete pods."""
 
     @property
     def interim(self) -> str:
@@ -58,7 +54,6 @@ def decide(census: Census, now: datetime) -> Outcome | None:
     """Why the Job is over although pods may be running; they are to be deleted then."""
     return (
         _recorded(census)
-        or _noted(census)
         or _pod_failure(census)
         or _limits(census, now)
         or _failed_indexes(census)
@@ -82,22 +77,8 @@ def _recorded(census: Census) -> Outcome | None:
         found = structs.find(conditions, kind)
         if found is not None and found.status == "True":
             succeeded = kind == job_conditions.SUCCESS_CRITERIA_MET
-            return Outcome(succeeded, found.reason, found.message, recorded=True, stands=True)
+            return Outcome(succeeded, found.reason, found.message, recorded=True)
     return None
-
-
-def _noted(census: Census) -> Outcome | None:
-    meta = census.job.metadata
-    found = decision.read(meta.annotations, meta.uid)
-    if found is None:
-        return None
-    return Outcome(found.succeeded, found.reason, found.message, stands=True)
-
-
-def note(job: Job, decided: Outcome) -> str:
-    """The text by which the decision stands."""
-    uid = job.metadata.uid
-    return decision.write(Decision(uid, decided.succeeded, decided.reason, decided.message))
 
 
 def _pod_failure(census: Census) -> Outcome | None:

@@ -14,10 +14,6 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 INDEX_IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 
-# On a pod that lost its finalizer in order to be deleted: its own uid, so that
-# a copy of the pod is not taken for it.
-RELEASED = "refloat.dev/released"
-
 MAX_INT32 = 2**31 - 1
 
 
@@ -48,13 +44,13 @@ def is_tracked(pod: Pod) -> bool:
     return TRACKING_FINALIZER in (pod.metadata.finalizers or ())
 
 
-def is_released(pod: Pod) -> bool:
-    """Whether it was to be deleted without being counted, and is not deleted.
+def has_escaped(pod: Pod) -> bool:
+    """Whether it is active and could end uncounted, because it has no finalizer.
 
-    Whoever took the finalizer off did not come to the deletion. Such a pod
-    runs on, and what becomes of it counts again (`claims.claim`).
+    The controller removed the finalizer in order to delete the pod and died
+    before the deletion, or a user removed it.
     """
-    return _was_released(pod) and pod.metadata.deletion_timestamp is None and not is_tracked(pod)
+    return is_active(pod) and not is_tracked(pod)
 
 
 def is_settled(pod: Pod) -> bool:
@@ -68,10 +64,12 @@ def is_settled(pod: Pod) -> bool:
     then a pod that was considered failed already must not be judged again; and
     where somebody else took the finalizer, which cannot be seen in the pod.
 
-    One that lost its finalizer in order to be deleted was never judged: its
-    failure counts for nothing, but may fail the Job while the pod is there.
+    One that is being deleted is not settled: it may have lost its finalizer in
+    order to be deleted, and never have been judged. Its failure counts for
+    nothing, but may fail the Job while the pod is there. A pod that had ended
+    before its deletion goes at once, so there are few of these.
     """
-    return pod.is_terminal and not is_tracked(pod) and not _was_released(pod)
+    return pod.is_terminal and not is_tracked(pod) and pod.metadata.deletion_timestamp is None
 
 
 def completion_index(pod: Pod) -> int | None:
@@ -99,11 +97,6 @@ def sidecars(pod: Pod) -> frozenset[str]:
     return frozenset(
         each.name for each in pod.spec.init_containers or () if each.restart_policy == "Always"
     )
-
-
-def _was_released(pod: Pod) -> bool:
-    annotations = pod.metadata.annotations
-    return annotations is not None and annotations.get(RELEASED) == pod.metadata.uid
 
 
 def _count(pod: Pod, annotation: str) -> int:

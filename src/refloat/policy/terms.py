@@ -17,7 +17,6 @@ from refloat.api.structs import Partial
 from refloat.policy import (
     backoff_annotation,
     backoff_policy,
-    decision,
     job_conditions,
     pod_failure,
     pod_replacement,
@@ -62,8 +61,8 @@ class Terms:
 
     suspended: bool
     deleted: bool
-    stopped: bool
-    """Whether an earlier sync decided how the Job ends, and ended pods that were running."""
+    enough: bool
+    """Whether an earlier sync decided that the Job succeeds, and deleted the pods that ran."""
 
     judge: pod_failure.Judge | backoff_policy.Judge
     switches: Switches
@@ -84,17 +83,18 @@ class Terms:
         return pod_state.has_succeeded(pod) and not self.dismisses(pod)
 
     def dismisses(self, pod: Pod) -> bool:
-        """Whether it was deleted because the Job is over, by a sync that came no further.
+        """Whether it was deleted because the Job has succeeded, by a sync that came no further.
 
-        It is taken for what it was to that sync: a pod that ran. Kubernetes
-        takes it for what it has become, and counts failures after a success
-        and successes after a failure. Who had ended before is not asked about
-        here: that was written with the decision (`accounting.ended`).
+        It counts for nothing, as it did for that sync: a pod that ran.
+        Kubernetes takes it for what it has become, and counts failures after a
+        success. Pods that had ended before are listed in the status since the
+        write that has the condition (`accounting.plan`).
 
-        Where the work is done nobody runs any more, and nobody was told to
-        end: whoever is deleted was deleted by somebody else.
+        Where all completions are reached no pod runs any more, so the Job
+        deletes none. Where the Job fails, the same write lists each pod that
+        runs as a failure: nothing is left to find out.
         """
-        return self.stopped and pod.metadata.deletion_timestamp is not None
+        return self.enough and pod.metadata.deletion_timestamp is not None
 
     def index(self, pod: Pod) -> int | None:
         """The pod's completion index, if the Job has such an index."""
@@ -112,7 +112,6 @@ def of(job: Job, switches: Switches = ALL_ON) -> Terms:
     spec = job.spec
     indexed = spec.completion_mode == INDEXED
     per_index = spec.backoff_limit_per_index if indexed else None
-    reason = decided(job)
     backs_off = backoff_annotation.effective(job, switches)
     return Terms(
         indexed=indexed,
@@ -125,7 +124,7 @@ def of(job: Job, switches: Switches = ALL_ON) -> Terms:
         restarts_containers=_restart_policy(spec.template) == "OnFailure",
         suspended=bool(spec.suspend),
         deleted=job.metadata.deletion_timestamp is not None,
-        stopped=reason not in (None, job_conditions.COMPLETIONS_REACHED),
+        enough=_has_enough(job),
         judge=(
             pod_failure.Judge(pod_failure.effective(spec, switches))
             if backs_off is None
@@ -137,14 +136,18 @@ def of(job: Job, switches: Switches = ALL_ON) -> Terms:
 
 def decided(job: Job) -> str | None:
     """Why the Job is over, as an earlier sync said; None if none did."""
-    noted = decision.read(job.metadata.annotations, job.metadata.uid)
-    if noted is not None:
-        return noted.reason
     for kind in (job_conditions.SUCCESS_CRITERIA_MET, job_conditions.FAILURE_TARGET):
-        found = structs.find(job.status.conditions, kind)
-        if found is not None and found.status == "True":
-            return found.reason
+        condition = structs.find(job.status.conditions, kind)
+        if condition is not None and condition.status == "True":
+            return condition.reason
     return None
+
+
+def _has_enough(job: Job) -> bool:
+    met = structs.find(job.status.conditions, job_conditions.SUCCESS_CRITERIA_MET)
+    if met is None or met.status != "True":
+        return False
+    return met.reason != job_conditions.COMPLETIONS_REACHED
 
 
 def _backoff_limit(limit: int | None, per_index: int | None) -> int:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is written, whose finalizers go, and in which order (behaviour A5)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -531,51 +532,46 @@ def test_a_suspended_job_that_ends_has_a_start(
     assert done.status.start_time == want
 
 
-# -- what goes with the note of a decision ------------------------------------------
+# -- what is written with a decision, before pods are deleted ------------------------
 
 
-def ended(of: Job, *pods: Pod, **more: Any) -> accounting.Ended:
-    return accounting.ended(census.observe(of, pods), **more)
-
-
-def test_who_was_deleted_and_has_ended_is_listed_before_a_job_ends() -> None:
+def test_when_a_job_fails_each_pod_that_runs_is_listed_as_a_failure() -> None:
     made = job(podReplacementPolicy="Failed")
     pods = [succeeded("good", deleted=1), failed("bad", deleted=1), pod("ending", deleted=1)]
-    found = ended(made, *pods, succeeded("plain"), failed("fails"), pod("runs"))
-    assert listed(found.status) == (["good"], ["bad"])
-    assert [each.metadata.uid for each, _ in found.judged] == ["bad"]
-    assert found.status.conditions is None
+    found = plan(made, *pods, succeeded("plain"), pod("runs"), ends=BAD)
+    assert listed(found.status) == (["good", "plain"], ["bad", "ending", "runs"])
+    assert [each[0] for each in conditions(found.status)] == ["FailureTarget"]
 
 
-def test_who_is_not_waited_for_is_listed_before_it_has_ended() -> None:
-    """It counts from its deletion, and a success that it becomes does not change that (A5.5)."""
-    made = job(podReplacementPolicy="TerminatingOrFailed")
-    assert listed(ended(made, pod("ending", deleted=1)).status) == ([], ["ending"])
+def test_when_a_job_succeeds_no_pod_that_runs_is_listed() -> None:
+    made = indexed(4, podReplacementPolicy="Failed")
+    pods = [succeeded("good", index=0), failed("bad", index=1, deleted=1), pod("runs", index=2)]
+    found = plan(made, *pods, pod("ending", index=3, deleted=1), ends=GOOD)
+    assert listed(found.status) == ([], ["bad"])
+    assert (found.status.completed_indexes, found.status.failed) == ("0", 0)
+    assert [each[0] for each in conditions(found.status)] == ["SuccessCriteriaMet"]
 
 
-def test_one_that_is_kept_for_its_index_is_listed_before_a_job_ends() -> None:
+def test_one_that_is_kept_for_its_index_is_listed_when_the_job_ends() -> None:
     made = indexed(2, backoffLimitPerIndex=3)
-    found = ended(made, failed("kept", index=0, deleted=1), succeeded("good", index=1, deleted=1))
+    pods = [failed("kept", index=0, deleted=1), succeeded("good", index=1, deleted=1)]
+    found = plan(made, *pods, ends=BAD)
     assert listed(found.status) == ([], ["kept"])
     assert (found.status.completed_indexes, found.status.succeeded) == ("1", 1)
 
 
-def test_one_that_is_ignored_is_judged_and_not_listed_before_a_job_ends() -> None:
-    found = ended(job(podFailurePolicy=IGNORE_3), failed("a", 3, deleted=1))
-    assert listed(found.status) == ([], [])
-    assert [(each.metadata.uid, said.action) for each, said in found.judged] == [("a", "Ignore")]
+def test_a_pod_that_was_listed_while_it_ran_fails_no_index_when_it_is_deleted() -> None:
+    """The successor of a controller that died finds it deleted, and not waited for."""
+    made = indexed(2, backoffLimitPerIndex=0, status=uncounted(bad=("runs",)))
+    found = plan(made, failed("bad", index=0), pod("runs", index=1, deleted=1), ends=BAD)
+    assert (found.status.failed_indexes, listed(found.status)[1]) == ("0", ["runs", "bad"])
 
 
-@pytest.mark.parametrize("of", [job(), indexed(3)])
-def test_where_nobody_was_deleted_the_status_stays_until_the_condition(of: Job) -> None:
-    pods = [succeeded("a", index=0), failed("b", index=1), pod("c", index=2)]
-    assert ended(of, *pods) == accounting.Ended(of.status, ())
-
-
-def test_not_more_are_listed_before_a_job_ends_than_there_is_room_for() -> None:
-    pods = [failed(f"p{number}", deleted=1) for number in range(5)]
-    found = ended(job(), *pods, settings=Settings(most_uncounted=3))
-    assert listed(found.status) == ([], ["p0", "p1", "p2"])
+def test_a_failure_that_an_earlier_write_judged_is_not_judged_again() -> None:
+    made = job(podFailurePolicy=IGNORE_3)
+    seen = replace(census.observe(made, [failed("a", 3)]), judged={"a"})
+    found = accounting.plan(seen, outcome=BAD, counts=accounting.Counts(0, 0, 0), now=at(0))
+    assert (found.judged, released(found)) == ((), ["a"])
 
 
 def test_those_that_are_listed_need_no_room() -> None:

@@ -4,7 +4,10 @@
 Kubernetes tells of the rule that failed a Job and of no other, and forgets
 with the pods. Here each failure leaves an entry in an annotation, in the very
 write that lists the pod as failed, so that both happen or none. Bounded in
-number and in bytes: the oldest go first. Reading it is up to whoever explains.
+number and in bytes: the oldest go first.
+
+For display only. Users may write annotations, so no controller decides anything
+by this one: `explain` and people read it.
 
 A failure that no rule matched has an entry too, without `action` and `rule`:
 it counts. So has one of a Job without a policy.
@@ -62,16 +65,6 @@ def added(job: Job, judged: Sequence[tuple[Pod, Verdict]]) -> str | None:
     known = {each.get("uid") for each in entries}
     new = [_entry(pod, verdict) for pod, verdict in judged if pod.metadata.uid not in known]
     return _bounded([*entries, *new]) if new else None
-
-
-def ignored(job: Job) -> frozenset[str]:
-    """The uids of the failures that were not to count."""
-    entries = recorded(job.metadata.annotations)
-    return frozenset(str(each.get("uid")) for each in entries if not _counts(each))
-
-
-def _counts(entry: Object) -> bool:
-    return bool(entry.get("action") != pod_failure.IGNORE)
 
 
 def _bounded(entries: list[Object]) -> str:

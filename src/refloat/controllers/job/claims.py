@@ -19,7 +19,7 @@ from refloat.client import errors, kinds
 from refloat.client.contract import Client
 from refloat.controllers.job import pods as job_pods
 from refloat.controllers.job import writes
-from refloat.policy import pod_state
+from refloat.policy import pod_state, terms
 from refloat.runtime.cache import Cache
 from refloat.runtime.errors import Retry
 from refloat.runtime.index import Index
@@ -76,14 +76,16 @@ async def claim(
     cache: Cache[Pod],
     job: Job,
     *,
-    settled: bool,
+    released: Sequence[Pod] | None,
     mislabelled: bool,
     wrote: Wrote,
 ) -> list[Pod]:
     """The Job's pods; adopts and releases. Any error ends the sync (A2.7).
 
-    `settled` says that the cache shows what became of our own deletions,
-    `mislabelled` that pods which are over and counted may have to be released.
+    `released` are pods that this process released and could not delete, and that
+    have ended since; None while the cache does not show what became of our own
+    deletions. `mislabelled` says that pods which are over and counted may have
+    to be released.
     """
     selector = selector_of(job)
     owned: list[Pod] = []
@@ -105,21 +107,24 @@ async def claim(
     if orphans:
         await _check_alive(client, job)
     adopted = [pod for pod in orphans if await _adopt(client, job, pod, wrote)]
-    if settled and any(map(pod_state.is_released, owned)):
-        owned = [await _taken_back(client, pod, wrote) for pod in owned]
+    if released is not None and terms.decided(job) is None:
+        escaped = [pod for pod in owned if pod_state.has_escaped(pod)]
+        kept = [pod for pod in owned if not pod_state.has_escaped(pod)]
+        owned = kept + [await _taken_back(client, pod, wrote) for pod in (*escaped, *released)]
     return owned + [_adopted(job, pod) for pod in adopted]
 
 
 async def _taken_back(client: Client, pod: Pod, wrote: Wrote) -> Pod:
-    """Track a pod again that somebody released and did not come to delete.
+    """Track a pod that runs without its finalizer.
 
     1. A pod loses its finalizer, to be deleted uncounted (A9.1). 2. The
-    controller crashes. 3. The pod ends by itself, or the Job wants it again.
-    4. Nobody would ever count it. If it is to be deleted still, that begins
-    anew. Kubernetes knows of no such pods.
+    controller dies before it deletes the pod, or a user removed the finalizer.
+    3. The pod ends by itself. 4. It would never be counted. If it is to be
+    deleted still, that begins anew. Kubernetes counts such a pod never, and so
+    does Refloat if the pod ended before a successor of the controller saw it
+    run: nothing but the pod's metadata, which users write, could say whether it
+    was counted.
     """
-    if not pod_state.is_released(pod):
-        return pod
     try:
         tracked = await writes.take_back(client, pod)
     except errors.Conflict:
@@ -163,7 +168,6 @@ async def _adopt(client: Client, job: Job, pod: Pod, wrote: Wrote) -> bool:
     patch = {
         "metadata": {
             "uid": meta.uid,
-            "annotations": {pod_state.RELEASED: None},
             "resourceVersion": meta.resource_version,
             "ownerReferences": [job_pods.owner_reference(job)],
             "finalizers": [pod_state.TRACKING_FINALIZER],

@@ -150,7 +150,7 @@ class JobController:
             self._examine_pods(old)
         elif not self._tools.settings.manages(new):
             if old is None and new.spec.managed_by is not None:
-                self._tools.metrics.external.labels(new.spec.managed_by).inc()
+                self._tools.metrics.another_controllers(new.spec.managed_by)
         elif job_conditions.is_finished(new.status.conditions):
             self._tools.memory.forget(new.metadata.uid)
             self._examine_pods(new)

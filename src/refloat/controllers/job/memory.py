@@ -7,17 +7,24 @@ controller's own writes. By uid, so that a Job of the same name starts anew.
 """
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.base.clock import Clock
-from refloat.policy import backoff
+from refloat.policy import backoff, pod_state
+from refloat.runtime import cache
+from refloat.runtime.cache import Cache
 from refloat.runtime.expectations import EXPIRY_SECONDS, Expectations, FinalizerExpectations
 
-# How many names of released pods are kept for a Job: about a megabyte. When
-# there are more, those names may come back.
-MAX_RELEASED = 10_000
+# How many names of pods are kept for a Job: about a megabyte. When there are
+# more, those names may come back.
+MAX_RETIRED = 10_000
+
+# How many uids of counted pods are kept for a Job: about a megabyte. When there
+# are more, a user who puts the finalizer back has a pod counted once more.
+MAX_COUNTED = 10_000
 
 
 class _Written(NamedTuple):
@@ -33,7 +40,9 @@ class Memory:
         self.records: dict[str, backoff.Record] = {}
         self.ordinals: dict[str, int] = {}
         """The first number that may be free for the name of a pod."""
-        self._released: dict[str, set[str]] = {}
+        self._retired: dict[str, set[str]] = {}
+        self._counted: dict[str, set[str]] = {}
+        self._released: dict[str, dict[str, str]] = {}
         self._looked: set[str] = set()
         self._jobs: dict[str, _Written] = {}
         self._pods: dict[str, _Written] = {}
@@ -54,16 +63,48 @@ class Memory:
         if known is None or version > known.version:
             self._pods[uid] = _Written(version, self._clock.monotonic())
 
-    def deleted(self, uid: str, pods: Iterable[Pod]) -> None:
-        """These were deleted uncounted: no record of failures has their names."""
-        known = self._released.setdefault(uid, set())
-        if len(known) >= MAX_RELEASED:
-            known.clear()
-        known.update(pod.metadata.name for pod in pods)
+    def retire(self, uid: str, pods: Iterable[Pod]) -> None:
+        """Give these pods' names to no other pod: they failed, or were deleted uncounted."""
+        names = self._retired.setdefault(uid, set())
+        if len(names) >= MAX_RETIRED:
+            names.clear()
+        names.update(pod.metadata.name for pod in pods)
 
-    def was_deleted(self, uid: str, name: str) -> bool:
-        known = self._released.get(uid)
-        return known is not None and name in known
+    def is_retired(self, uid: str, name: str) -> bool:
+        names = self._retired.get(uid)
+        return names is not None and name in names
+
+    def count(self, uid: str, pods: Iterable[str]) -> None:
+        """The pods with these uids have lost their finalizers: they are counted, or ignored."""
+        counted = self._counted.setdefault(uid, set())
+        if len(counted) >= MAX_COUNTED:
+            counted.clear()
+        released = self._released.get(uid, {})
+        for pod in pods:
+            counted.add(pod)
+            released.pop(pod, None)
+
+    def counted(self, uid: str) -> AbstractSet[str]:
+        return self._counted.get(uid, frozenset())
+
+    def released(self, uid: str, pod: Pod) -> None:
+        """This pod loses its finalizer in order to be deleted."""
+        self._released.setdefault(uid, {})[pod.metadata.uid] = cache.key_of(pod)
+
+    def escaped(self, uid: str, pods: Cache[Pod]) -> list[Pod]:
+        """The released pods that were not deleted and have ended: not counted yet."""
+        released = self._released.pop(uid, {})
+        found = [(each, key, pods.get(key)) for each, key in released.items()]
+        kept = {
+            each: (key, pod)
+            for each, key, pod in found
+            if pod is not None
+            and pod.metadata.uid == each
+            and pod.metadata.deletion_timestamp is None
+        }
+        if kept:
+            self._released[uid] = {each: key for each, (key, _) in kept.items()}
+        return [pod for _, pod in kept.values() if pod_state.is_settled(pod)]
 
     def looks_at_settled(self, uid: str) -> bool:
         """Whether the Job's settled pods are to be looked at; not again before `look_again`.
@@ -104,6 +145,8 @@ class Memory:
         self.finalizers.forget(uid)
         self.records.pop(uid, None)
         self.ordinals.pop(uid, None)
+        self._retired.pop(uid, None)
+        self._counted.pop(uid, None)
         self._released.pop(uid, None)
         self._looked.discard(uid)
         self._jobs.pop(uid, None)

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily
 
 from refloat.api import intervals
 from refloat.api.batch import JobStatus
+from refloat.policy import job_conditions
 from refloat.policy.outcome import Outcome
 from refloat.policy.pod_failure import Verdict
 from refloat.policy.terms import INDEXED, NON_INDEXED, Terms
@@ -20,6 +21,13 @@ RECONCILING = "reconciling"
 """The action of a sync that took no care of the number of pods (A23.1)."""
 
 _PREFIX = "job_controller"
+
+# Labels come from closed sets: each further value is a further time series, for
+# as long as the process lives. All that is not known has this one.
+OTHER = "Other"
+
+EXTERNAL = frozenset(("kubernetes.io/job-controller", "kueue.x-k8s.io/multikueue"))
+"""Controllers that a Job may name in spec.managedBy, beside Refloat's own; users write it."""
 
 
 class _Alias:
@@ -128,9 +136,14 @@ class JobMetrics:
             if verdict.action:
                 self.judged.labels(verdict.action).inc()
 
+    def another_controllers(self, name: str) -> None:
+        """A Job is that of the controller with this name."""
+        self.external.labels(name if name in EXTERNAL else OTHER).inc()
+
     def ended(self, terms: Terms, outcome: Outcome) -> None:
         result = "succeeded" if outcome.succeeded else "failed"
-        self.finished.labels(_mode(terms), result, outcome.reason).inc()
+        reason = outcome.reason if outcome.reason in job_conditions.REASONS else OTHER
+        self.finished.labels(_mode(terms), result, reason).inc()
 
 
 def _mode(terms: Terms) -> str:

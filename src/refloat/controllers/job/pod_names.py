@@ -10,9 +10,11 @@ are not left to chance. If they were:
 Here the second create meets its own pod under the same name. So a name
 depends only on what such a retry finds unchanged: the Job, the index or the
 number among the Job's pods, the pod that is replaced, and which of these names
-are taken: by a pod in the cache, by one that failed and is on record, or by one
-that this process deleted for a suspension or a smaller parallelism, so that a
-name does not come back as soon as its pod is gone. Nothing here asks the API.
+are taken: by a pod in the cache, or by one that this process counted as a
+failure or deleted for a suspension or a smaller parallelism, so that a name does
+not come back as soon as its pod is gone. A successor of the process knows the
+names in the cache only, and may give the name of a pod that is gone once more;
+nothing is counted by name. Nothing here asks the API.
 """
 
 import hashlib
@@ -21,7 +23,6 @@ from collections.abc import Callable
 from refloat.api import names
 from refloat.api.batch import Job
 from refloat.base.rand import SUFFIX_LENGTH, SUFFIX_LETTERS
-from refloat.controllers.job import attempts
 from refloat.controllers.job.memory import Memory
 from refloat.policy.scaling import NewPod
 
@@ -51,7 +52,6 @@ class Namer:
         self._job = job.metadata
         self._memory = memory
         self._is_known = is_taken
-        self._failed = {each.get("pod") for each in attempts.recorded(job.metadata.annotations)}
         self._given: set[str] = set()
         self._ordinal: int | None = None
 
@@ -67,11 +67,7 @@ class Namer:
         raise RuntimeError(f"no name is free for a pod of {self._job.namespace}/{self._job.name}")
 
     def _is_taken(self, name: str) -> bool:
-        return (
-            name in self._failed
-            or self._is_known(name)
-            or self._memory.was_deleted(self._job.uid, name)
-        )
+        return self._is_known(name) or self._memory.is_retired(self._job.uid, name)
 
     def _next_ordinal(self) -> int:
         """The first number whose name the cache does not know.

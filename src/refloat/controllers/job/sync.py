@@ -4,14 +4,14 @@
 What is observed is gathered once, `refloat.policy` decides, and the writes
 come in an order that any of them may be the last of: pods first, then the
 status that lists whose end is known (write 1), then their finalizers, then
-the status that has counted them (write 2). See `policy.accounting` for what a
-successor finds after each.
+the status that has counted them (write 2). A sync that ends a Job writes the
+decision and these lists before it deletes pods, too. See `policy.accounting`
+for what a successor finds after each.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod
@@ -22,18 +22,15 @@ from refloat.controllers.job import attempts, claims, creation, events, writes
 from refloat.controllers.job.memory import Memory
 from refloat.controllers.job.metrics import RECONCILING, JobMetrics
 from refloat.controllers.job.settings import Settings
-from refloat.policy import accounting, decision, outcome, pod_state, scaling, terms
+from refloat.policy import accounting, outcome, pod_state, scaling
 from refloat.policy import census as policy_census
 from refloat.policy.accounting import Counts
 from refloat.policy.backoff import ZERO
 from refloat.policy.census import Census
 from refloat.policy.outcome import Outcome
-from refloat.policy.pod_failure import Verdict
 from refloat.runtime.cache import Cache
 from refloat.runtime.reconcile import Result
 from refloat.runtime.recorder import Sink
-
-Judged: TypeAlias = Sequence[tuple[Pod, Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +70,7 @@ class Sync:
         self._uid = job.metadata.uid
         self._now: datetime = tools.clock.now()
         self._teller = events.Teller(tools.sink, job)
+        self._judged: frozenset[str] = frozenset()
         self.action = RECONCILING
 
     async def run(self) -> Result:
@@ -81,19 +79,19 @@ class Sync:
         # otherwise be held against pods that do not show it yet (A4.8).
         memory = self._tools.memory
         satisfied = memory.expectations.satisfied(self._uid)
-        removing = memory.finalizers.expected(self._uid)
+        expected = memory.finalizers.expected(self._uid)
         pods = await self._claim(settled=satisfied)
+        again = await self._remove_again(pods, expected)
         census = policy_census.observe(
             self._job,
             pods,
             switches=self._tools.settings.switches,
-            removing=removing,
+            removing=expected.union(again),
             record=memory.record(self._uid),
-            ignored=self._ignored() if terms.decided(self._job) else policy_census.NOBODY,
         )
         managed = await self._decide(census, satisfied=satisfied)
-        if self._job is not census.job:  # a decision was noted, and with it who had ended
-            census = replace(census, job=self._job, ignored=self._ignored())
+        if self._job is not census.job:  # the decision was written, and who had ended
+            census = replace(census, job=self._job, judged=self._judged)
         await self._track(census, managed)
         if managed.error is not None:
             raise managed.error
@@ -107,13 +105,32 @@ class Sync:
                 self._tools.client,
                 self._tools.pods,
                 self._job,
-                settled=settled,
+                released=memory.escaped(self._uid, self._tools.pods) if settled else None,
                 mislabelled=mislabelled,
                 wrote=self._wrote,
             )
         except BaseException:
             memory.look_again(self._uid)
             raise
+
+    async def _remove_again(self, pods: Sequence[Pod], expected: frozenset[str]) -> list[str]:
+        """Remove finalizers that were put back on pods after these were counted; their uids.
+
+        Users may write finalizers. Kubernetes counts such a pod once more, and so
+        does a successor of this process.
+        """
+        counted = self._tools.memory.counted(self._uid)
+        forged = tuple(
+            pod
+            for pod in pods
+            if pod.metadata.uid in counted
+            and pod.metadata.uid not in expected
+            and pod_state.is_tracked(pod)
+        )
+        removed, error = await self._remove_finalizers(forged)
+        if error is not None:
+            raise error
+        return removed
 
     def _wrote(self, pod: Pod | None) -> None:
         self._tools.memory.wrote_pod(self._uid, pod)
@@ -138,8 +155,8 @@ class Sync:
 
     async def _end(self, census: Census, decided: Outcome, *, satisfied: bool) -> Managed:
         """Delete all that is active; the finalizers stay, so that the ends count (A4.12)."""
-        if census.active and not decided.stands:
-            await self._note(census, decided)
+        if census.active:
+            await self._record(census, decided)
         deleted, error = await self._delete(census.active)
         counts = _less(_counts(census), deleted)
         # What cannot be complete yet is decided anew by the next sync.
@@ -148,24 +165,26 @@ class Sync:
             return Managed(counts, wait=again, error=error)
         return Managed(counts, decided if error is None else None, error=error)
 
-    async def _note(self, census: Census, decided: Outcome) -> None:
-        """Have the decision stand before anything follows from it (`policy.decision`)."""
-        client, job = self._tools.client, self._job
-        note: dict[str, str | None] = {decision.ANNOTATION: outcome.note(job, decided)}
-        ended = accounting.ended(census, self._tools.settings.counting)
-        told = self._attempts(ended.judged)
-        try:
-            self._job = await writes.write_together(client, job, ended.status, {**told, **note})
-        except errors.Invalid:
-            # Whoever is listed is not judged again, so not without the decision. But
-            # the decision without them, if there is room for that.
-            self._job = await writes.write_status(client, job, job.status, note)
-            self._tools.memory.wrote(self._job)
-        else:
-            self._listed(census, job, self._job, ended.judged)
+    async def _record(self, census: Census, decided: Outcome) -> None:
+        """Make the decision durable before anything follows from it (`accounting.plan`).
 
-    def _ignored(self) -> frozenset[str]:
-        return attempts.ignored(self._job)
+        1. A Job is over. 2. Its pods are deleted. 3. The process dies. 4. Its
+        successor must find why: as failures of their own the deleted pods could
+        change the reason, the counts, even a success into a failure (H12). The
+        decision is a condition, and the ends are in the lists: a tenant can
+        write annotations, but no status.
+        """
+        plan = accounting.plan(
+            census,
+            outcome=decided,
+            counts=_counts(census),
+            now=self._now,
+            settings=self._tools.settings.counting,
+        )
+        if not plan.write:
+            return
+        self._job = await self._list(census, plan)
+        self._judged = frozenset(pod.metadata.uid for pod, _ in plan.judged)
 
     async def _manage(self, census: Census) -> Managed:
         plan = scaling.plan(census, self._now, self._tools.settings.pods)
@@ -215,7 +234,7 @@ class Sync:
             deleted, error = await self._each(victims, delete)
         finally:  # also of a sync that is cancelled: the next one must not wait for them
             expectations.deletion_observed(self._uid, len(victims) - len(deleted))
-        self._tools.memory.deleted(self._uid, deleted)
+        self._tools.memory.retire(self._uid, deleted)
         return deleted, error
 
     async def _delete(self, pods: tuple[Pod, ...]) -> tuple[list[Pod], Exception | None]:
@@ -245,17 +264,18 @@ class Sync:
         return None
 
     async def _release(self, pod: Pod) -> Pod:
-        """Take the finalizer from a pod that is not to be counted; the pod as it is then.
+        """Remove the finalizer of a pod that is not to be counted; the pod as it is then.
 
         1. The cache shows it running. 2. It has succeeded meanwhile. 3. Without
         its finalizer it would never be counted, and its work be done again. So
-        it is released only as it was seen, and deleted only as it was released;
-        and it is marked, for whoever comes when we do not get to the deletion
-        (`claims`). Kubernetes takes no notice.
+        the controller releases the version that it saw, and deletes the version
+        that it released; if that fails, the pod gets its finalizer again
+        (`claims`). Kubernetes looks at neither.
         """
         if not pod_state.is_tracked(pod):
             return pod
-        released = await writes.release(self._tools.client, pod)
+        self._tools.memory.released(self._uid, pod)
+        released = await writes.remove_finalizer(self._tools.client, pod, unchanged=True)
         self._wrote(released)
         return pod if released is None else released
 
@@ -273,6 +293,7 @@ class Sync:
         )
         job = await self._list(census, plan)
         removed, error = await self._remove_finalizers(plan.removals)
+        self._tools.memory.count(self._uid, removed)
         settled = accounting.settle(plan, removed, self._now)
         if settled.write:
             self._tools.memory.wrote(
@@ -286,36 +307,23 @@ class Sync:
             raise error
 
     async def _list(self, census: Census, plan: accounting.Plan) -> Job:
-        """Write 1: who ended, and what was decided about those who failed (A5.8)."""
+        """Write 1: which pods ended, and what was decided about the failures (A5.8)."""
         judged = [(pod, verdict) for pod, verdict in plan.judged if census.terms.fails(pod)]
-        annotations = self._annotations(plan, judged)
-        if not plan.write and not annotations:
+        display = attempts.added(self._job, judged)
+        if not plan.write and display is None:
             return self._job
-        job = await writes.write_status(self._tools.client, self._job, plan.status, annotations)
-        self._tools.memory.records[self._uid] = census.record
-        self._listed(census, self._job, job, plan.judged)
-        return job
-
-    def _listed(self, census: Census, before: Job, after: Job, judged: Judged) -> None:
-        """Tell what a write has made durable."""
-        self._tools.memory.wrote(after)
+        annotations = {} if display is None else {attempts.ANNOTATION: display}
+        before = self._job
+        after = await writes.write_status(self._tools.client, before, plan.status, annotations)
+        memory = self._tools.memory
+        memory.wrote(after)
+        memory.records[self._uid] = census.record
+        memory.retire(self._uid, (pod for pod, _ in judged))
         self._tools.metrics.counted(census.terms, before.status, after.status)
-        self._tools.metrics.verdicts(verdict for _, verdict in judged)
+        self._tools.metrics.verdicts(verdict for _, verdict in plan.judged)
         self._teller.suspension(before.status.conditions, after.status.conditions)
-        self._teller.judged([(pod, said) for pod, said in judged if census.terms.fails(pod)])
-
-    def _attempts(self, judged: Judged) -> dict[str, str | None]:
-        told = attempts.added(self._job, judged)
-        return {} if told is None else {attempts.ANNOTATION: told}
-
-    def _annotations(self, plan: accounting.Plan, judged: Judged) -> dict[str, str | None]:
-        """What goes with write 1: failures, and what a condition says from then on."""
-        changed = self._attempts(judged)
-        if plan.outcome is not None and decision.ANNOTATION in (
-            self._job.metadata.annotations or ()
-        ):
-            changed[decision.ANNOTATION] = None
-        return changed
+        self._teller.judged(judged)
+        return after
 
     async def _remove_finalizers(self, pods: tuple[Pod, ...]) -> tuple[list[str], Exception | None]:
         """The uids of those that have lost it, and the first error (A5.9)."""

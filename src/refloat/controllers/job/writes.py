@@ -66,27 +66,24 @@ def _wire(status: JobStatus) -> Object:
 
 
 async def write_status(
-    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str | None] | None = None
+    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str] | None = None
 ) -> Job:
     """The Job as it is then; raises `Conflict` if it changed since it was read.
 
-    Annotations may go with it, None for one that goes: then both are there, or
-    none. Where those of others leave no room for them the status goes alone:
-    a Job must not hang for what is only told about it.
+    Annotations may go with it, for display. Where those of others leave no room
+    for them the status goes alone: a Job must not hang for what is only shown.
     """
     try:
-        return await write_together(client, job, after, annotations)
+        return await _write_together(client, job, after, annotations)
     except errors.Invalid:
         if not annotations:
             raise
-        fewer = {name: None for name, text in annotations.items() if text is None}
-        return await write_together(client, job, after, fewer)
+        return await _write_together(client, job, after, None)
 
 
-async def write_together(
-    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str | None] | None
+async def _write_together(
+    client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str] | None
 ) -> Job:
-    """As `write_status`, but raises `Invalid` where there is no room for the annotations."""
     patch = status_patch(job.status, after)
     if not patch and not annotations:
         return job
@@ -112,28 +109,9 @@ async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False)
     return await _change(client, pod, changes, unchanged=unchanged)
 
 
-async def release(client: Client, pod: Pod) -> Pod | None:
-    """Take the finalizer from a pod that is to be deleted and not counted; None if it is gone.
-
-    Only in the version that was seen, and it is marked (see `Sync._release`) if
-    its annotations leave room for that.
-    """
-    changes: Object = {
-        "annotations": {pod_state.RELEASED: pod.metadata.uid},
-        "$deleteFromPrimitiveList/finalizers": [pod_state.TRACKING_FINALIZER],
-    }
-    try:
-        return await _change(client, pod, changes, unchanged=True)
-    except errors.Invalid:
-        return await remove_finalizer(client, pod, unchanged=True)
-
-
 async def take_back(client: Client, pod: Pod) -> Pod | None:
-    """The opposite of `release`, for a pod that was not deleted then; None if it is gone."""
-    changes: Object = {
-        "annotations": {pod_state.RELEASED: None},
-        "finalizers": [pod_state.TRACKING_FINALIZER],
-    }
+    """Give a pod its finalizer again, in the version that was seen; None if it is gone."""
+    changes: Object = {"finalizers": [pod_state.TRACKING_FINALIZER]}
     return await _change(client, pod, changes, unchanged=True)
 
 

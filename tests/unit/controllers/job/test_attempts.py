@@ -47,7 +47,6 @@ STRANGE = {
 @pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
 def test_what_is_no_entry_is_passed_over(text: str) -> None:
     assert attempts.recorded({attempts.ANNOTATION: text}) == []
-    assert attempts.ignored(job(text)) == frozenset()
     entries = msgspec.json.decode(added([(made.failed("a"), NO_MATCH)], text))
     assert [each["uid"] for each in entries] == ["a"]
 
@@ -160,14 +159,3 @@ def test_pods_of_the_same_fate_are_told_of_together() -> None:
         "pod-z: deleted matching no rule",
         "pod-p: failed matching no rule",
     ]
-
-
-def test_whose_failure_was_ignored_can_be_read() -> None:
-    pods = [made.failed("a", 7), made.failed("b"), made.failed("c", 3)]
-    text = added(list(zip(pods, [IGNORED, DISRUPTED, NO_MATCH], strict=True)))
-    assert attempts.ignored(job(text)) == {"a"}
-
-
-@pytest.mark.parametrize("text", [None, "", "nonsense", "{}", "[1]", '[{"uid":"a"}]'])
-def test_what_somebody_else_wrote_ignores_nobody(text: str | None) -> None:
-    assert attempts.ignored(job(text)) == frozenset()

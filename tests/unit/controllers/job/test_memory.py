@@ -27,23 +27,23 @@ def test_settled_pods_are_looked_at_again_when_one_may_have_changed(remembered: 
 
 def test_nothing_is_kept_of_a_job_that_is_gone(remembered: Memory) -> None:
     remembered.looks_at_settled("a")
-    remembered.deleted("a", [pod("x")])
+    remembered.retire("a", [pod("x")])
     remembered.forget("a")
     assert remembered.looks_at_settled("a")
-    assert not remembered.was_deleted("a", "pod-x")
+    assert not remembered.is_retired("a", "pod-x")
 
 
 def test_a_deleted_pods_name_is_known_for_its_own_job(remembered: Memory) -> None:
-    remembered.deleted("a", [pod("x")])
-    assert remembered.was_deleted("a", "pod-x")
-    assert not remembered.was_deleted("a", "pod-y")
-    assert not remembered.was_deleted("b", "pod-x")
+    remembered.retire("a", [pod("x")])
+    assert remembered.is_retired("a", "pod-x")
+    assert not remembered.is_retired("a", "pod-y")
+    assert not remembered.is_retired("b", "pod-x")
 
 
 def test_names_of_deleted_pods_have_a_bound(
     remembered: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "MAX_RELEASED", 2)
+    monkeypatch.setattr(memory, "MAX_RETIRED", 2)
     for name in "xyz":
-        remembered.deleted("a", [pod(name)])
-    assert [remembered.was_deleted("a", f"pod-{name}") for name in "xyz"] == [False, False, True]
+        remembered.retire("a", [pod(name)])
+    assert [remembered.is_retired("a", f"pod-{name}") for name in "xyz"] == [False, False, True]

@@ -101,8 +101,16 @@ def test_the_replacement_of_another_pod_has_another_name() -> None:
 @pytest.mark.parametrize("new", [NewPod(), NewPod(4)], ids=["NonIndexed", "Indexed"])
 def test_the_name_of_a_pod_that_failed_does_not_come_back_when_it_is_gone(new: NewPod) -> None:
     first = namer(set()).name(new)
-    record = {attempts.ANNOTATION: json.dumps([{"pod": first}])}
-    job = replace(JOB, metadata=replace(JOB.metadata, annotations=record))
-    again = [Namer(job, Memory(ManualClock()), set[str]().__contains__).name(new) for _ in "ab"]
+    memory = Memory(ManualClock())
+    pod = made.failed("u")
+    memory.retire("job", [replace(pod, metadata=replace(pod.metadata, name=first))])
+    again = [namer(set(), memory).name(new) for _ in "ab"]
     assert first not in again
     assert again[0] == again[1]
+
+
+def test_what_a_user_writes_into_the_record_of_failures_takes_no_name() -> None:
+    first = namer(set()).name(NewPod())
+    record = {attempts.ANNOTATION: json.dumps([{"pod": first}])}
+    job = replace(JOB, metadata=replace(JOB.metadata, annotations=record))
+    assert Namer(job, Memory(ManualClock()), set[str]().__contains__).name(NewPod()) == first
