@@ -218,7 +218,7 @@ async def test_another_controllers_job_is_left_alone(sim: Sim) -> None:
         assert (job.status.start_time, world.kubelet.created) == (None, [])
         count = world.process.registry.get_sample_value(
             "job_controller_jobs_by_external_controller_total",
-            {"controller_name": "example.com/other"},
+            {"controller_name": "Other"},
         )
         assert count == 1
 
