@@ -8,8 +8,9 @@ pod of a Job or index.
 
 import asyncio
 import contextlib
+import functools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -96,6 +97,9 @@ class MortalClient(LocalClient):
         """What happens before each write."""
         self.loses: Container[int] = ()
         """The numbers of the writes whose answers are lost, though they happen."""
+        self.answers: Callable[[Request, Callable[[], Awaitable[bytes]]], Awaitable[bytes]] | None
+        self.answers = None
+        """What becomes of a write, which it may make at any time, and of its answer."""
         self.refuses: Callable[[Request, int], errors.ClientError | None] = lambda *_: None
         """What a write comes back with instead of happening."""
         self.died = asyncio.Event()
@@ -112,7 +116,8 @@ class MortalClient(LocalClient):
             await self._die()
         if (refusal := self.refuses(request, number)) is not None:
             raise refusal
-        answer = await super()._call(request)
+        call = functools.partial(super()._call, request)
+        answer = await (call() if self.answers is None else self.answers(request, call))
         if number == self.dies_at:
             await self._die()
         if number in self.loses:
@@ -237,6 +242,10 @@ class World:
         await self._tasks.close()
         await self.process.stop()
         await self.kubelet.close()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something happen beside all else."""
+        self._tasks.spawn(work, name="beside")
 
     def restart_when_dead(self, client: MortalClient) -> None:
         self._tasks.spawn(self._restart(client), name="who restarts the controller")

@@ -90,10 +90,13 @@ class Creator:
             # not worth an error, nor a second look (A8.11).
             if any(kind == NAMESPACE_TERMINATING for kind, _, _ in error.causes):
                 return None
+            if isinstance(error, errors.Timeout | errors.Unavailable):
+                self._memory.doubt(self._job.metadata.uid, name)
             self._metrics.created(self._reason, ok=False)
             self._teller.not_created(name, wanted["metadata"]["generateName"], error)
             return error
         self._memory.wrote_pod(self._job.metadata.uid, pod)
         self._metrics.created(self._reason, ok=True)
-        self._teller.created(name)
+        if self._memory.announces(self._job.metadata.uid, name):
+            self._teller.created(name)
         return None

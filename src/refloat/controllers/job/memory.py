@@ -22,6 +22,10 @@ from refloat.runtime.expectations import EXPIRY_SECONDS, Expectations, Finalizer
 # more, those names may come back.
 MAX_RETIRED = 10_000
 
+# How many names of created pods are kept for a Job: about a megabyte. When there
+# are more, the creation of a pod may be reported twice.
+MAX_ANNOUNCED = 10_000
+
 # How many uids of counted pods are kept for a Job: about a megabyte. When there
 # are more, a user who puts the finalizer back has a pod counted once more.
 MAX_COUNTED = 10_000
@@ -41,6 +45,8 @@ class Memory:
         self.ordinals: dict[str, int] = {}
         """The first number that may be free for the name of a pod."""
         self._retired: dict[str, set[str]] = {}
+        self._announced: dict[str, set[str]] = {}
+        self._doubtful: dict[str, dict[str, None]] = {}
         self._counted: dict[str, set[str]] = {}
         self._released: dict[str, dict[str, str]] = {}
         self._looked: set[str] = set()
@@ -73,6 +79,25 @@ class Memory:
     def is_retired(self, uid: str, name: str) -> bool:
         names = self._retired.get(uid)
         return names is not None and name in names
+
+    def doubt(self, uid: str, name: str) -> None:
+        """The create of this pod got no answer, or an error after which it may exist."""
+        self._doubtful.setdefault(uid, {})[name] = None
+
+    def doubtful(self, uid: str) -> Iterable[str]:
+        """The names of pods that may exist though their creation was not reported."""
+        return tuple(self._doubtful.get(uid, ()))
+
+    def announces(self, uid: str, name: str) -> bool:
+        """Whether the creation of this pod is to be reported: once."""
+        self._doubtful.get(uid, {}).pop(name, None)
+        announced = self._announced.setdefault(uid, set())
+        if name in announced:
+            return False
+        if len(announced) >= MAX_ANNOUNCED:
+            announced.clear()
+        announced.add(name)
+        return True
 
     def count(self, uid: str, pods: Iterable[str]) -> None:
         """The pods with these uids have lost their finalizers: they are counted, or ignored."""
@@ -146,6 +171,8 @@ class Memory:
         self.records.pop(uid, None)
         self.ordinals.pop(uid, None)
         self._retired.pop(uid, None)
+        self._announced.pop(uid, None)
+        self._doubtful.pop(uid, None)
         self._counted.pop(uid, None)
         self._released.pop(uid, None)
         self._looked.discard(uid)

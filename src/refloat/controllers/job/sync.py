@@ -81,6 +81,7 @@ class Sync:
         satisfied = memory.expectations.satisfied(self._uid)
         expected = memory.finalizers.expected(self._uid)
         pods = await self._claim(settled=satisfied)
+        self._report_late_pods()
         again = await self._remove_again(pods, expected)
         census = policy_census.observe(
             self._job,
@@ -112,6 +113,15 @@ class Sync:
         except BaseException:
             memory.look_again(self._uid)
             raise
+
+    def _report_late_pods(self) -> None:
+        """Report the creation of pods that came after their create had failed."""
+        memory, namespace = self._tools.memory, self._job.metadata.namespace
+        for name in memory.doubtful(self._uid):
+            pod = self._tools.pods.get(f"{namespace}/{name}")
+            owner = pod.metadata.controller if pod is not None else None
+            if owner is not None and owner.uid == self._uid and memory.announces(self._uid, name):
+                self._teller.created(name)
 
     async def _remove_again(self, pods: Sequence[Pod], expected: frozenset[str]) -> list[str]:
         """Remove finalizers that were put back on pods after these were counted; their uids.

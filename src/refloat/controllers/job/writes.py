@@ -6,6 +6,7 @@ are patched and deleted by uid. Whether and in which order is up to `sync`.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -163,13 +164,32 @@ async def delete(client: Client, pod: Pod, *, unchanged: bool = False) -> None:
 
 
 async def create(client: Client, job: Job, pod: Object) -> Pod:
-    """One that is there already was created by a call whose answer was lost."""
-    namespace = job.metadata.namespace
+    """The pod, also if it was there already, or is there although the answer says otherwise.
+
+    Its name is a hash of what it is for (`pod_names`): a pod of the Job with this
+    name was created by this call or by an earlier one whose answer was lost.
+    """
     try:
-        return await client.create(kinds.PODS, pod, namespace=namespace)
-    except errors.AlreadyExists:
-        found = await client.get(kinds.PODS, pod["metadata"]["name"], namespace=namespace)
-        owner = found.metadata.controller
-        if owner is None or owner.uid != job.metadata.uid:
-            raise
-        return found
+        return await client.create(kinds.PODS, pod, namespace=job.metadata.namespace)
+    except errors.AlreadyExists as error:
+        refusal: errors.ClientError = error
+        existing = await _own_pod(client, job, pod["metadata"]["name"])
+    except errors.Unreachable:
+        raise  # the request was never sent
+    except (errors.Timeout, errors.Unavailable) as error:
+        refusal, existing = error, None
+        with contextlib.suppress(errors.ClientError):  # then it is not known, and tried again
+            existing = await _own_pod(client, job, pod["metadata"]["name"])
+    if existing is None:
+        raise refusal
+    return existing
+
+
+async def _own_pod(client: Client, job: Job, name: str) -> Pod | None:
+    """The pod of this name, if it is there and the Job controls it."""
+    try:
+        pod = await client.get(kinds.PODS, name, namespace=job.metadata.namespace)
+    except errors.NotFound:
+        return None
+    owner = pod.metadata.controller
+    return pod if owner is not None and owner.uid == job.metadata.uid else None
