@@ -101,6 +101,8 @@ class Series:
     count: int = 1
     written: int = 0  # the count that the API has; 0: no event yet
     is_queued: bool = False
+    is_sending: bool = False  # or waits to be tried again
+    tries: int = 0  # since the last write that ended
 
     @property
     def is_due(self) -> bool:

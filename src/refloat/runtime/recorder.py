@@ -5,13 +5,13 @@ Those are refused with a `source`; where that is wanted, they are written
 under the names of v1, which is the same object.
 
 `event` never waits and never raises: an Event is for people, and no work may
-fail or slow down for it. A task of its own writes them, tries again while the
-server is away, and drops what does not fit, counted. What counts as the same
-event, and how many an object may have, stands in `event_series`.
+fail or slow down for it. Tasks of its own write them and drop what does not fit,
+counted. An event that gets no answer is tried again later and holds up no other
+event meanwhile. What counts as the same event, and how many an object may have,
+stands in `event_series`.
 """
 
 import asyncio
-import itertools
 import logging
 from collections import deque
 from dataclasses import dataclass
@@ -60,7 +60,8 @@ class RecorderSettings:
     """The bounds of one recorder."""
 
     max_queued: int = 1000
-    """Events that wait to be written; Kubernetes' number. More are dropped."""
+    """Events that wait to be written, for the first time or again; Kubernetes' number. More are
+    dropped."""
 
     tries: int = 12
     """How often one is tried while the server is away; Kubernetes' number."""
@@ -70,6 +71,10 @@ class RecorderSettings:
 
     longest_wait: float = 30.0
     """Seconds between two tries at most: twelve tries last about four minutes."""
+
+    answer_seconds: float = 10.0
+    """How long one try waits for an answer. Less than other requests wait: a server that answers
+    no events must not take all `WRITES_AT_ONCE` for half a minute each time."""
 
 
 class Sink(Protocol):
@@ -130,6 +135,7 @@ class Recorder:
         self._book = SeriesBook()
         self._allowance = Allowance()
         self._queue: deque[Series] = deque()
+        self._pending = 0
         self._wanted = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -138,7 +144,8 @@ class Recorder:
         self._tasks = Tasks()
 
     def start(self) -> None:
-        self._tasks.spawn(self._send_all(), name=f"events/{self._controller}")
+        for number in range(WRITES_AT_ONCE):
+            self._tasks.spawn(self._send_all(), name=f"events/{self._controller}/{number}")
         self._tasks.spawn(self._sweep(), name=f"event-series/{self._controller}")
 
     async def stop(self, flush_seconds: float = 0.0) -> None:
@@ -151,10 +158,11 @@ class Recorder:
                 async with self._clock.timeout(flush_seconds):
                     await self._idle.wait()
             except TimeoutError:
-                log.warning("%s: %d events not written", self._controller, len(self._queue))
+                log.warning("%s: %d events not written", self._controller, self._pending)
         await self._tasks.close()
-        for _ in self._queue:
+        for _ in range(self._pending):
             self._drop("stopped")
+        self._pending = 0
         self._queue.clear()
 
     def event(
@@ -188,7 +196,7 @@ class Recorder:
             return None
         if not self._allowance.take((what.regarding, what.reason), at):
             return self._drop("limited")
-        if len(self._queue) >= self._settings.max_queued:
+        if self._pending >= self._settings.max_queued:
             return self._drop("full")
         series = Series(what, self._name(what, now), now, now, at, at)
         self._enqueue(self._book.begin(series))
@@ -205,9 +213,11 @@ class Recorder:
         if series is None or series.is_queued or not series.is_due:
             return
         series.is_queued = True
-        self._queue.append(series)
-        self._wanted.set()
+        self._pending += 1
         self._idle.clear()
+        if not series.is_sending:  # else it follows when that write has ended
+            self._queue.append(series)
+            self._wanted.set()
 
     def _drop(self, reason: str) -> None:
         self._metrics.dropped.labels(self._controller, reason).inc()
@@ -219,26 +229,53 @@ class Recorder:
                 self._enqueue(series)
 
     async def _send_all(self) -> None:
+        """One of the writers."""
         while True:
-            while self._queue:
-                # One that is counted meanwhile waits at the end: none is written twice at once.
-                batch = list(itertools.islice(self._queue, WRITES_AT_ONCE))
-                await asyncio.gather(*map(self._send, batch))
-                for _ in batch:
-                    self._queue.popleft()
-            self._idle.set()
-            self._wanted.clear()
-            await self._wanted.wait()
+            while not self._queue:
+                self._wanted.clear()
+                await self._wanted.wait()
+            series = self._queue.popleft()
+            # What is counted from now on is a new write; none is written twice at once.
+            series.is_queued, series.is_sending = False, True
+            wait = await self._send(series)
+            if wait is not None:
+                self._tasks.spawn(self._again(series, wait), name=f"event/{series.name}")
+                continue
+            series.is_sending, series.tries = False, 0
+            if series.is_queued:
+                self._queue.append(series)
+                self._wanted.set()
+            self._done()
 
-    async def _send(self, series: Series) -> None:
-        """Write a series, however often it takes within reason."""
-        series.is_queued = False  # what is counted from now on is a new write
+    def _done(self) -> None:
+        self._pending -= 1
+        if self._pending == 0:
+            self._idle.set()
+
+    async def _again(self, series: Series, wait: float) -> None:
+        """Queue a series anew when it may be tried again; no writer waits for it."""
+        await self._clock.sleep(wait)
+        series.is_sending = False
+        if series.is_queued:  # counted meanwhile: one write says both
+            self._done()
+        series.is_queued = True
+        self._queue.append(series)
+        self._wanted.set()
+
+    async def _send(self, series: Series) -> float | None:
+        """Try to write a series; seconds until the next try if there was no answer."""
+        series.tries += 1
         try:
-            if await self._written(series):
-                self._metrics.sent.labels(self._controller).inc()
-                return
+            await self._write_in_time(series)
+            self._metrics.sent.labels(self._controller).inc()
+            return None
         except LeadershipLost:
             self._give_up(series, "not_leader")
+        except _PASSING as error:
+            if series.tries < self._settings.tries:
+                return self._wait(series.tries, error)
+            log.warning("%s: event %s: no answer", self._controller, series.what.reason)
+            self._give_up(series, "unanswered")
         except errors.ClientError as error:
             # That credentials are refused was said by the client.
             level = logging.INFO if isinstance(error, errors.Unauthorized) else logging.WARNING
@@ -248,27 +285,24 @@ class Recorder:
         except Exception:
             log.exception("%s: event %s failed", self._controller, series.what.reason)
             self._give_up(series, "error")
-        else:
-            log.warning("%s: event %s: no answer", self._controller, series.what.reason)
-            self._give_up(series, "unanswered")
+        return None
+
+    def _wait(self, tries: int, error: errors.ClientError) -> float:
+        """Seconds until the next try."""
+        settings = self._settings
+        wait = min(settings.first_wait * 2.0 ** (tries - 1), settings.longest_wait)
+        return self._rand.jitter(max(wait, error.retry_after or 0), 0.25)
 
     def _give_up(self, series: Series, reason: str) -> None:
         self._book.forget(series)
         self._drop(reason)
 
-    async def _written(self, series: Series) -> bool:
-        wait = self._settings.first_wait
-        for attempt in range(1, self._settings.tries + 1):
-            try:
+    async def _write_in_time(self, series: Series) -> None:
+        try:
+            async with self._clock.timeout(self._settings.answer_seconds):
                 await self._write(series)
-            except _PASSING as error:
-                if attempt == self._settings.tries:
-                    return False
-                await self._clock.sleep(self._rand.jitter(max(wait, error.retry_after or 0), 0.25))
-                wait = min(2 * wait, self._settings.longest_wait)
-            else:
-                return True
-        return False
+        except TimeoutError as error:
+            raise errors.Timeout("no answer in time") from error
 
     async def _write(self, series: Series) -> None:
         count, tally = series.count, series.tally()

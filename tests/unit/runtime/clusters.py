@@ -8,11 +8,16 @@ from refloat.apiserver.authorization import Authorizer
 from refloat.apiserver.inprocess import InProcess
 from refloat.apiserver.resources import Resources
 from refloat.base.clock import Clock
+from refloat.client import errors
 from refloat.client.local import LocalClient
 from refloat.client.requests import Request
 from tests.worlds import World
 
 _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
+
+
+# Seconds that a client waits for an answer.
+PATIENCE = 30.0
 
 
 class Cluster:
@@ -48,6 +53,8 @@ class ClusterClient(LocalClient):
         self.down: Exception | None = None  # for all calls
         self.hangs = False
         self.latency = 0.0
+        self.holds = 0.0  # seconds between a call and its answer, at most what a client waits
+        self.refused = ""  # calls that have this in their body are not answered
 
     async def _call(self, request: Request) -> bytes:
         self.calls.append(f"{_VERBS[request.method]} {_name(request)}")
@@ -56,9 +63,14 @@ class ClusterClient(LocalClient):
             await self._clock.sleep(1.0)
         if self.down is not None:
             raise self.down
+        if self.refused and self.refused.encode() in (request.body or b""):
+            raise errors.Unavailable("away")
         if self.failures and (failure := self.failures.pop(0)) is not None:
             raise failure
         answer = await super()._call(request)
+        if self.holds:
+            await self._clock.sleep(min(self.holds, PATIENCE))
+            raise errors.Timeout("no answer in time")
         if self.lost and (lost := self.lost.pop(0)) is not None:
             raise lost
         return answer

@@ -235,6 +235,58 @@ async def test_one_that_the_server_keeps_waiting_does_not_hold_up_the_others(sim
     await stage.recorder.stop()
 
 
+HELD_SECONDS = 32.0
+
+
+@virtual(seeds=3)
+async def test_events_are_written_while_each_answer_is_held(sim: Sim) -> None:
+    """The server writes each, and answers after the client has given up."""
+    stage = await staged(sim)
+    stage.client.holds = HELD_SECONDS
+    for n in range(40):
+        stage.tell(regarding=Reference("v1", "Pod", f"p{n}", "default"))
+    await sim.clock.sleep(90)
+    assert len(stage.events()) == 40
+    stage.client.holds = 0.0
+    await sim.clock.sleep(60)
+    stage.tell("the end")
+    await sim.clock.sleep(1)
+    assert (len(stage.events()), stage.told()[0]) == (41, ("the end", 1))
+    assert stage.dropped("unanswered") is None
+    await stage.recorder.stop()
+
+
+@virtual(seeds=3)
+async def test_events_that_are_tried_again_hold_up_no_other(sim: Sim) -> None:
+    """Those of one object get no answer, the others do."""
+    stage = await staged(sim)
+    stage.client.refused = "bad"
+    for n in range(2 * WRITES_AT_ONCE):
+        stage.tell(regarding=Reference("v1", "Pod", f"bad{n}", "default"))
+    stage.tell()
+    await sim.clock.sleep(5)
+    assert stage.told() == [("n", 1)]
+    stage.client.refused = ""
+    await sim.clock.sleep(60)
+    assert len(stage.events()) == 1 + 2 * WRITES_AT_ONCE
+    await stage.recorder.stop()
+
+
+@virtual(seeds=3)
+async def test_one_that_happens_again_while_it_waits_to_be_tried_again_is_one_write(
+    sim: Sim,
+) -> None:
+    stage = await staged(sim)
+    stage.client.failures = [errors.Unavailable("away")]
+    stage.tell()
+    await sim.clock.sleep(0.1)
+    stage.tell()
+    await sim.clock.sleep(10)
+    assert (stage.told(), len(stage.client.calls)) == ([("n", 2)], 2)
+    await stage.recorder.stop(flush_seconds=5)
+    assert sim.clock.monotonic() < 11, "nothing is left to wait for"
+
+
 @virtual()
 async def test_a_series_whose_event_has_expired_is_made_anew(sim: Sim) -> None:
     stage = await staged(sim)
