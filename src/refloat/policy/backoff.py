@@ -8,7 +8,7 @@ exceeded is decided in `outcome`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from refloat.api import structs, times
@@ -74,21 +74,47 @@ def delay(failures: int, settings: Settings = DEFAULTS) -> timedelta:
     return min(settings.first * factor, settings.longest)
 
 
-def remaining(record: Record, now: datetime, settings: Settings = DEFAULTS) -> timedelta:
-    """How long no pod of the Job may be created."""
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How long this process has known of failures, by its monotonic clock.
+
+    A failure lies in the future when a clock was set back. Then the times of
+    pods say nothing, and a Job must not wait for the clock to come as far again.
+    """
+
+    job: timedelta = ZERO
+    """Of the Job's record of failures."""
+
+    pods: Mapping[str, timedelta] = field(default_factory=dict)
+    """Of failed pods, by uid."""
+
+
+UNKNOWN = Waited()
+"""Of a process that has just started: it waits the whole delay at most."""
+
+
+def remaining(
+    record: Record, now: datetime, settings: Settings = DEFAULTS, waited: timedelta = ZERO
+) -> timedelta:
+    """How long no pod of the Job may be created; with what was waited, the delay at most."""
     if record.failures == 0 or record.last_failure is None:
         return ZERO
-    return max(ZERO, delay(record.failures, settings) - (now - record.last_failure))
+    whole = delay(record.failures, settings)
+    return max(ZERO, min(whole - (now - record.last_failure), whole - waited))
 
 
 def remaining_of_index(
-    last_failed: Pod | None, now: datetime, settings: Settings = DEFAULTS
+    last_failed: Pod | None,
+    now: datetime,
+    settings: Settings = DEFAULTS,
+    waited: Waited = UNKNOWN,
 ) -> timedelta:
     """How long no pod may be created for the index of its last failed pod (A12.8)."""
     if last_failed is None:
         return ZERO
     failures = _int32(_all_failures(last_failed) + 1)
-    return remaining(Record(failures, finish_time(last_failed)), now, settings)
+    known = waited.pods.get(last_failed.metadata.uid, ZERO)
+    return remaining(Record(failures, finish_time(last_failed)), now, settings, known)
 
 
 def split_ready(
@@ -96,6 +122,7 @@ def split_ready(
     last_failed: Mapping[int, Pod],
     now: datetime,
     settings: Settings = DEFAULTS,
+    waited: Waited = UNKNOWN,
 ) -> tuple[list[int], timedelta]:
     """The indexes whose delay is over; if there is none, how long until the first is.
 
@@ -105,7 +132,7 @@ def split_ready(
     ready: list[int] = []
     waits: list[timedelta] = []
     for index in indexes:
-        left = remaining_of_index(last_failed.get(index), now, settings)
+        left = remaining_of_index(last_failed.get(index), now, settings, waited)
         if left > ZERO:
             waits.append(left)
         else:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from refloat.api.core import Pod
 from refloat.policy import backoff, pod_replacement, victims
-from refloat.policy.backoff import ZERO, IndexFailures
+from refloat.policy.backoff import ZERO, IndexFailures, Waited
 from refloat.policy.census import Census
 from refloat.policy.pod_failure import NO_MATCH
 
@@ -57,7 +57,12 @@ class Plan:
     """If not zero: nothing may be created yet, look again after this."""
 
 
-def plan(census: Census, now: datetime, settings: Settings = DEFAULTS) -> Plan:
+def plan(
+    census: Census,
+    now: datetime,
+    settings: Settings = DEFAULTS,
+    waited: Waited = backoff.UNKNOWN,
+) -> Plan:
     terms, active = census.terms, len(census.active)
     if terms.suspended:
         chosen = victims.choose(terms, census.active, active)
@@ -77,13 +82,15 @@ def plan(census: Census, now: datetime, settings: Settings = DEFAULTS) -> Plan:
         terminating=len(census.terminating),
         waits=terms.waits,
     )
-    return _creation(census, missing, now, settings) if missing > 0 else Plan()
+    return _creation(census, missing, now, settings, waited) if missing > 0 else Plan()
 
 
-def _creation(census: Census, missing: int, now: datetime, settings: Settings) -> Plan:
+def _creation(
+    census: Census, missing: int, now: datetime, settings: Settings, waited: Waited
+) -> Plan:
     terms = census.terms
     if terms.backoff_limit_per_index is None:
-        wait = backoff.remaining(census.record, now, settings.delays)
+        wait = backoff.remaining(census.record, now, settings.delays, waited.job)
         if wait > ZERO:
             return _waiting(wait, settings)
     count = min(missing, settings.most_per_sync)
@@ -91,7 +98,9 @@ def _creation(census: Census, missing: int, now: datetime, settings: Settings) -
         return Plan(PODS_CREATED, create=(NewPod(),) * count)
     indexes: Sequence[int] = _pending(census, count)
     if terms.backoff_limit_per_index is not None:
-        indexes, wait = backoff.split_ready(indexes, census.last_failed, now, settings.delays)
+        indexes, wait = backoff.split_ready(
+            indexes, census.last_failed, now, settings.delays, waited
+        )
         if wait > ZERO:
             return _waiting(wait, settings)
     return Plan(PODS_CREATED, create=tuple(_indexed_pod(census, index) for index in indexes))

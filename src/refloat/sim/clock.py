@@ -22,6 +22,10 @@ class VirtualClock:
     def now(self) -> datetime:
         return self._epoch + timedelta(seconds=self._loop.time())
 
+    def set_ahead(self, seconds: float) -> None:
+        """Set the wall clock ahead by so much, or back; durations do not notice."""
+        self._epoch += timedelta(seconds=seconds)
+
     def monotonic(self) -> float:
         return self._loop.time()
 

@@ -222,7 +222,7 @@ def test_the_delay_doubles_up_to_ten_minutes(failures: int, want: int) -> None:
         pytest.param(1, 104, 6, id="what is left of the delay"),
         pytest.param(1, 110, 0, id="nothing at its end"),
         pytest.param(1, 500, 0, id="never less than nothing"),
-        pytest.param(2, 95, 25, id="more than the delay when the failure is in the future"),
+        pytest.param(2, 95, 20, id="the delay when the failure is in the future"),
         pytest.param(0, 100, 0, id="nothing without failures"),
     ],
 )
@@ -394,3 +394,22 @@ def test_restarts_of_all_containers_of_pods_that_are_not_over_add_up() -> None:
 def test_how_many_indexes_may_fail(count: int, limit: int | None, want: bool) -> None:
     """Behaviour A12.10."""
     assert backoff.exceeds_failed_indexes(count, limit) is want
+
+
+@pytest.mark.parametrize(
+    ("now", "waited", "want"),
+    [
+        pytest.param(100, 0, 10, id="now"),
+        pytest.param(-3500, 0, 10, id="an hour ahead: one delay at most"),
+        pytest.param(-3500, 4, 6, id="an hour ahead, and known for 4 s"),
+        pytest.param(-3500, 60, 0, id="an hour ahead, and known for longer than the delay"),
+        pytest.param(103, 0, 7, id="3 s ago, and known now"),
+        pytest.param(103, 5, 5, id="3 s ago by a clock that was set back, known for 5 s"),
+        pytest.param(9999, 0, 0, id="long ago"),
+    ],
+)
+def test_a_failure_in_the_future_is_waited_for_no_longer_than_its_delay(
+    now: int, waited: int, want: int
+) -> None:
+    left = backoff.remaining(Record(1, at(100)), at(now), waited=timedelta(seconds=waited))
+    assert left == timedelta(seconds=want)

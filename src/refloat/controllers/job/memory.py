@@ -8,6 +8,7 @@ controller's own writes. By uid, so that a Job of the same name starts anew.
 
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
+from datetime import timedelta
 from typing import NamedTuple
 
 from refloat.api.batch import Job
@@ -41,7 +42,8 @@ class Memory:
         self._clock = clock
         self.expectations: Expectations[str] = Expectations(clock)
         self.finalizers: FinalizerExpectations[str] = FinalizerExpectations()
-        self.records: dict[str, backoff.Record] = {}
+        self._records: dict[str, tuple[backoff.Record, float]] = {}
+        self._failures: dict[str, dict[str, float]] = {}
         self.ordinals: dict[str, int] = {}
         """The first number that may be free for the name of a pod."""
         self._retired: dict[str, set[str]] = {}
@@ -54,7 +56,31 @@ class Memory:
         self._pods: dict[str, _Written] = {}
 
     def record(self, uid: str) -> backoff.Record:
-        return self.records.get(uid, backoff.NO_FAILURES)
+        known = self._records.get(uid)
+        return backoff.NO_FAILURES if known is None else known[0]
+
+    def keep(self, uid: str, record: backoff.Record) -> None:
+        """This is the Job's record of failures: the status that has them is written."""
+        if record != self.record(uid):
+            self._records[uid] = (record, self._clock.monotonic())
+
+    def waited(
+        self, uid: str, record: backoff.Record, last_failed: Iterable[Pod]
+    ) -> backoff.Waited:
+        """How long these failures have been known, by a clock that nobody sets.
+
+        `last_failed` are the pods whose indexes wait, all of them.
+        """
+        now = self._clock.monotonic()
+        known, since = self._records.get(uid, (None, now))
+        seen = self._failures.get(uid, {})
+        pods = {pod.metadata.uid: seen.get(pod.metadata.uid, now) for pod in last_failed}
+        if pods or seen:
+            self._failures[uid] = pods
+        return backoff.Waited(
+            timedelta(seconds=now - since if known == record else 0.0),
+            {pod: timedelta(seconds=now - first) for pod, first in pods.items()},
+        )
 
     def wrote(self, job: Job) -> None:
         """This is what the Job is after a write of ours."""
@@ -168,7 +194,8 @@ class Memory:
     def forget(self, uid: str) -> None:
         self.expectations.forget(uid)
         self.finalizers.forget(uid)
-        self.records.pop(uid, None)
+        self._records.pop(uid, None)
+        self._failures.pop(uid, None)
         self.ordinals.pop(uid, None)
         self._retired.pop(uid, None)
         self._announced.pop(uid, None)

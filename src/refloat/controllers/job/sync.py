@@ -197,7 +197,9 @@ class Sync:
         self._judged = frozenset(pod.metadata.uid for pod, _ in plan.judged)
 
     async def _manage(self, census: Census) -> Managed:
-        plan = scaling.plan(census, self._now, self._tools.settings.pods)
+        last_failed = census.last_failed.values()
+        waited = self._tools.memory.waited(self._uid, census.record, last_failed)
+        plan = scaling.plan(census, self._now, self._tools.settings.pods, waited)
         self.action = plan.action
         counts = _counts(census)
         if plan.delete:
@@ -327,7 +329,7 @@ class Sync:
         after = await writes.write_status(self._tools.client, before, plan.status, annotations)
         memory = self._tools.memory
         memory.wrote(after)
-        memory.records[self._uid] = census.record
+        memory.keep(self._uid, census.record)
         memory.retire(self._uid, (pod for pod, _ in judged))
         self._tools.metrics.counted(census.terms, before.status, after.status)
         self._tools.metrics.verdicts(verdict for _, verdict in plan.judged)

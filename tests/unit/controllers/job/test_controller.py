@@ -84,7 +84,7 @@ async def test_another_controllers_job_is_not_looked_at() -> None:
 
 async def test_a_finished_job_is_forgotten() -> None:
     stage = Stage()
-    stage.memory.records["job"] = backoff.Record(3, made.at(0))
+    stage.memory.keep("job", backoff.Record(3, made.at(0)))
     key = stage.put(made.job(status=FINISHED))
     assert await stage.reconciler.reconcile(key) == DONE
     assert stage.memory.record("job") == backoff.NO_FAILURES
