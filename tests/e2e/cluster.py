@@ -88,7 +88,7 @@ class Server:
         started = time.monotonic()
         with self._errors.open("a") as errors:
             self.process = subprocess.Popen(
-                [REFLOAT, "up", "--data-dir", str(data_dir), *flags],
+                self.command("up", "--data-dir", str(data_dir), *flags),
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
@@ -96,6 +96,10 @@ class Server:
         assert self.process.stdout is not None
         self.banner = self._until_ready(Lines(self.process.stdout))
         self.seconds_to_ready = time.monotonic() - started
+
+    def command(self, *args: str) -> list[str]:
+        """What runs; a subclass may put something before it."""
+        return [str(REFLOAT), *args]
 
     def _until_ready(self, lines: Lines) -> list[str]:
         banner: list[str] = []
