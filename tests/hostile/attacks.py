@@ -31,6 +31,9 @@ BODY_BYTES = 3 * 1024 * 1024
 HEAD_BYTES = 900_000
 
 
+# fmt: off
+
+
 @dataclass(frozen=True)
 class Attack:
     """Requests that go together."""

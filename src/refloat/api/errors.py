@@ -11,9 +11,17 @@ compare these texts.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from refloat.api.fields import FieldError, quote
+from refloat.api.fields import FieldError, cut, quote
 from refloat.api.meta import Object
 from refloat.base.errors import RefloatError
+
+# Mistakes in one answer. Kubernetes' decoder tells as many of unknown fields;
+# its validation tells any number.
+MAX_CAUSES = 100
+
+# Characters of a message, and of all causes together: encoded twice, and with
+# six bytes for each, an answer stays below 10 MB.
+MAX_MESSAGE = 512 * 1024
 
 
 class StatusError(RefloatError):
@@ -36,7 +44,7 @@ class StatusError(RefloatError):
             "apiVersion": "v1",
             "metadata": self.metadata,
             "status": "Failure",
-            "message": self.message,
+            "message": cut(self.message, MAX_MESSAGE),
         }
         if self.reason:
             body["reason"] = self.reason
@@ -90,13 +98,21 @@ def modified(group: str, resource: str, name: str) -> StatusError:
 
 
 def invalid(group: str, kind: str, name: str, mistakes: Sequence[FieldError]) -> StatusError:
-    causes = [
-        {"reason": mistake.type, "message": mistake.body, "field": mistake.path}
-        for mistake in mistakes
-    ]
+    causes: list[dict[str, str]] = []
+    texts: list[str] = []
+    size = 0
+    for mistake in mistakes[:MAX_CAUSES]:
+        body = cut(mistake.body, MAX_MESSAGE)
+        size += len(body) + len(mistake.path)
+        if causes and size > MAX_MESSAGE:
+            break
+        causes.append({"reason": mistake.type, "message": body, "field": mistake.path})
+        texts.append(f"{mistake.path}: {body}")
+    if (left := len(mistakes) - len(causes)) > 0:
+        texts.append(f"and {left} more")
     message = f'{qualified(group, kind)} "{name}" is invalid'
     if mistakes:
-        message += f": {_joined(str(mistake) for mistake in mistakes)}"
+        message += f": {_joined(texts)}"
     details = _details(group, kind, name, causes=causes)
     return StatusError(422, "Invalid", message, details=details)
 

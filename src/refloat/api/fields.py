@@ -35,6 +35,10 @@ _TITLES = {
     INTERNAL: "Internal error",
 }
 
+# Of a text in a message. Kubernetes shows any length; this is more than a
+# name, a label or a command may have, and an answer stays readable.
+MAX_SHOWN = 128 * 1024
+
 # As the value of a mistake: the message shows none, whatever its type.
 OMITTED: Any = object()
 
@@ -69,7 +73,12 @@ def show(value: Any) -> str:
         return quote(value)
     if value is None:
         return "null"
-    return msgspec.json.encode(value).decode().translate(_JSON_ESCAPES)
+    return cut(msgspec.json.encode(value).decode()).translate(_JSON_ESCAPES)
+
+
+def cut(text: str, limit: int = MAX_SHOWN) -> str:
+    """The text, or as much of it as a message shows."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
 # Go's JSON is safe to stand in HTML.
@@ -92,6 +101,7 @@ _QUOTED = {
 
 def quote(text: str) -> str:
     """Text in double quotes, as Go's `%q` prints it."""
+    text = cut(text)
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(map(_quoted, text)) + '"'

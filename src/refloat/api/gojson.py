@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
+from refloat.api import fields
+
 # Go's limit. Python gives up long before, and then so do we.
 MAX_DEPTH = 10_000
 
@@ -280,6 +282,7 @@ _ESCAPES = {
 
 def quoted(value: str) -> str:
     """A text in quotes, as Go's strconv.Quote writes it."""
+    value = fields.cut(value)
     if value.isprintable() and '"' not in value and "\\" not in value:
         return f'"{value}"'
     return f'"{"".join(map(_escaped, value))}"'

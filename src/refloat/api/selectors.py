@@ -10,11 +10,18 @@ kind can be selected on is not known here, and neither is any list of objects.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from refloat.api import errors, fields, integers, names
 
 _Test = Callable[[Mapping[str, str]], bool]
+
+# Of a selector in a query. People and programs write about ten terms; a watch
+# tries each term on each change, and there may be thousands of watches.
+MAX_TERMS = 200
+MAX_VALUES = 5_000  # of all sets together, which are looked up and not tried one by one
+MAX_CHARACTERS = 128 * 1024  # a name of 25 characters for each value
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,27 @@ def parse_labels(text: str) -> LabelSelector:
     """Read `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1`; raises 400."""
     if not text:
         return EVERYTHING
-    return LabelSelector(_Parser(text).requirements())
+    _check_length(text, "label")
+    return LabelSelector(_bounded(_Parser(text).requirements()))
+
+
+def _check_length(text: str, kind: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise errors.bad_request(
+            f"the {kind} selector is too long: at most {MAX_CHARACTERS} characters are read"
+        )
+
+
+def _bounded(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
+    values = 0
+    for terms, each in enumerate(requirements, 1):
+        values += len(each.values)
+        if terms > MAX_TERMS or values > MAX_VALUES:
+            raise errors.bad_request(
+                f"the label selector is too long: at most {MAX_TERMS} requirements with "
+                f"{MAX_VALUES} values are read"
+            )
+        yield each
 
 
 # The lexer: words, the longest special symbols, and blanks between them.
@@ -245,11 +272,13 @@ class _Parser:
         if self._next in _SYMBOLS and self._next not in (",", ")"):
             raise _Bad(f"found '{self._next}', expected: ',', ')' or identifier")
         found: set[str] = set()
-        while self._next != ")" or not found:
+        while len(found) <= MAX_VALUES and (self._next != ")" or not found):
             if self._next == ")":
                 found.add("")
             else:
                 self._list_item(found)
+        if len(found) > MAX_VALUES:
+            raise _Bad(f"a set has at most {MAX_VALUES} values")
         self._take()
         return tuple(sorted(found))
 
@@ -366,8 +395,13 @@ def parse_fields(text: str) -> FieldSelector:
     """Read `a=b,c!=d`, where a backslash escapes `,`, `=` and itself; raises 400."""
     if not text:
         return ANY_FIELDS
+    _check_length(text, "field")
     terms = []
-    for part in sorted(filter(None, _split(text))):
+    parts = list(islice(filter(None, _split(text)), MAX_TERMS + 1))
+    if len(parts) > MAX_TERMS:
+        message = f"the field selector is too long: at most {MAX_TERMS} terms are read"
+        raise errors.bad_request(message)
+    for part in sorted(parts):
         found = _TERM.fullmatch(part)
         if found is None:
             raise errors.bad_request(f"invalid selector: '{text}'; can't understand '{part}'")

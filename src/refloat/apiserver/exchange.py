@@ -26,6 +26,10 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f]")
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER = re.compile(rf'\s*({_WORD})=({_WORD}|"(?:[^"\\]|\\.)*")\s*(?:;|$)')
 
+# Of a media type's parameters, and of the media types that a client accepts:
+# kubectl sends about 200.
+MAX_MEDIA_CHARACTERS = 4096
+
 # What a body that breaks off or is framed wrongly ends in.
 _BROKEN = (
     web.RequestPayloadError,
@@ -78,6 +82,8 @@ class Exchange:
     def negotiate(self, *, streams: bool) -> None:
         """Settle on a form that the client accepts; raises 406."""
         accept = ",".join(self.request.headers.getall(hdrs.ACCEPT, ()))
+        if len(accept) > MAX_MEDIA_CHARACTERS:
+            raise errors.not_acceptable(forms.SERVED)
         include = self.query.get("includeObject", "")
         self.form = forms.accepted(accept, include, streams=streams)
 
@@ -217,6 +223,8 @@ def _are_parameters(text: str) -> bool:
     """Is this what Go reads as the parameters of a media type, each name once?"""
     seen: set[str] = set()
     place = 0
+    if len(text) > MAX_MEDIA_CHARACTERS:
+        return False
     while text[place:].strip():
         found = _PARAMETER.match(text, place)
         if found is None or found[1].lower() in seen:

@@ -2,7 +2,7 @@
 """Lists: which revision, which page, and which entries."""
 
 import base64
-import string
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -70,16 +70,15 @@ def decode_token(text: str) -> Token:
 
 def _unarmoured(text: str) -> bytes:
     """The bytes of a token, which has no padding; newlines do not count."""
-    for position, char in enumerate(text):
-        if char not in _ALPHABET:
-            raise _invalid_token(f"illegal base64 data at input byte {position}")
+    if illegal := _ILLEGAL.search(text):
+        raise _invalid_token(f"illegal base64 data at input byte {illegal.start()}")
     digits = text.translate(_NO_NEWLINES)
     if len(digits) % 4 == 1:
         raise _invalid_token(f"illegal base64 data at input byte {len(digits) - 1}")
     return base64.urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
 
 
-_ALPHABET = frozenset(string.ascii_letters + string.digits + "-_\r\n")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_\r\n-]")
 _NO_NEWLINES = str.maketrans("", "", "\r\n")
 
 

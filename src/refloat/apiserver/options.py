@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 from multidict import MultiMapping
@@ -85,11 +86,12 @@ def _manager_mistakes(manager: str) -> Iterator[FieldError]:
         yield fields.too_long("fieldManager", MAX_MANAGER_BYTES)
     if manager.isprintable():
         return
-    for index, char in enumerate(manager):
-        if not char.isprintable():
-            position = len(manager[:index].encode())
-            detail = f"invalid character U+{ord(char):04X} (at position {position})"
-            yield fields.invalid("fieldManager", manager, detail)
+    odd = (index for index, char in enumerate(manager) if not char.isprintable())
+    for index in islice(odd, errors.MAX_CAUSES):  # no more would be told
+        char = manager[index]
+        position = len(manager[:index].encode())
+        detail = f"invalid character U+{ord(char):04X} (at position {position})"
+        yield fields.invalid("fieldManager", manager, detail)
 
 
 def _dry_run(values: list[str], mistakes: list[FieldError]) -> bool:

@@ -9,6 +9,8 @@ bytes or into a dictionary of the caller's own.
 from collections.abc import Callable
 from typing import TypeAlias
 
+import msgspec
+
 from refloat.api import codec, errors, fields, integers, kinds, meta, names, schema, times
 from refloat.api.meta import Object
 from refloat.apiserver import (
@@ -37,6 +39,9 @@ MAX_NAME_TRIES = 8
 
 # A write that loses this many races in a row is told so.
 MAX_RACES = 20
+
+# Equal owners have equal bytes.
+_SORTED = msgspec.json.Encoder(order="sorted")
 
 MAX_PREFIX = 58  # a generated name is at most 63 long, with its suffix
 
@@ -501,15 +506,14 @@ def dedup_owners(call: Call, obj: Object, when: str = "") -> None:
     owners = obj["metadata"].get("ownerReferences") or ()
     if len(owners) < 2:
         return
-    kept: list[Object] = []
-    repeated: list[str] = []
-    for owner in owners:
-        if owner in kept:
-            repeated.append(owner.get("uid", ""))
-        else:
-            kept.append(owner)
+    kept: dict[bytes, Object] = {}
+    repeated = [
+        owner.get("uid", "")
+        for owner in owners
+        if kept.setdefault(_SORTED.encode(owner), owner) is not owner
+    ]
     if repeated:
-        obj["metadata"]["ownerReferences"] = kept
+        obj["metadata"]["ownerReferences"] = list(kept.values())
         call.warn(
             f".metadata.ownerReferences contains duplicate entries{when}; API server dedups "
             "owner references in 1.20+, and may reject such requests as early as 1.24; "

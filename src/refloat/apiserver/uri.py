@@ -15,6 +15,9 @@ from refloat.api import errors
 
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
+# The bound of Go's own parser since version 1.26.
+MAX_PARAMETERS = 10_000
+
 Query: TypeAlias = MultiDict[str] | MultiDictProxy[str]
 NO_QUERY: Query = MultiDictProxy(MultiDict())
 
@@ -46,6 +49,8 @@ def _unescaped_path(path: str) -> str:
 
 
 def _parameters(query: str) -> Query:
+    if query.count("&") >= MAX_PARAMETERS:
+        raise errors.bad_request(f"the query has more than {MAX_PARAMETERS} parameters")
     found: MultiDict[str] = MultiDict()
     for pair in query.split("&"):
         if not pair or ";" in pair:

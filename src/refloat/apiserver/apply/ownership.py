@@ -62,7 +62,7 @@ class Conflicts(Exception):
                 "message": f"conflict with {_shown(entry)}",
                 "field": sets.show(path),
             }
-            for entry, path in self.found
+            for entry, path in self.found[: errors.MAX_CAUSES]
         ]
         return errors.StatusError(409, "Conflict", str(self), details={"causes": causes})
 
@@ -73,11 +73,13 @@ def message(found: list[tuple[Entry, Path]]) -> str:
         return f"Apply failed with 1 conflict: conflict with {_shown(entry)}: {sets.show(path)}"
     lines: list[str] = []
     shown = ""
-    for entry, path in found:
+    for entry, path in found[: errors.MAX_CAUSES]:
         if entry.identity != shown:
             shown = entry.identity
             lines.append(f"conflicts with {_shown(entry)}:")
         lines.append(f"- {sets.show(path)}")
+    if (left := len(found) - errors.MAX_CAUSES) > 0:
+        lines.append(f"- and {left} more")
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
 
 

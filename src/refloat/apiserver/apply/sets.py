@@ -14,6 +14,9 @@ Path: TypeAlias = tuple[str, ...]
 
 _SELF = "."
 
+# Steps from an object to a field: those of the deepest type are about twenty.
+MAX_DEPTH = 100
+
 
 class PathSet:
     """A set of paths. Only `insert` changes one, while it is made; sets share their parts."""
@@ -135,8 +138,10 @@ def encode(paths: PathSet) -> dict[str, Any]:
     return encoded
 
 
-def decode(fields: dict[str, Any]) -> PathSet:
+def decode(fields: dict[str, Any], depth: int = 0) -> PathSet:
     """The set of a fieldsV1, as far as it is understood; `ValueError` for what is none."""
+    if depth > MAX_DEPTH:
+        raise ValueError("nested too deep")
     made = PathSet()
     for text, below in fields.items():
         element = None if text == _SELF else elements.normal(text)
@@ -146,7 +151,7 @@ def decode(fields: dict[str, Any]) -> PathSet:
             raise ValueError(f"{text!r} holds no set")
         if not below or _SELF in below:
             made.members.add(element)
-        child = decode(below) if below else _EMPTY
+        child = decode(below, depth + 1) if below else _EMPTY
         if not child.empty:
             made.children[element] = child
     return made

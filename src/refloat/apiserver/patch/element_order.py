@@ -6,6 +6,7 @@ order, the others in the live list's, and the two are interleaved so that an
 item of the live list stays before the first named one that it was before.
 """
 
+import math
 from typing import Any, TypeAlias
 
 from refloat.api import errors
@@ -81,20 +82,23 @@ def arranged(items: list[Any], named: list[Any], live: list[Any], merge_key: str
 
 
 def _sorted(items: list[Any], order: dict[Key, int], merge_key: str) -> list[Any]:
-    ranks = [order.get(key_of(item, merge_key)) for item in items]
-    # Kubernetes' comparison calls an item without a place smaller than any
-    # other, and any other smaller than it; insertion gives what it gives.
-    ranked: list[tuple[int | None, Any]] = []
-    for rank, item in zip(ranks, items, strict=True):
-        place = len(ranked)
-        while place and _before(rank, ranked[place - 1][0]):
-            place -= 1
-        ranked.insert(place, (rank, item))
-    return [item for _, item in ranked]
+    """The items by their places, those with equal places as they were.
 
-
-def _before(left: int | None, right: int | None) -> bool:
-    return left is None or right is None or left < right
+    Kubernetes sorts by insertion, with a comparison that calls an item without
+    a place smaller than any other, and any other smaller than it. So such an
+    item is put before all that there are; a later one comes before it only if
+    its place is below all of theirs. Sorting by that bound gives the same.
+    """
+    lowest = math.inf
+    keys: list[tuple[float, int, int]] = []
+    for index, item in enumerate(items):
+        rank = order.get(key_of(item, merge_key))
+        if rank is None:
+            keys.append((lowest, 0, -index))
+        else:
+            keys.append((rank, 1, index))
+            lowest = min(lowest, rank)
+    return [items[index] for index in sorted(range(len(items)), key=keys.__getitem__)]
 
 
 def _interleaved(

@@ -115,14 +115,19 @@ class _Work:
         return container, parts[-1]
 
     def share(self, value: Any) -> None:
-        """A value will stand in two places: from here on, copy everything anew."""
-        self._owned.clear()
+        """A value will stand in two places: its parts are copied before they change."""
         try:
             self._copied += len(_ENCODER.encode(value))
         except OverflowError as error:  # a number that no field can have
             raise _Mismatch("a number is too large") from error
         if self._copied > MAX_COPIED_BYTES:
             raise _Mismatch("too much is copied")
+        left = [value]
+        while left:
+            part = left.pop()
+            if isinstance(part, dict | list):
+                self._owned.pop(id(part), None)
+                left.extend(part.values() if isinstance(part, dict) else part)
 
     def _own(self, container: Any) -> Any:
         if id(container) in self._owned:

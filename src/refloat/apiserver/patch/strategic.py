@@ -65,11 +65,13 @@ def _retain_keys(merged: Object, patch: Object) -> None:
     retained = patch.pop(RETAIN_KEYS)
     if not isinstance(retained, list):
         raise _bad_format("retainKeys")
+    # Names are texts; whatever else is listed retains nothing.
+    names = {each for each in retained if isinstance(each, str)}
     for key, value in patch.items():
         bare = value is None or key.startswith((DELETE_LIST, SET_ORDER))
-        if not bare and key not in retained:
+        if not bare and key not in names:
             raise _bad_format("retainKeys")
-    for key in [key for key in merged if key not in retained]:
+    for key in [key for key in merged if key not in names]:
         del merged[key]
 
 
@@ -170,7 +172,8 @@ def _merge_list(
     if element_order.element_type(live, patch) is dict:
         return _merge_objects(live, patch, field)
     if deletion:
-        return [each for each in live if each not in patch]
+        doomed = set(patch)  # all of one type, which is no list and no map
+        return [each for each in live if each not in doomed]
     united = list(dict.fromkeys([*live, *patch]))
     return element_order.arranged(united, patch, live, field.patch_merge_key)
 
@@ -203,17 +206,19 @@ def _split_special(
 ) -> tuple[list[Any], list[Any]]:
     """Do what items with `$patch` say: the list to merge into, and what to merge."""
     replace = False
+    doomed: set[element_order.Key | None] = set()
     for item in patch:
         directive = item.get(DIRECTIVE, "")
         if directive == "delete":
-            doomed = element_order.key_of(item, merge_key)
-            live = [each for each in live if _key_or_none(each, merge_key) != doomed]
+            doomed.add(element_order.key_of(item, merge_key))
         elif directive == "replace":
             replace = True
         elif directive == "merge":
             raise rejected.plain("merging lists cannot yet be specified in the patch")
         elif DIRECTIVE in item:
             raise _unknown_directive(item)
+    if doomed:
+        live = [each for each in live if _key_or_none(each, merge_key) not in doomed]
     plain = [item for item in patch if DIRECTIVE not in item]
     return (plain, []) if replace else (live, plain)
 
