@@ -47,6 +47,11 @@ class Admission:
                 if name in old["spec"]:
                     new["spec"].setdefault(name, old["spec"][name])
 
+    def recheck(self, resource: kinds.Resource, obj: Object) -> None:
+        """What may have changed since `on_create`."""
+        if resource.namespaced:
+            self._check_namespace(resource, obj)
+
     def validate(self, resource: kinds.Resource, obj: Object, own: str) -> None:
         """What is looked at once the object is valid.
 

@@ -25,11 +25,11 @@ async def patch(
     body: bytes,
 ) -> tuple[Entry, bool]:
     """Apply a configuration; was the object created?"""
-    config, repeated = _parse(body)
+    config, repeated = await call.run(0, _parse, body)
     given = _text(config, "resourceVersion")
     key = stored.key(resource, namespace, name)
     if registry.store.get(key) is None and not subresource:
-        new = _applied(registry, call, resource, None, config, subresource)
+        new = await call.run(0, _applied, registry, call, resource, None, config, subresource)
         _tell_repeated(call, repeated)
         _check_nothing_asked(resource, name, config)
         place(resource, namespace, new)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from aiohttp import abc, http, http_exceptions, streams, web
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 # Where a request notes a version of HTTP that is not spoken here.
 UNSUPPORTED = web.RequestKey("unsupported-version", str)
+
+# What lies before a client that does not read, besides what the system holds.
+WRITE_BUFFER_BYTES = 64 * 1024
 
 _TOO_NEW = http.HttpVersion(2, 0)
 
@@ -102,9 +105,10 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if len(self._host) >= self._host.limits.connections:
             log.warning("too many connections; one more is refused")
-            assert isinstance(transport, asyncio.Transport)
-            transport.abort()
+            cast("asyncio.Transport", transport).abort()
             return
+        # Above TLS, the loop would take half a megabyte from us before it says stop.
+        cast("asyncio.Transport", transport).set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         super().connection_made(transport)
         self._await_head()
 

@@ -2,16 +2,19 @@
 """One request and the answer to it, with what all handlers need of both."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import client_exceptions, hdrs, http_exceptions, web
 
 from refloat.api import codec, errors
-from refloat.apiserver import connection, forms, metrics, uri
+from refloat.apiserver import connection, forms, limits, metrics, uri
+from refloat.apiserver.fairness import FairShare
 from refloat.apiserver.identity import WARNED_CHARACTERS, WARNING_CHARACTERS
 from refloat.apiserver.limits import Limits
 from refloat.base.clock import Clock, RealClock
+from refloat.base.workers import Worker
 
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
@@ -37,6 +40,32 @@ _BROKEN = (
     client_exceptions.ClientPayloadError,
 )
 
+# A text of JSON. One that does not end is not matched, and the body is none.
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+
+# What a client that reads takes at once.
+WRITE_BYTES = 64 * 1024
+
+# That a large request waits for the thread: some others take a second each.
+WORKER_SECONDS = 60.0
+
+_T = TypeVar("_T")
+
+
+class Shares:
+    """What all requests of a server share."""
+
+    def __init__(self, bounds: Limits) -> None:
+        self.worker = Worker()
+        self.worker_turns = FairShare(1, per_user=1, waiting=bounds.waiting)
+        self.bodies = _halved(bounds.held_body_bytes, bounds.waiting)
+        self.answers = _halved(bounds.held_answer_bytes, bounds.waiting)
+
+
+def _halved(total: int, waiting: int) -> FairShare:
+    return FairShare(total, per_user=total // 2, waiting=waiting)
+
+
 _DEFAULTS = Limits()
 _REAL = RealClock()
 
@@ -50,7 +79,8 @@ class Exchange:
         *,
         request_id: str,
         clock: Clock = _REAL,
-        limits: Limits = _DEFAULTS,
+        bounds: Limits = _DEFAULTS,
+        shares: "Shares | None" = None,
     ) -> None:
         self.request = request
         self.user_agent = request.headers.get(hdrs.USER_AGENT, "")
@@ -66,8 +96,67 @@ class Exchange:
         self.mutating = False
         self.streaming = False  # the answer has begun
         self._clock = clock
-        self._limits = limits
+        self._limits = bounds
         self._body: bytes | None = None
+        self._shares = shares
+        self._held: list[tuple[FairShare, str, int]] = []
+        self.size = 0  # bytes of the body, once it is there
+
+    def close(self) -> None:
+        """Give back what of the server this request had."""
+        for share, user, amount in self._held:
+            share.give(user, amount)
+        self._held.clear()
+
+    async def _take(self, share: FairShare, most: int, size: int) -> None:
+        amount = min(size, most // 2)
+        await limits.wait_for(share, self.user, amount, self._clock, self._limits.waiting_seconds)
+        self._held.append((share, self.user, amount))
+
+    async def reserve(self, size: int) -> None:
+        """Wait until there is memory for an answer of this size; raises 429 when there is none."""
+        if size > limits.SMALL_BYTES and self._shares is not None:
+            await self._take(self._shares.answers, self._limits.held_answer_bytes, size)
+
+    async def aside(self, size: int, function: Callable[..., _T], /, *args: Any) -> _T:
+        """Compute something from so many bytes; if they are many, where it does not hold the loop.
+
+        One at a time, and users take turns.
+        """
+        if size < limits.LARGE_BYTES or self._shares is None:
+            return function(*args)
+        turns = self._shares.worker_turns
+        await limits.wait_for(turns, self.user, 1, self._clock, WORKER_SECONDS)
+        try:
+            return await self._shares.worker.run(function, *args)
+        finally:
+            turns.give(self.user)
+
+    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+        """Write to an answer no more at once than a client takes that reads."""
+        if len(data) <= WRITE_BYTES:
+            await response.write(data)
+            return
+        view = memoryview(data)
+        for start in range(0, len(data), WRITE_BYTES):
+            await response.write(bytes(view[start : start + WRITE_BYTES]))
+
+    async def send(self, answer: web.Response) -> web.StreamResponse:
+        """Send a large answer in pieces, and wait for the client to read them."""
+        body = answer.body
+        if not isinstance(body, bytes) or len(body) <= WRITE_BYTES or self.streaming:
+            return answer
+        if self.request.method == hdrs.METH_HEAD:
+            return answer
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        if answer.keep_alive is False:
+            response.force_close()
+        response.content_length = len(body)
+        self.streaming = True
+        await response.prepare(self.request)
+        await self.write(response, body)
+        await response.write_eof()
+        return response
 
     def read_head(self) -> None:
         """Find out what the request is for; raises 400 and 417."""
@@ -97,19 +186,31 @@ class Exchange:
         length = self.request.content_length
         if length is not None and length > self._limits.body_bytes:
             return
+        if self._shares is not None and (length is None or length > limits.SMALL_BYTES):
+            await self._reserve_body(length)
         content = self.request.content
         if content.is_eof():
             self._body = content.read_nowait()
+            self.size = len(self._body)
             return
         try:
             async with self._clock.timeout(self._limits.body_seconds):
                 await self._invite()
                 self._body = await self._read()
+                self.size = len(self._body or b"")
         except TimeoutError as error:
             message = "the body of the request did not arrive in time"
             raise errors.StatusError(408, "Timeout", message) from error
         except _BROKEN as error:
             raise errors.bad_request(f"the body of the request broke off: {error}") from error
+
+    async def _reserve_body(self, length: int | None) -> None:
+        """Wait for memory; a body that does not say its length may be as large as any."""
+        assert self._shares is not None
+        if length is None and not self.request.can_read_body:
+            return
+        size = self._limits.body_bytes if length is None else length
+        await self._take(self._shares.bodies, self._limits.held_body_bytes, size)
 
     async def _invite(self) -> None:
         """Tell a client that asks first to send its body."""
@@ -132,7 +233,19 @@ class Exchange:
         await self.receive()
         if self._body is None or len(self._body) > self._limits.body_bytes:
             raise errors.too_large(self._limits.body_bytes)
+        if self.size >= limits.MAX_VALUES and await self._has_too_many_values(self._body):
+            raise errors.StatusError(
+                413,
+                "RequestEntityTooLarge",
+                f"Request entity too large: at most {limits.MAX_VALUES} values are read",
+            )
         return self._body
+
+    async def _has_too_many_values(self, body: bytes) -> bool:
+        """Of JSON; the readers of other formats count for themselves."""
+        if _value_count(body) <= limits.MAX_VALUES:
+            return False
+        return "json" in self.content_type and await self.aside(len(body), _is_crowded, body)
 
     @property
     def media(self) -> codec.Media:
@@ -217,6 +330,16 @@ def _quoted(text: str) -> str:
     flat = _CONTROLS.sub(" ", text).encode(errors="replace").decode()
     escaped = flat.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _value_count(body: bytes) -> int:
+    """At least as many as there are: each value stands behind a comma or at the start of a list."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{") + 1
+
+
+def _is_crowded(body: bytes) -> bool:
+    """The same, without what stands in texts."""
+    return _value_count(_TEXTS.sub(b"", body)) > limits.MAX_VALUES
 
 
 def _are_parameters(text: str) -> bool:

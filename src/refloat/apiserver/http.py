@@ -28,7 +28,8 @@ from refloat.apiserver import (
 from refloat.apiserver.authentication import Tokens
 from refloat.apiserver.authorization import Authorizer, Refused
 from refloat.apiserver.connection import Connections
-from refloat.apiserver.exchange import Exchange
+from refloat.apiserver.exchange import Exchange, Shares
+from refloat.apiserver.fairness import FairShare, Turns
 from refloat.apiserver.identity import ANONYMOUS, Identity
 from refloat.apiserver.resources import Resources
 from refloat.apiserver.reviews import Reviews
@@ -69,6 +70,11 @@ class Server:
         self._metrics = counts
         self._limits = bounds or limits.Limits()
         self.in_flight = limits.InFlight(self._limits)
+        self._shares = Shares(self._limits)
+        self._turns = Turns(self._limits.requests_per_turn)
+        self._urgent = FairShare(
+            self._limits.connections, per_user=self._limits.urgent_per_node, waiting=0
+        )
         counts.read_in_flight(self.in_flight)
         self._connections: Connections | None = None
         self._listener: asyncio.Server | None = None
@@ -99,6 +105,7 @@ class Server:
         self._connections.pre_shutdown()
         await self._clock.sleep(0)  # connections that wait for a request end here
         await self._connections.shutdown(self._limits.shutdown_seconds)
+        self._shares.worker.close()
 
     def _malformed(self, error: errors.StatusError) -> None:
         self._metrics.done(metrics.MALFORMED, error.code, 0.0)
@@ -108,14 +115,23 @@ class Server:
         """Answer one request; never raises but for a connection that is gone."""
         started = self._clock.monotonic()
         exchange = Exchange(
-            request, request_id=self._rand.uid(), clock=self._clock, limits=self._limits
+            request,
+            request_id=self._rand.uid(),
+            clock=self._clock,
+            bounds=self._limits,
+            shares=self._shares,
         )
         code = CLIENT_GONE
         try:
+            if request.protocol.writing_paused:  # what was answered before is not read yet
+                await request.writer.drain()
             response = await self._answer(exchange)
             code = response.status
+            if isinstance(response, web.Response):
+                response = await exchange.send(response)
             return response
         finally:
+            exchange.close()
             self._note(exchange, code, self._clock.monotonic() - started)
 
     async def _answer(self, exchange: Exchange) -> web.StreamResponse:
@@ -134,22 +150,33 @@ class Server:
 
     async def _serve(self, exchange: Exchange) -> web.StreamResponse:
         exchange.read_head()
-        user = self._authorized(exchange)
         target = targets.parse(exchange.path)
+        user = await self._authenticated(exchange, target)
+        user = self._authorized(exchange, user)
         if target is None:
             return await self._serve_path(exchange)
         return await self._serve_resource(exchange, user, target)
 
-    def _authorized(self, exchange: Exchange) -> Identity:
-        """The user, once it is known that it may make this request; raises 401 and 403.
+    async def _authenticated(self, exchange: Exchange, target: targets.Target | None) -> Identity:
+        """The user, when it is its turn; raises 401."""
+        try:
+            user = self._tokens.authenticate(exchange.request.headers.get(hdrs.AUTHORIZATION))
+        except errors.StatusError:
+            await self._turns.begin("")
+            raise
+        exchange.user = user.name
+        if not limits.may_be_urgent(user, target):
+            await self._turns.begin(user.name)
+        return user
+
+    def _authorized(self, exchange: Exchange, user: Identity) -> Identity:
+        """The user, once it is known that it may make this request; raises 403.
 
         Before the address is looked at: who may not ask for something is not
         told whether it is there.
         """
         request = exchange.request
         header = request.headers.get(hdrs.AUTHORIZATION)
-        user = self._tokens.authenticate(header)
-        exchange.user = user.name
         if user is ANONYMOUS and authentication.is_spaced(header):
             exchange.warnings.append(authentication.SPACED)
         wish = impersonation.wished(request.headers)
@@ -162,11 +189,12 @@ class Server:
     async def _serve_path(self, exchange: Exchange) -> web.StreamResponse:
         if exchange.path.startswith(limits.UNBOUNDED_PATHS):
             return await self._documents.serve(exchange)
-        self.in_flight.enter("readOnly")
+        user = exchange.user
+        await self.in_flight.enter("readOnly", user, self._clock)
         try:
             return await self._documents.serve(exchange)
         finally:
-            self.in_flight.leave("readOnly")
+            self.in_flight.leave("readOnly", user)
 
     async def _serve_resource(
         self, exchange: Exchange, user: Identity, target: targets.Target
@@ -177,7 +205,12 @@ class Server:
         exchange.mutating = verb not in ("get", "list", "watch")
         # A log may be followed for as long as a watch.
         kind = "watch" if target.subresource == "log" else limits.kind_of(verb)
-        self.in_flight.enter(kind)
+        if limits.is_urgent(user, target, verb) and self._urgent.try_take(user.name):
+            try:
+                return await self._resources.serve(exchange, user, verb, target)
+            finally:
+                self._urgent.give(user.name)
+        await self.in_flight.enter(kind, user.name, self._clock)
         open_watches = self._metrics.watching(exchange.labels) if kind == "watch" else None
         if open_watches is not None:
             open_watches.inc()
@@ -186,7 +219,7 @@ class Server:
                 return await self._reviews.serve(exchange, user, target)
             return await self._resources.serve(exchange, user, verb, target)
         finally:
-            self.in_flight.leave(kind)
+            self.in_flight.leave(kind, user.name)
             if open_watches is not None:
                 open_watches.dec()
 

@@ -4,9 +4,10 @@
 What a user may do is not said here but in `roles` and `node_rights`.
 """
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from refloat.api import names
 
@@ -81,6 +82,22 @@ WARNED_CHARACTERS = 4096
 WARNING_CHARACTERS = 256
 
 
+_T = TypeVar("_T")
+
+
+class Aside(Protocol):
+    """Runs a computation on so many bytes; if they are many, where it does not hold the loop."""
+
+    def __call__(
+        self, _size: int, function: Callable[..., _T], /, *args: Any
+    ) -> Coroutine[Any, Any, _T]: ...
+
+
+async def directly(_size: int, function: Callable[..., _T], /, *args: Any) -> _T:
+    """Here and now, for callers that are not hostile."""
+    return function(*args)
+
+
 @dataclass(slots=True)
 class Call:
     """What goes along with a write besides the object."""
@@ -92,7 +109,13 @@ class Call:
     force: bool = False  # for apply: take over what others own
     validation: FieldValidation = "Warn"
     warnings: list[str] = field(default_factory=list)
+    aside: Aside = directly  # runs what may take long
+    size: int = 0  # bytes of the body
     _warned: int = 0
+
+    async def run(self, size: int, function: Callable[..., _T], *args: Any) -> _T:
+        """Compute something from the body and something else of this size."""
+        return await self.aside(max(size, self.size), function, *args)
 
     def warn(self, text: str) -> None:
         """Tell the client something, once, and nothing more once it is told enough."""

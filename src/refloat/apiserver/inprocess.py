@@ -8,7 +8,8 @@ hands to the in-process client; nothing that it returns is the server's own
 to change.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from aiohttp import web
 from multidict import MultiMapping
@@ -19,6 +20,8 @@ from refloat.apiserver.authorization import Authorizer
 from refloat.apiserver.exchange import Exchange
 from refloat.apiserver.identity import Identity
 from refloat.apiserver.resources import Resources
+
+_T = TypeVar("_T")
 
 
 class InProcess:
@@ -68,12 +71,22 @@ class _Exchange(Exchange):
         self.content_type = content_type
         self.user_agent = user.rpartition(":")[2]  # the field manager's name
         self._body = body
+        self.size = len(body)
 
     def negotiate(self, *, streams: bool) -> None:
         """Plain JSON, always."""
 
     async def body(self) -> bytes:
         return self._body or b""
+
+    async def reserve(self, size: int) -> None:
+        """The caller is this process itself, and takes what it asks for."""
+
+    async def aside(self, size: int, function: Callable[..., _T], /, *args: Any) -> _T:
+        return function(*args)
+
+    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+        await response.write(data)
 
     def answer(
         self,

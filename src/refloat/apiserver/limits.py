@@ -9,7 +9,12 @@ code that reads it, the bound of a watcher's buffer is in `watching`.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from refloat.api import errors
+from refloat.api import errors, kinds
+from refloat.apiserver import identity
+from refloat.apiserver.fairness import FairShare, Full
+from refloat.apiserver.identity import Identity
+from refloat.apiserver.targets import Target
+from refloat.base.clock import Clock
 
 RequestKind: TypeAlias = Literal["readOnly", "mutating", "watch"]
 
@@ -51,31 +56,103 @@ class Limits:
     """Requests at once that change nothing, watches aside. Kubernetes' number."""
     mutating: int = 200
     """Requests at once that may change something. Kubernetes' number."""
+    waiting: int = 50
+    """Requests of one user that wait for a place; one more is 429. Kubernetes' queue length."""
+    waiting_seconds: float = 15.0
+    """That a request waits for a place; later is 429. Kubernetes' number."""
+    requests_per_turn: int = 16
+    """That begin in one turn of the event loop, nodes' leases and status aside: about 10 ms."""
+    urgent_per_node: int = 8
+    """Renewals of leases and writes of status of one node at once that wait for nothing; an agent
+    has two."""
+    held_body_bytes: int = 24 * 1024 * 1024
+    """Of all large bodies at once, from their first byte to their answer; half of it for one user.
+    A body as an object takes up to ten times as much, but only one is one at a time."""
+    held_answer_bytes: int = 24 * 1024 * 1024
+    """Of all large answers at once that are not sent yet; half of it for one user."""
     watchers: int = 10_000
     """Watches at once; one change for all of them then takes about 20 ms of the loop."""
     shutdown_seconds: float = 2.0
     """For answers in progress once the server is told to stop."""
 
 
+# A body or an answer that is smaller is not counted: all requests that may be
+# in progress at once take less than 40 MB with such.
+SMALL_BYTES = 64 * 1024
+
+# A body or object from here on is worked on in a thread: hostile ones of this
+# size take about 50 ms, ordinary ones of less than this are the rule.
+LARGE_BYTES = 16 * 1024
+
+# Of the values of a body, lists and maps with them. The store of Kubernetes
+# takes objects of 1.5 MB, in which values have some 30 bytes each.
+MAX_VALUES = 100_000
+
+
 class InFlight:
-    """Counts what is going on, and refuses what would be too much."""
+    """Counts what is going on, and lets users wait for each other or refuses what is too much.
+
+    No user has all the places, so that each finds one soon.
+    """
 
     def __init__(self, limits: Limits) -> None:
-        self._bounds: dict[RequestKind, int] = {
+        bounds: dict[RequestKind, int] = {
             "readOnly": limits.read_only,
             "mutating": limits.mutating,
             "watch": limits.watchers,
         }
-        self.counts: dict[RequestKind, int] = dict.fromkeys(self._bounds, 0)
+        self._seconds = limits.waiting_seconds
+        self._places = {
+            kind: FairShare(
+                bound,
+                per_user=bound - bound // 4,
+                waiting=0 if kind == "watch" else limits.waiting,  # a watch takes an hour
+            )
+            for kind, bound in bounds.items()
+        }
+        self.counts: dict[RequestKind, int] = dict.fromkeys(bounds, 0)
 
-    def enter(self, kind: RequestKind) -> None:
-        """Take a place, to be given back with `leave`; raises 429 when there is none."""
-        if self.counts[kind] >= self._bounds[kind]:
-            raise errors.too_many_requests(TOO_MANY, RETRY_SECONDS)
+    async def enter(self, kind: RequestKind, user: str, clock: Clock) -> None:
+        """Take a place, to be given back with `leave`; raises 429 when there is none in time."""
+        await wait_for(self._places[kind], user, 1, clock, self._seconds)
         self.counts[kind] += 1
 
-    def leave(self, kind: RequestKind) -> None:
+    def leave(self, kind: RequestKind, user: str) -> None:
         self.counts[kind] -= 1
+        self._places[kind].give(user)
+
+
+async def wait_for(share: FairShare, user: str, amount: int, clock: Clock, seconds: float) -> None:
+    """Take a part of what users share; raises 429 when it does not come in time."""
+    if share.try_take(user, amount):
+        return
+    try:
+        async with clock.timeout(seconds):
+            await share.take(user, amount)
+    except (Full, TimeoutError) as error:
+        raise errors.too_many_requests(TOO_MANY, RETRY_SECONDS) from error
+
+
+_LEASES = kinds.of("leases", "coordination.k8s.io")
+_NODES = kinds.of("nodes")
+_URGENT_VERBS = frozenset({"get", "create", "update", "patch"})
+
+
+def may_be_urgent(user: Identity, target: Target | None) -> bool:
+    """Is this a node that says that it lives?
+
+    Such a request waits for no other user's: a node that is not heard loses its pods.
+    """
+    return (
+        target is not None
+        and (target.resource is _LEASES or target.resource is _NODES)
+        and identity.node_name(user) is not None
+    )
+
+
+def is_urgent(user: Identity, target: Target, verb: str) -> bool:
+    """The same, once it is known that it reads or writes one object."""
+    return verb in _URGENT_VERBS and may_be_urgent(user, target)
 
 
 _MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"})

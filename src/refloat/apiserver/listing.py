@@ -212,7 +212,27 @@ def too_large(wanted: int, current: int) -> errors.StatusError:
     )
 
 
-def pieces(entries: list[Entry], size: int) -> Iterator[list[Entry]]:
-    """The entries in runs, so that no run holds the loop for long."""
+def pieces(entries: list[Entry], size: int, most_bytes: int = 0) -> Iterator[list[Entry]]:
+    """The entries in runs of so many, or of so many bytes, so that none holds the loop for long."""
     for start in range(0, len(entries), size):
-        yield entries[start : start + size]
+        piece = entries[start : start + size]
+        if most_bytes:
+            yield from _within(piece, most_bytes)
+        else:
+            yield piece
+
+
+def _within(entries: list[Entry], most_bytes: int) -> Iterator[list[Entry]]:
+    total = sum(len(entry.value) for entry in entries)
+    if total <= most_bytes:
+        yield entries
+        return
+    piece: list[Entry] = []
+    size = 0
+    for entry in entries:
+        size += len(entry.value)
+        if piece and size > most_bytes:
+            yield piece
+            piece, size = [], len(entry.value)
+        piece.append(entry)
+    yield piece

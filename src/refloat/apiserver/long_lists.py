@@ -26,31 +26,47 @@ OBJECTS = 200
 ROWS = 50
 YAML_ITEMS = 5
 
+# And how many bytes: large objects make a piece of fewer.
+PIECE_BYTES = 256 * 1024
+
 
 async def send(
     exchange: Exchange, resource: kinds.Resource, found: listing.Listing, now: datetime
 ) -> web.StreamResponse:
     """Answer with a list."""
     form = exchange.form
-    size = _piece_size(form)
-    if len(found.entries) <= size:
-        return _whole(exchange, resource, found, now)
+    pieces = list(listing.pieces(found.entries, _piece_size(form), PIECE_BYTES))
+    if len(pieces) < 2:
+        return await _whole(exchange, resource, found, now)
+    await exchange.reserve(2 * PIECE_BYTES)
     pretty = form.media == forms.JSON and exchange.wants_pretty()
     layout = _layout(resource, form, found, pretty=pretty)
     response = await exchange.stream(form.media)
     before = layout.head
-    for piece in listing.pieces(found.entries, size):
-        await response.write(before + _items(resource, piece, form, now, pretty=pretty))
+    for piece in pieces:
+        size = sum(len(entry.value) for entry in piece)
+        if form == forms.PLAIN and not pretty:
+            items = _items(resource, piece, form, now, pretty)
+        else:
+            items = await exchange.aside(size, _items, resource, piece, form, now, pretty)
+        await exchange.write(response, before + items)
         await give_way()
         before = layout.between
     await response.write_eof(layout.tail)
     return response
 
 
-def _whole(
+async def _whole(
     exchange: Exchange, resource: kinds.Resource, found: listing.Listing, now: datetime
 ) -> web.Response:
     form = exchange.form
+    size = sum(len(entry.value) for entry in found.entries)
+    await exchange.reserve(size)
+    body = await exchange.aside(size, _body, resource, found, form, now)
+    return exchange.answer(body, media=form.media, warnings=exchange.warnings)
+
+
+def _body(resource: kinds.Resource, found: listing.Listing, form: Form, now: datetime) -> bytes:
     head, tail = forms.list_head(resource, form, found.metadata)
     if found.entries or form.shape != "PartialObjectMetadataList":
         body = head + forms.items(resource, found.entries, form, now) + tail
@@ -58,7 +74,7 @@ def _whole(
         body = head[:-1] + b"null" + tail[1:]
     if form.media == forms.YAML:
         body = forms.as_yaml(msgspec.json.decode(body))
-    return exchange.answer(body, media=form.media, warnings=exchange.warnings)
+    return body
 
 
 def _piece_size(form: Form) -> int:
@@ -92,7 +108,7 @@ def _layout(
 
 
 def _items(
-    resource: kinds.Resource, entries: list[Entry], form: Form, now: datetime, *, pretty: bool
+    resource: kinds.Resource, entries: list[Entry], form: Form, now: datetime, pretty: bool
 ) -> bytes:
     items = forms.items(resource, entries, form, now)
     if form.media == forms.YAML:

@@ -47,10 +47,7 @@ async def patch(
     """Apply a patch to an object, again when another write came first."""
     strategy = registry.strategies[resource]
     registry.get(resource, namespace, name)  # nothing is told of a patch to nothing
-    parsed = _parse(body, patch_format)
-    if patch_format == "json":
-        json_patch.check_shape(parsed, decodes_twice=call.validation != "Ignore")
-    problems = _problems(call, body, parsed, patch_format)
+    parsed, problems = await call.run(0, _read, call, body, patch_format)
 
     def produce(old: Object) -> Object:
         struct = strategy.struct(old)
@@ -72,6 +69,14 @@ async def patch(
         return new
 
     return await registry.modify(call, resource, namespace, name, produce, subresource=subresource)
+
+
+def _read(call: Call, body: bytes, patch_format: Format) -> tuple[Any, list[str]]:
+    """The patch, and what is wrong with it but can be passed over."""
+    parsed = _parse(body, patch_format)
+    if patch_format == "json":
+        json_patch.check_shape(parsed, decodes_twice=call.validation != "Ignore")
+    return parsed, _problems(call, body, parsed, patch_format)
 
 
 def _parse(body: bytes, patch_format: Format) -> Any:

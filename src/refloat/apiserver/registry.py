@@ -7,6 +7,7 @@ bytes or into a dictionary of the caller's own.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -106,20 +107,14 @@ class Registry:
         if not settled:
             obj["metadata"].pop("managedFields", None)
         self._prepare_create(call, strategy, namespace, obj)
-        mistakes = strategy.validate_create(obj)
-        metadata = obj["metadata"]
-        if mistakes:
-            raise errors.invalid(
-                strategy.error_group, resource.kind, metadata.get("name", ""), mistakes
-            )
-        for text in strategy.warnings(obj, None):
-            call.warn(text)
-        strategy.complete_create(obj)
+        value = await call.run(0, _checked_create, call, strategy, obj)
+        # The namespace may have begun to end while the object was checked aside.
+        self._admission.recheck(resource, obj)
         self._admission.validate(resource, obj, "")
-        if _number(metadata.get("resourceVersion")) and not call.dry_run:
+        if _number(obj["metadata"].get("resourceVersion")) and not call.dry_run:
             message = "resourceVersion should not be set on objects to be created"
             raise errors.StatusError(500, "", message)
-        return await self._insert(call, resource, obj)
+        return await self._insert(call, resource, obj["metadata"], value)
 
     def _prepare_create(self, call: Call, strategy: Strategy, namespace: str, obj: Object) -> None:
         resource = strategy.resource
@@ -156,10 +151,10 @@ class Registry:
                 break
         return name
 
-    async def _insert(self, call: Call, resource: kinds.Resource, obj: Object) -> Entry:
-        metadata = obj["metadata"]
+    async def _insert(
+        self, call: Call, resource: kinds.Resource, metadata: Object, value: bytes
+    ) -> Entry:
         key = stored.key(resource, metadata.get("namespace", ""), metadata["name"])
-        value = stored.pack(resource, obj)
         try:
             if not call.dry_run:
                 full_disk.check(self.store, resource, value)
@@ -200,7 +195,7 @@ class Registry:
         """
         strategy = self.strategies[resource]
         there = self.store.get(stored.key(resource, namespace, name))
-        wanted = decode(None if there is None else stored.unpack(resource, there))
+        wanted = await call.run(_size(there), _decoded_over, decode, resource, there)
         place(resource, namespace, wanted)
         check_name(name, wanted)
         dedup_owners(call, wanted)
@@ -240,21 +235,38 @@ class Registry:
         """
         for _ in range(MAX_RACES):
             entry = self.get(resource, namespace, name)
-            old = stored.unpack(resource, entry)
-            new = produce(old)
-            asked = new["metadata"].get("resourceVersion") or ""
-            _check_conditional(self.strategies[resource], name, asked)
-            if revision(given) not in (0, entry.revision):
-                raise errors.modified(resource.group, resource.plural, name)
-            if not settled:
-                new = _owned(call, self.strategies[resource], new, old, subresource)
-            self._prepare_update(call, resource, new, old, subresource)
+            edit = _Edit(call, resource, name, produce, subresource, given, settled)
+            new, value, ends = await call.run(_size(entry), self._edited, edit, entry)
+            self._admission.validate(resource, new, name)
             try:
-                return await self._write(call, resource, entry, new, old)
+                return await self._write(call, entry, value, ends=ends)
             except store_errors.Conflict:
                 if revision(given):
                     break
         raise errors.modified(resource.group, resource.plural, name)
+
+    def _edited(self, edit: "_Edit", entry: Entry) -> tuple[Object, bytes | None, bool]:
+        """The object after an edit, its bytes if they are others, and whether it ends with this.
+
+        It may run aside: it looks at the entry alone, and the write that follows
+        fails if there is a newer one.
+        """
+        call, resource, name = edit.call, edit.resource, edit.name
+        strategy = self.strategies[resource]
+        old = stored.unpack(resource, entry)
+        new = edit.produce(old)
+        asked = new["metadata"].get("resourceVersion") or ""
+        _check_conditional(strategy, name, asked)
+        if revision(edit.given) not in (0, entry.revision):
+            raise errors.modified(resource.group, resource.plural, name)
+        if not edit.settled:
+            new = _owned(call, strategy, new, old, edit.subresource)
+        self._prepare_update(call, resource, new, old, edit.subresource)
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if new == old or apply.is_same_but_for_times(new, old):
+            return new, None, False
+        ends = meta.is_terminating(new) and deletion.is_over(new) and not strategy.awaits_more(new)
+        return new, stored.pack(resource, new), ends
 
     def _prepare_update(
         self, call: Call, resource: kinds.Resource, new: Object, old: Object, subresource: str
@@ -281,20 +293,10 @@ class Registry:
         warn = strategy.status_warnings if subresource else strategy.warnings
         for text in warn(new, old):
             call.warn(text)
-        self._admission.validate(resource, new, old["metadata"]["name"])
 
-    async def _write(
-        self, call: Call, resource: kinds.Resource, entry: Entry, new: Object, old: Object
-    ) -> Entry:
-        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if new == old or apply.is_same_but_for_times(new, old):
+    async def _write(self, call: Call, entry: Entry, value: bytes | None, *, ends: bool) -> Entry:
+        if value is None:
             return entry
-        value = stored.pack(resource, new)
-        ends = (
-            meta.is_terminating(new)
-            and deletion.is_over(new)
-            and not self.strategies[resource].awaits_more(new)
-        )
         if ends and not call.dry_run:
             await self.store.delete(entry.key, expected=entry.revision)
         if ends or call.dry_run:
@@ -365,6 +367,40 @@ class Registry:
         if call.dry_run:
             return Entry(entry.key, value, entry.created, entry.revision)
         return await self.store.update(entry.key, value, expected=entry.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A change of one object that a caller asks for, as `Registry.modify` says."""
+
+    call: Call
+    resource: kinds.Resource
+    name: str
+    produce: Produce
+    subresource: str
+    given: str
+    settled: bool
+
+
+def _checked_create(call: Call, strategy: Strategy, obj: Object) -> bytes:
+    """The bytes of a new object, once it is known to be valid; it may run aside."""
+    if mistakes := strategy.validate_create(obj):
+        name = obj["metadata"].get("name", "")
+        raise errors.invalid(strategy.error_group, strategy.resource.kind, name, mistakes)
+    for text in strategy.warnings(obj, None):
+        call.warn(text)
+    strategy.complete_create(obj)
+    return stored.pack(strategy.resource, obj)
+
+
+def _decoded_over(
+    decode: Callable[[Object | None], Object], resource: kinds.Resource, there: Entry | None
+) -> Object:
+    return decode(None if there is None else stored.unpack(resource, there))
+
+
+def _size(entry: Entry | None) -> int:
+    return 0 if entry is None else len(entry.value)
 
 
 def _owned(call: Call, strategy: Strategy, new: Object, old: Object, subresource: str) -> Object:

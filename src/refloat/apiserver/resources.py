@@ -134,9 +134,11 @@ class Resources:
             force=asked.force,
             validation=asked.validation,
             warnings=exchange.warnings,
+            aside=exchange.aside,
+            size=exchange.size,
         )
 
-    def _one(
+    async def _one(
         self,
         exchange: Exchange,
         target: Target,
@@ -145,8 +147,13 @@ class Resources:
         status: int = 200,
         call: Call | None = None,
     ) -> web.Response:
-        form = exchange.form
-        body = forms.one(target.resource, entry, form, self._clock.now())
+        form, size = exchange.form, len(entry.value)
+        await exchange.reserve(size)
+        now = self._clock.now()
+        if form == forms.PLAIN:
+            body = forms.one(target.resource, entry, form, now)
+        else:
+            body = await exchange.aside(size, forms.one, target.resource, entry, form, now)
         warnings = call.warnings if call else ()
         return exchange.answer(body, status=status, media=form.media, warnings=warnings)
 
@@ -160,7 +167,7 @@ class Resources:
         if asked is not None and asked > self._registry.store.revision:
             raise listing.too_large(asked, self._registry.store.revision)
         entry = self._registry.get(target.resource, target.namespace, target.name)
-        return self._one(exchange, target, entry)
+        return await self._one(exchange, target, entry)
 
     async def _list(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
         asked = options.list_options(exchange.query, watch=False)
@@ -174,7 +181,7 @@ class Resources:
         response = await exchange.stream(forms.JSON)
         async with aclosing(lines):
             async for line in lines:
-                await response.write(line)
+                await exchange.write(response, line)
         await response.write_eof()
         return response
 
@@ -265,9 +272,10 @@ class Resources:
             return await self._bind(exchange, user, target)
         call = self._call(exchange, user, "CreateOptions")
         media = exchange.media
-        obj = self._registry.decode(call, target.resource, await exchange.body(), media)
+        body = await exchange.body()
+        obj = await call.run(0, self._registry.decode, call, target.resource, body, media)
         entry = await self._registry.create(call, target.resource, target.namespace, obj)
-        return self._one(exchange, target, entry, status=201, call=call)
+        return await self._one(exchange, target, entry, status=201, call=call)
 
     async def _update(
         self, exchange: Exchange, user: Identity, target: Target
@@ -286,7 +294,7 @@ class Resources:
             decode,
             subresource=target.subresource,
         )
-        return self._one(exchange, target, entry, status=201 if created else 200, call=call)
+        return await self._one(exchange, target, entry, status=201 if created else 200, call=call)
 
     async def _patch(
         self, exchange: Exchange, user: Identity, target: Target
@@ -304,14 +312,14 @@ class Resources:
         if is_apply:
             entry, created = await applying.patch(*where, subresource=subresource, body=body)
             status = 201 if created else 200
-            return self._one(exchange, target, entry, status=status, call=call)
+            return await self._one(exchange, target, entry, status=status, call=call)
         entry = await patching.patch(
             *where,
             subresource=subresource,
             patch_format=patching.MEDIA_TYPES[media],
             body=body,
         )
-        return self._one(exchange, target, entry, call=call)
+        return await self._one(exchange, target, entry, call=call)
 
     # -- deleting --------------------------------------------------------
 
@@ -326,7 +334,7 @@ class Resources:
         strategy = self._registry.strategies[target.resource]
         if not gone or strategy.returns_deleted:
             code = 202 if not gone and asked.orphans is False else 200
-            return self._one(exchange, target, entry, status=code, call=call)
+            return await self._one(exchange, target, entry, status=code, call=call)
         obj = stored.unpack(target.resource, entry)
         body = msgspec.json.encode(_deleted(target, obj))
         return exchange.answer(body, warnings=call.warnings)
@@ -334,7 +342,7 @@ class Resources:
     async def _delete_options(self, exchange: Exchange) -> deletion.Options:
         body = await exchange.body()
         media = exchange.media if body else "json"
-        return options.delete_options(exchange.query, body, media)
+        return await exchange.aside(len(body), options.delete_options, exchange.query, body, media)
 
     async def _delete_collection(
         self, exchange: Exchange, user: Identity, target: Target
@@ -381,7 +389,8 @@ class Resources:
         """The body of a subresource that takes a kind of its own."""
         media = exchange.media
         struct = schema.struct(api_version, kind)
-        wish = registry.decode(call, await exchange.body(), struct, media)
+        body = await exchange.body()
+        wish = await call.run(0, registry.decode, call, body, struct, media)
         registry.place(target.resource, target.namespace, wish)
         if wish["metadata"].get("name") != target.name:
             raise errors.bad_request(f"name in URL does not match name in {kind} object")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from refloat.api import kinds
-from refloat.apiserver import selection, stored
+from refloat.apiserver import listing, selection, stored
 from refloat.base.clock import Clock
 from refloat.base.tasks import Tasks
 from refloat.store.contract import Entry, Event, Store
@@ -355,8 +355,7 @@ def _bookmark_due(now: float, deadline: float) -> float:
 def _pieces(entries: list[Entry], watcher: Watcher) -> Iterator[bytes]:
     """The entries that a watcher wants, as lines, in pieces that may be empty."""
     wanted, encode = watcher.selection, watcher.encode
-    for start in range(0, len(entries), PIECE):
-        piece = entries[start : start + PIECE]
+    for piece in listing.pieces(entries, PIECE, READ_BYTES):
         if not wanted.everything:
             piece = [entry for entry in piece if wanted.matches(entry)]
         yield b"".join([encode("ADDED", entry) for entry in piece])
