@@ -70,6 +70,8 @@ def decode_token(text: str) -> Token:
 
 def _unarmoured(text: str) -> bytes:
     """The bytes of a token, which has no padding; newlines do not count."""
+    if len(text) > MAX_TOKEN:
+        raise _invalid_token("it is too long")
     if illegal := _ILLEGAL.search(text):
         raise _invalid_token(f"illegal base64 data at input byte {illegal.start()}")
     digits = text.translate(_NO_NEWLINES)
@@ -78,6 +80,8 @@ def _unarmoured(text: str) -> bytes:
     return base64.urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
 
 
+# Characters of a token: of the longest name in the longest namespace some 500.
+MAX_TOKEN = 4096
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_\r\n-]")
 _NO_NEWLINES = str.maketrans("", "", "\r\n")
 

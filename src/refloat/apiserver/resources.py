@@ -33,7 +33,7 @@ from refloat.apiserver import (
 from refloat.apiserver.apply import entries
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.exchange import Exchange
-from refloat.apiserver.identity import Call, Identity
+from refloat.apiserver.identity import Aside, Call, Identity, directly
 from refloat.apiserver.logs import Logs
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.targets import Target
@@ -177,7 +177,7 @@ class Resources:
     async def _watch(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        lines = self.watch(target, exchange.query, exchange.form)
+        lines = self.watch(target, exchange.query, exchange.form, exchange.aside)
         response = await exchange.stream(forms.JSON)
         async with aclosing(lines):
             async for line in lines:
@@ -186,7 +186,11 @@ class Resources:
         return response
 
     def watch(
-        self, target: Target, query: MultiMapping[str], form: forms.Form
+        self,
+        target: Target,
+        query: MultiMapping[str],
+        form: forms.Form,
+        aside: Aside = directly,
     ) -> AsyncGenerator[bytes, None]:
         """The lines of a watch; what is wrong with the question is raised at once."""
         asked = options.list_options(query, watch=True)
@@ -197,16 +201,23 @@ class Resources:
                 raise errors.bad_request(message)
             wanted = _selection(target, replace(asked, fields=f"metadata.name={target.name}"))
         watcher, initial = self._watcher(wanted, asked, form)
-        return self._lines(watcher, initial, asked.timeout)
+        shaped = aside if form.shape else directly
+        return self._lines(watcher, initial, asked.timeout, shaped)
 
     async def _lines(
-        self, watcher: watching.Watcher, initial: list[Entry] | None, timeout: int | None
+        self,
+        watcher: watching.Watcher,
+        initial: list[Entry] | None,
+        timeout: int | None,
+        aside: Aside,
     ) -> AsyncGenerator[bytes, None]:
         try:
             if initial is not None and watcher.after > self._registry.store.revision:
                 raise listing.too_large(watcher.after, self._registry.store.revision)
             seconds = timeout or self._rand.jitter(MIN_WATCH_SECONDS, 1.0)
-            lines = watching.lines(watcher, initial, self._dispatcher, self._clock, seconds=seconds)
+            lines = watching.lines(
+                watcher, initial, self._dispatcher, self._clock, seconds=seconds, aside=aside
+            )
             async with aclosing(lines):
                 async for line in lines:
                     yield line
@@ -250,11 +261,11 @@ class Resources:
                 headers=shown,
             )
 
-        # A Table's first event differs from the later ones, so nobody shares that.
+        # A Table's first event has the columns too: those who wait for their first share that.
         key = f"{resource.api_version}/{form.key}"
         watcher = watching.Watcher(
             wanted,
-            key if form.shape != "Table" else f"{key}/{self._rand.uid()}",
+            key if form.shape != "Table" else f"{key}/with-headers",
             encode,
             bookmark if asked.bookmarks else None,
             after,

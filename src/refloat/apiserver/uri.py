@@ -15,6 +15,10 @@ from refloat.api import errors
 
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
+# Of a request line's target. Selectors have half of it; what is left is more
+# than proxies let through.
+MAX_TARGET = 256 * 1024
+
 # The bound of Go's own parser since version 1.26.
 MAX_PARAMETERS = 10_000
 
@@ -24,6 +28,10 @@ NO_QUERY: Query = MultiDictProxy(MultiDict())
 
 def parse(target: str) -> tuple[str, Query]:
     """The path, without escapes, and the parameters; raises 400."""
+    if len(target) > MAX_TARGET:
+        raise errors.StatusError(
+            414, "RequestURITooLong", f"the request target is longer than {MAX_TARGET} bytes"
+        )
     path, mark, query = target.partition("?")
     if not path.startswith("/"):
         path = _of_absolute(path)

@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias
 
 from refloat.api import kinds
 from refloat.apiserver import listing, selection, stored
+from refloat.apiserver.identity import Aside, directly
 from refloat.base.clock import Clock
 from refloat.base.tasks import Tasks
 from refloat.store.contract import Entry, Event, Store
@@ -317,6 +318,7 @@ async def lines(
     clock: Clock,
     *,
     seconds: float,
+    aside: Aside = directly,
 ) -> AsyncGenerator[bytes, None]:
     """The stream of a watch until it times out, is cut off, or its reader leaves.
 
@@ -324,8 +326,9 @@ async def lines(
     """
     deadline = clock.monotonic() + seconds
     if initial is not None:
-        for piece in _pieces(initial, watcher):
-            if piece:
+        for entries in listing.pieces(initial, PIECE, READ_BYTES):
+            size = sum(len(entry.value) for entry in entries)
+            if piece := await aside(size, _added, entries, watcher):
                 yield piece
             await give_way()
         if watcher.bookmark is not None:
@@ -352,10 +355,9 @@ def _bookmark_due(now: float, deadline: float) -> float:
     return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
 
 
-def _pieces(entries: list[Entry], watcher: Watcher) -> Iterator[bytes]:
-    """The entries that a watcher wants, as lines, in pieces that may be empty."""
+def _added(entries: list[Entry], watcher: Watcher) -> bytes:
+    """The entries that a watcher wants, as lines."""
     wanted, encode = watcher.selection, watcher.encode
-    for piece in listing.pieces(entries, PIECE, READ_BYTES):
-        if not wanted.everything:
-            piece = [entry for entry in piece if wanted.matches(entry)]
-        yield b"".join([encode("ADDED", entry) for entry in piece])
+    if not wanted.everything:
+        entries = [entry for entry in entries if wanted.matches(entry)]
+    return b"".join([encode("ADDED", entry) for entry in entries])

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a process that serves many for long asks of its system and interpreter.
 
-Both are settings of the whole process, so only a command makes them, never a
+All are settings of the whole process, so only a command makes them, never a
 component that a test or a simulation may start by the dozen.
 """
 
 import contextlib
+import ctypes
 import gc
 import resource
 
@@ -20,6 +21,25 @@ def allow_many_files() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         return hard
     return soft
+
+
+# Parameters of the C library's allocator (mallopt), and what they are set to.
+_ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1
+_LARGE_BLOCK = 128 * 1024
+
+
+def return_memory() -> None:
+    """Have the C library give memory back to the system once it is free.
+
+    By default each thread has an arena of its own, and after a first large
+    block such blocks come from the heap, where one small block above them keeps
+    them all. A server that saw some large requests would stay large.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)
+        mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
+        mallopt(_TRIM_THRESHOLD, _LARGE_BLOCK)
 
 
 def settle() -> None:

@@ -7,10 +7,13 @@ Functions that run here must not touch what the loop changes meanwhile.
 """
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TypeVar, cast
+
+from refloat.base.errors import RefloatError
 
 _T = TypeVar("_T")
 
@@ -31,7 +34,10 @@ class Worker:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, "worker")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _switching, function, args)
+        result, error = await loop.run_in_executor(self._threads, _switching, function, args)
+        if error is not None:
+            raise error
+        return cast("_T", result)
 
     def close(self) -> None:
         """Start nothing more; what runs is not waited for."""
@@ -39,10 +45,21 @@ class Worker:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _switching(function: Callable[..., _T], args: tuple[object, ...]) -> _T:
+def _switching(
+    function: Callable[..., _T], args: tuple[object, ...]
+) -> tuple[_T | None, RefloatError | None]:
+    """What the function returns, or the foreseen error that it raises."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
+    # A collection holds the interpreter, and looks in vain at all that is being
+    # made here: a decoded body is freed by its counts alone.
+    gc.disable()
     try:
-        return function(*args)
+        return function(*args), None
+    except RefloatError as error:
+        # Its frames hold the whole body and all that was made of it.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        return None, error
     finally:
+        gc.enable()
         sys.setswitchinterval(usual)

@@ -104,6 +104,7 @@ def command(  # one parameter for each option
     if nodes is None:
         nodes = 0 if simulated_nodes else DEFAULT_NODES
     process.allow_many_files()
+    process.return_memory()
     flags = [f"--log-level={log_level}", f"--log-format={log_format}"]
     options.run(_run(settings, nodes, flags))
 

@@ -7,7 +7,7 @@ else nobody could write the object any more, not even to take it off.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from refloat.api.meta import Object
 
@@ -29,14 +29,22 @@ class Effects:
     stored: Sequence[Object] = ()
     """The taints or tolerations that the object has."""
 
+    _forced: frozenset[tuple[str, ...]] = field(init=False)  # of those stored, by what they are
+
+    def __post_init__(self) -> None:
+        forced = (each for each in self.stored if each.get("effect") == FORCE_EVICTION)
+        object.__setattr__(self, "_forced", frozenset(map(_identity, forced)))
+
     def of(self, each: Object) -> tuple[str, ...]:
         """Those that this taint or toleration may have."""
-        known = self.force_eviction or any(_is_same(each, other) for other in self.stored)
+        if each.get("effect") != FORCE_EVICTION and not self.force_eviction:
+            return STOCK  # the ordinary case; thousands of them are not compared with each other
+        known = self.force_eviction or _identity(each) in self._forced
         return (*STOCK, FORCE_EVICTION) if known else STOCK
 
 
+def _identity(each: Object) -> tuple[str, ...]:
+    return tuple(each.get(key) or "" for key in _IDENTITY)
+
+
 NONE_NEW = Effects()
-
-
-def _is_same(one: Object, other: Object) -> bool:
-    return all((one.get(key) or "") == (other.get(key) or "") for key in _IDENTITY)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a pod may run: affinity, tolerations, spreading over a topology."""
 
+from collections import Counter
+
 from refloat.api import fields, internal, names
 from refloat.api.meta import Object
 from refloat.api.validation import meta
@@ -194,18 +196,20 @@ def _check_toleration_value(operator: str, value: str, path: str, errors: Errors
 
 
 def check_topology_spread(constraints: list[Object], path: str, errors: Errors) -> None:
+    left = Counter(map(_spread, constraints))
     for i, constraint in enumerate(constraints):
         where = f"{path}[{i}]"
+        left[_spread(constraint)] -= 1
         _check_spread(constraint, where, errors)
-        if any(_spreads_as(constraint, other) for other in constraints[i + 1 :]):
+        if left[_spread(constraint)]:  # told of all but the last
             pair = f"{{{constraint.get('topologyKey', '')}, {constraint.get(_ACTION, '')}}}"
             repeated = f"{where}.{{topologyKey, whenUnsatisfiable}}"
             errors.append(fields.duplicate(repeated, pair))
         _check_spread_options(constraint, where, errors)
 
 
-def _spreads_as(one: Object, other: Object) -> bool:
-    return all(one.get(key, "") == other.get(key, "") for key in ("topologyKey", _ACTION))
+def _spread(constraint: Object) -> tuple[str, str]:
+    return constraint.get("topologyKey", ""), constraint.get(_ACTION, "")
 
 
 _ACTION = "whenUnsatisfiable"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests and limits: of a container, of a whole pod, and its overhead."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -195,17 +196,19 @@ def _check_claims(
     asked: list[Object], claims: Mapping[str, Object], path: str, errors: Errors
 ) -> None:
     seen: set[str] = set()
+    parts: Counter[str] = Counter()  # requests that were asked for, by their claim's name
     for i, claim in enumerate(asked):
         where = f"{path}[{i}]"
         if name := claim.get("name", ""):
-            _check_claim_repeated(name, claim.get("request", ""), seen, where, errors)
+            request = claim.get("request", "")
+            _check_claim_repeated(name, request, seen, parts, where, errors)
             _check_claim_known(name, claims, where, errors)
         else:
             errors.append(fields.required(where))
 
 
 def _check_claim_repeated(
-    name: str, request: str, seen: set[str], path: str, errors: Errors
+    name: str, request: str, seen: set[str], parts: Counter[str], path: str, errors: Errors
 ) -> None:
     """A claim is asked for once as a whole, or once for each of its requests."""
     if rules.repeated(errors, path, name, seen):
@@ -215,8 +218,9 @@ def _check_claim_repeated(
         rules.named(errors, f"{path}.request", request, names.dns_label)
         key = f"{name}/{request}"
     if not rules.repeated(errors, path, key, seen) and not request:
-        parts = [each for each in seen if each.startswith(f"{name}/")]
-        errors += [fields.duplicate(path, name) for _ in parts]
+        errors += [fields.duplicate(path, name)] * parts[name]
+    if request and key not in seen:
+        parts[name] += 1
     seen.add(key)
 
 

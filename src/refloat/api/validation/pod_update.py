@@ -80,7 +80,7 @@ def _check_deadline(new: Object, old: Object, errors: Errors) -> bool:
 
 def _check_tolerations(new: Object, old: Object, errors: Errors, effects: Effects) -> None:
     after = new.get("tolerations") or []
-    kept = [_without_seconds(each) for each in after]
+    kept = {_without_seconds(each) for each in after}
     if any(_without_seconds(each) not in kept for each in old.get("tolerations") or ()):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(fields.forbidden("spec.tolerations", detail))
@@ -88,10 +88,12 @@ def _check_tolerations(new: Object, old: Object, errors: Errors, effects: Effect
     pod_affinity.check_tolerations(after, "spec.tolerations", errors, effects)
 
 
-def _without_seconds(toleration: Object) -> Object:
-    kept = {key: value for key, value in toleration.items() if value not in (None, "")}
-    kept.pop("tolerationSeconds", None)
-    return kept
+def _without_seconds(toleration: Object) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (key, value)
+        for key, value in toleration.items()
+        if value not in (None, "") and key != "tolerationSeconds"
+    )
 
 
 def _check_gates(new: Object, old: Object, errors: Errors) -> None:

@@ -4,6 +4,7 @@
 The API server sends these along with its answer; nothing is refused here.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -309,15 +310,14 @@ def _overlapping_files(volumes: Sequence[Object]) -> Iterator[str]:
         sources = (volume.get("projected") or {}).get("sources") or ()
         if not sources:
             continue
-        placed: list[tuple[str, str]] = []
+        placed = _Placed()
         for source in sources:
             if not source:
                 yield f"volume {name} (Projected) has no sources provided"
                 continue
             for file in _projected_files(source):
-                for problem in _overlaps_with(file, placed):
+                for problem in placed.add(file):
                     yield f"volume {name} (Projected): overlapping paths: {problem}"
-                placed.append(file)
 
 
 def _files(volume: Object) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -347,16 +347,50 @@ def _projected_files(source: Object) -> list[tuple[str, str]]:
 
 
 def _overlaps(files: Sequence[tuple[str, str]]) -> Iterator[str]:
-    for i, file in enumerate(files):
-        yield from _overlaps_with(file, files[:i])
+    placed = _Placed()
+    for file in files:
+        yield from placed.add(file)
 
 
-def _overlaps_with(file: tuple[str, str], others: Sequence[tuple[str, str]]) -> Iterator[str]:
-    path = file[0]
+# Directories above a file that are remembered; a longer path is compared with each other one.
+_MOST_ABOVE = 1000
+
+
+class _Placed:
+    """The files of a volume so far; only one that overlaps is compared with all of them."""
+
+    def __init__(self) -> None:
+        self._files: list[tuple[str, str]] = []
+        self._paths: set[str] = set()
+        self._above: set[str] = set()  # the directories of those paths
+        self._is_deep = False
+
+    def add(self, file: tuple[str, str]) -> list[str]:
+        """Place a file; with which others does it overlap?"""
+        path = file[0]
+        if not path:
+            return []
+        above = [path[: match.start()] for match in re.finditer("/", path)]
+        self._is_deep = self._is_deep or len(above) > _MOST_ABOVE
+        problems: list[str] = []
+        may = path in self._paths or path in self._above or not self._paths.isdisjoint(above)
+        if may or self._is_deep:
+            others = islice(_overlaps_with(file, self._files), MAX_WARNINGS)
+            problems = [f"{_shown_file(file)} with {_shown_file(other)}" for other in others]
+        self._files.append(file)
+        self._paths.add(path)
+        self._above.update(above[:_MOST_ABOVE])
+        return problems
+
+
+def _overlaps_with(
+    file: tuple[str, str], others: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    ours = f"{file[0]}/"
     for other in others:
-        ours, theirs = f"{path}/", f"{other[0]}/"
-        if path and other[0] and (theirs.startswith(ours) or ours.startswith(theirs)):
-            yield f"{_shown_file(file)} with {_shown_file(other)}"
+        theirs = f"{other[0]}/"
+        if theirs.startswith(ours) or ours.startswith(theirs):
+            yield other
 
 
 def _shown_file(file: tuple[str, str]) -> str:
