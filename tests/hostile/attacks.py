@@ -52,9 +52,15 @@ def one(
     *,
     times: int = 1,
     reads_all: bool = False,
+    stores: bool = False,
     **more: str,
 ) -> Attack:
-    """The same request some times at once."""
+    """The same request some times at once; a write is a dry run unless it `stores`.
+
+    What is stored is memory that the server is meant to take.
+    """
+    if method in ("POST", "PATCH") and path != REVIEWS and not stores:
+        path += ("&" if "?" in path else "?") + "dryRun=All"
 
     async def send(target: Target) -> None:
         raw = None if body is None else body()
@@ -173,15 +179,15 @@ PATCHES = [
 ]
 
 APPLIES = [
-    one("apply of 40,000 keys", "admin", "PATCH", f"{MAPS}/applied?fieldManager=a", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {f"k{n}": "v" for n in range(40_000)}}, Content_Type=APPLY),
-    one("apply of 40,000 keys that another owns", "admin", "PATCH", f"{MAPS}/applied?fieldManager=b", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {f"k{n}": "w" for n in range(40_000)}}, Content_Type=APPLY),
-    one("apply that takes over 40,000 keys", "admin", "PATCH", f"{MAPS}/applied?fieldManager=b&force=true", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {f"k{n}": "w" for n in range(40_000)}}, Content_Type=APPLY),
-    one("apply of nothing where there were 40,000 keys", "admin", "PATCH", f"{MAPS}/applied?fieldManager=b", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}}, Content_Type=APPLY),
-    one("apply of 9,000 environment variables", "admin", "PATCH", f"{PODS}/applied?fieldManager=a", lambda: {"apiVersion": "v1", "kind": "Pod", **bodies.pod("applied", env=9000)}, Content_Type=APPLY),
-    one("update with managedFields of 3 MB", "admin", "PATCH", f"{MAPS}/small", lambda: {"metadata": {"managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {f'k:{{"a":"{n}"}}': {} for n in range(60_000)}}}]}}, Content_Type=MERGE),
-    one("managedFields that are wide far below", "admin", "PATCH", f"{MAPS}/small?pretty=1", bodies.deep_fields, Content_Type=MERGE),
+    one("apply of 40,000 keys", "admin", "PATCH", f"{MAPS}/applied?fieldManager=a", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {f"k{n}": "v" for n in range(40_000)}}, stores=True, Content_Type=APPLY),
+    one("apply of 40,000 keys that another owns", "admin", "PATCH", f"{MAPS}/applied?fieldManager=b", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {f"k{n}": "w" for n in range(40_000)}}, stores=True, Content_Type=APPLY),
+    one("apply that takes over 40,000 keys", "admin", "PATCH", f"{MAPS}/applied?fieldManager=b&force=true", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {f"k{n}": "w" for n in range(40_000)}}, stores=True, Content_Type=APPLY),
+    one("apply of nothing where there were 40,000 keys", "admin", "PATCH", f"{MAPS}/applied?fieldManager=b", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}}, stores=True, Content_Type=APPLY),
+    one("apply of 9,000 environment variables", "admin", "PATCH", f"{PODS}/applied?fieldManager=a", lambda: {"apiVersion": "v1", "kind": "Pod", **bodies.pod("applied", env=9000)}, stores=True, Content_Type=APPLY),
+    one("update with managedFields of 3 MB", "admin", "PATCH", f"{MAPS}/small", lambda: {"metadata": {"managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {f'k:{{"a":"{n}"}}': {} for n in range(60_000)}}}]}}, stores=True, Content_Type=MERGE),
+    one("managedFields that are wide far below", "admin", "PATCH", f"{MAPS}/small?pretty=1", bodies.deep_fields, stores=True, Content_Type=MERGE),
     one("a get of them, indented", "readonly", "GET", f"{MAPS}/small?pretty=1"),
-    one("an apply over them", "admin", "PATCH", f"{MAPS}/small?fieldManager=a", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "small"}}, Content_Type=APPLY),
+    one("an apply over them", "admin", "PATCH", f"{MAPS}/small?fieldManager=a", lambda: {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "small"}}, stores=True, Content_Type=APPLY),
 ]
 
 # -- objects ----------------------------------------------------------------

@@ -6,7 +6,8 @@ as JSON or, for single answers, as YAML.
 """
 
 import re
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -120,10 +121,81 @@ def encode(document: Object, form: Form) -> bytes:
     return _ENCODER.encode(document)
 
 
-def as_yaml(document: Object) -> bytes:
+def as_yaml(document: Any) -> bytes:
     """A document as YAML, in the styles that Kubernetes writes."""
-    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
-    return text.encode()
+    if not isinstance(document, dict | list) or _weight_of(document) <= _YAML_VALUES:
+        return _dumped(document).encode()
+    return "".join(_yaml_pieces(document, 0)).encode()
+
+
+# Values that the library writes at once; it lets no other thread run meanwhile.
+_YAML_VALUES = 1000
+
+# Where the library begins a new line.
+_YAML_WIDTH = 80
+
+
+def _yaml_pieces(value: Any, indent: int) -> Iterator[str]:
+    """The document in pieces, each indented as it stands in the whole.
+
+    Members and items are gathered up to a number of values; what is larger by
+    itself is written below its key or dash in pieces of its own.
+    """
+    if not isinstance(value, dict | list) or _weight_of(value) <= _YAML_VALUES:
+        yield _part(value, indent)
+        return
+    is_map = isinstance(value, dict)
+    gathered: Any = {} if is_map else []
+    weight = 0
+    for key in sorted(value) if is_map else range(len(value)):
+        item = value[key]
+        heavy = _weight_of(item)
+        if gathered and weight + heavy > _YAML_VALUES:
+            yield _part(gathered, indent)
+            gathered, weight = type(gathered)(), 0
+        if heavy > _YAML_VALUES:
+            yield from _below_key(key, item, indent) if is_map else _below_dash(item, indent)
+        else:
+            weight += heavy
+            gathered.update({key: item}) if is_map else gathered.append(item)
+    if gathered:
+        yield _part(gathered, indent)
+
+
+def _below_key(key: str, item: Any, indent: int) -> Iterator[str]:
+    yield _part({key: ""}, indent).removesuffix(' ""\n') + "\n"
+    yield from _yaml_pieces(item, indent if isinstance(item, list) else indent + 2)
+
+
+def _below_dash(item: Any, indent: int) -> Iterator[str]:
+    for number, piece in enumerate(_yaml_pieces(item, indent + 2)):
+        yield piece if number else piece[:indent] + "- " + piece[indent + 2 :]
+
+
+def _weight_of(value: Any) -> int:
+    """How many values there are, as far as it matters."""
+    left = [value]
+    count = 0
+    while left and count <= _YAML_VALUES:
+        each = left.pop()
+        count += 1
+        if isinstance(each, dict | list):
+            if len(each) > _YAML_VALUES:
+                return len(each) + 1
+            left.extend(each.values() if isinstance(each, dict) else each)
+    return count + len(left)
+
+
+def _part(value: Any, indent: int) -> str:
+    text = _dumped(value, _YAML_WIDTH - indent)
+    if text.endswith("\n...\n"):  # after a text that ends in empty lines
+        text = text[:-4]
+    return textwrap.indent(text, " " * indent) if indent else text
+
+
+def _dumped(value: Any, width: int = _YAML_WIDTH) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=width)
+    return text
 
 
 class _Dumper(yaml.CSafeDumper):

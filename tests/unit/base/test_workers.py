@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Large computations beside the loop."""
+
+import asyncio
+import gc
+import sys
+import threading
+
+import pytest
+
+from refloat.base.errors import UsageError
+from refloat.base.workers import Worker
+
+
+async def test_the_loop_runs_on_while_a_computation_does() -> None:
+    worker = Worker()
+    started, go_on = threading.Event(), threading.Event()
+
+    def compute() -> str:
+        started.set()
+        go_on.wait()
+        return threading.current_thread().name
+
+    task = asyncio.ensure_future(worker.run(compute))
+    while not started.is_set():
+        await asyncio.sleep(0)
+    go_on.set()
+    assert await task != threading.current_thread().name
+    worker.close()
+
+
+async def test_a_foreseen_error_comes_without_the_frames_that_hold_its_input() -> None:
+    worker = Worker()
+
+    def fail() -> None:
+        try:
+            raise ValueError("inner")
+        except ValueError as error:
+            raise UsageError("outer") from error
+
+    with pytest.raises(UsageError, match="outer") as raised:
+        await worker.run(fail)
+    assert raised.value.__cause__ is None
+    frames = [entry.name for entry in raised.traceback]
+    assert "fail" not in frames
+    worker.close()
+
+
+async def test_the_interpreter_is_left_as_it_was() -> None:
+    worker, usual = Worker(), sys.getswitchinterval()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await worker.run(fail)
+    assert sys.getswitchinterval() == usual
+    assert gc.isenabled()
+    worker.close()
