@@ -51,7 +51,9 @@ class Reachable:
         )
         self.server = Server(
             self.resources,
-            documents.Documents("127.0.0.1:0", self.metrics.registry, gates),
+            documents.Documents(
+                "127.0.0.1:0", self.metrics.registry, gates, lambda: store.shortage
+            ),
             tokens,
             Authorizer(self.store),
             clock=clock,

@@ -19,7 +19,7 @@ import sys
 import time
 import urllib.parse
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -77,8 +77,11 @@ class Lines:
 class Server:
     """A running `refloat up`."""
 
-    def __init__(self, data_dir: Path, *flags: str) -> None:
-        """The API server alone, unless the flags say what else is to run."""
+    def __init__(self, data_dir: Path, *flags: str, within: Sequence[str] = ()) -> None:
+        """The API server alone, unless the flags say what else is to run.
+
+        `within` is a command that runs the one that follows it.
+        """
         if "--nodes" not in flags:
             flags = (*flags, "--nodes", "0")
         if not {"--controllers", "--simulated-nodes"} & set(flags):
@@ -88,7 +91,7 @@ class Server:
         started = time.monotonic()
         with self._errors.open("a") as errors:
             self.process = subprocess.Popen(
-                self.command("up", "--data-dir", str(data_dir), *flags),
+                [*within, *self.command("up", "--data-dir", str(data_dir), *flags)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=True,
@@ -144,9 +147,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(data_dir: Path, *flags: str) -> Iterator[Server]:
+def serving(data_dir: Path, *flags: str, within: Sequence[str] = ()) -> Iterator[Server]:
     """A server until the end of the block, however that ends, and what it complained about."""
-    server = Server(data_dir, *flags)
+    server = Server(data_dir, *flags, within=within)
     try:
         yield server
     finally:

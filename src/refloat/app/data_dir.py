@@ -24,12 +24,14 @@ def prepare(folder: Path, *, user: int | None = None) -> None:
     """Have the directory; `UsageError` if another user has a hand in it."""
     _check_link(folder, user)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = folder.resolve()
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        files.check_folder(folder, user=user)
-        files.check_parents(folder)
+        files.check_opened_folder(opened, folder, user=user)
+        files.check_parents(opened, folder)
     except UsageError as error:
         raise UsageError(f"--data-dir: {error}") from error
+    finally:
+        os.close(opened)
     for name in _FOLDERS:
         if os.path.lexists(folder / name):
             files.check_folder(folder / name, user=user)

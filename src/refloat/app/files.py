@@ -97,11 +97,15 @@ def check_folder(folder: Path, *, user: int | None = None) -> None:
     """Refuse a folder in which another user may put files."""
     try:
         with _opened(folder, os.O_DIRECTORY) as opened:
-            found = os.fstat(opened)
+            check_opened_folder(opened, folder, user=user)
     except OSError as error:
         if folder.is_symlink():
-            raise UsageError(f"{folder} is a symbolic link of another user; remove it") from error
+            raise UsageError(f"{folder} is a symbolic link; put a folder in its place") from error
         raise UsageError(f"cannot use the folder {folder}: {error.strerror}") from error
+
+
+def check_opened_folder(opened: int, folder: Path, *, user: int | None = None) -> None:
+    found = os.fstat(opened)
     _check_owner(found, folder, user)
     if found.st_mode & _OTHERS_WRITE:
         raise UsageError(
@@ -110,15 +114,26 @@ def check_folder(folder: Path, *, user: int | None = None) -> None:
         )
 
 
-def check_parents(folder: Path) -> None:
-    """Refuse a folder that any user may move away, and put another one in its place."""
-    for parent in folder.parents:
-        mode = parent.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise UsageError(
-                f"every user may replace {folder}, because {parent} is writable by all "
-                f"(mode {stat.S_IMODE(mode):04o}); `chmod o-w {parent}`, or use another directory"
-            )
+def check_parents(opened: int, folder: Path) -> None:
+    """Refuse a folder that any user may move away, and put another one in its place.
+
+    It goes up from the open folder, whatever links its path has.
+    """
+    here, below = os.open("..", os.O_PATH | os.O_CLOEXEC, dir_fd=opened), os.fstat(opened)
+    try:
+        while not os.path.samestat(found := os.fstat(here), below):
+            if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+                parent = Path(f"/proc/self/fd/{here}").readlink()
+                raise UsageError(
+                    f"every user may replace {folder}, because {parent} is writable by all (mode "
+                    f"{stat.S_IMODE(found.st_mode):04o}); `chmod o-w {parent}`, or use another "
+                    "directory"
+                )
+            above = os.open("..", os.O_PATH | os.O_CLOEXEC, dir_fd=here)
+            os.close(here)
+            here, below = above, found
+    finally:
+        os.close(here)
 
 
 def _check_owner(found: os.stat_result, path: Path, user: int | None) -> None:

@@ -119,6 +119,8 @@ def _open(path: Path, settings: OpenSettings) -> tuple[Log, "_File"]:
             raise
     except OSError as error:
         raise errors.StoreError(f"cannot open {path}: {error.strerror}") from error
+    except sqlite3.Error as error:
+        raise errors.StoreError(f"cannot open {path}: {error}") from error
 
 
 def _open_locked(path: Path, settings: OpenSettings) -> tuple[Log, sqlite3.Connection]:
@@ -135,9 +137,9 @@ def _open_locked(path: Path, settings: OpenSettings) -> tuple[Log, sqlite3.Conne
         return log, connection
     try:
         return _skip_lost(connection, log, newest + SKIPPED_REVISIONS), connection
-    except sqlite3.Error as error:
+    except sqlite3.Error:
         connection.close()
-        raise errors.StoreError(f"cannot open {path}: {error}") from error
+        raise
 
 
 def _skip_lost(connection: sqlite3.Connection, log: Log, revision: int) -> Log:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is not a resource: which methods a page takes, and what is not there at all."""
 
+import aiohttp
 import pytest
 
+from refloat.store.memory import MemoryStore
+from tests import servers
 from tests.unit.apiserver.cluster_of_nodes import Api
 
 METHODS = ["POST", "PUT", "PATCH", "DELETE"]
@@ -67,3 +70,42 @@ async def test_an_unknown_document_is_not_found_without_a_word(api: Api, path: s
 @pytest.mark.parametrize("path", ["/api/", "/api/v1/", "/apis/", "/apis/batch/", "/version/"])
 async def test_discovery_takes_a_slash_at_its_end(api: Api, path: str) -> None:
     assert (await api.ask("admin", "GET", path)).status == 200
+
+
+async def _health(shortage: str, path: str) -> tuple[int, str]:
+    """What a server says of itself whose disk has this shortage."""
+
+    class Store(MemoryStore):
+        @property
+        def shortage(self) -> str:
+            return shortage if ready else ""
+
+    ready, store = False, Store()
+    async with servers.serving(store=store) as server, aiohttp.ClientSession() as session:
+        ready = True
+        async with session.get(f"http://127.0.0.1:{server.port}{path}", headers=ADMIN) as answer:
+            return answer.status, await answer.text()
+
+
+ADMIN = {"Authorization": f"Bearer {servers.TOKEN}"}
+FULL = "the disk is nearly full"
+
+
+@pytest.mark.parametrize(
+    ("shortage", "path", "want"),
+    [
+        ("", "/readyz", (200, "ok")),
+        ("", "/readyz/disk", (200, "ok")),
+        ("", "/readyz?verbose", (200, "[+]ping ok\n[+]disk ok\nreadyz check passed\n")),
+        ("", "/livez?verbose", (200, "[+]ping ok\nlivez check passed\n")),
+        (FULL, "/readyz", (500, f"[+]ping ok\n[-]disk failed: {FULL}\nreadyz check failed\n")),
+        (FULL, "/readyz/disk", (500, f"internal server error: {FULL}\n")),
+        (FULL, "/readyz/ping", (200, "ok")),
+        (FULL, "/livez", (200, "ok")),
+        (FULL, "/healthz", (200, "ok")),
+    ],
+)
+async def test_only_readyz_fails_while_the_disk_is_nearly_full(
+    shortage: str, path: str, want: tuple[int, str]
+) -> None:
+    assert await _health(shortage, path) == want

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`refloat up` on a data directory that is not as it left it, and on a full disk."""
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import cluster, objects
+from tests.e2e.cluster import Api
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def refusal(data_dir: Path, *flags: str) -> tuple[int, str]:
+    """The exit code and the one line that a start ends with."""
+    done = cluster.run("up", "--data-dir", data_dir, "--nodes", "0", *flags)
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith("refloat: ")
+    return done.returncode, line.removeprefix("refloat: ")
+
+
+def planted_token(data_dir: Path) -> None:
+    data_dir.mkdir(mode=0o700)
+    (data_dir / "theirs").write_text("known")
+    (data_dir / "admin.token").symlink_to("theirs")
+
+
+def open_folder(data_dir: Path) -> None:
+    data_dir.mkdir()
+    data_dir.chmod(0o777)
+
+
+def binary_token(data_dir: Path) -> None:
+    data_dir.mkdir(mode=0o700)
+    (data_dir / "admin.token").write_bytes(b"\xff\xfe")
+    (data_dir / "admin.token").chmod(0o600)
+
+
+def empty_certificate(data_dir: Path) -> None:
+    (data_dir / "pki").mkdir(mode=0o700, parents=True)
+    data_dir.chmod(0o700)
+    for name in ("ca.crt", "ca.key"):
+        (data_dir / "pki" / name).touch(mode=0o600)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "want"),
+    [
+        pytest.param(planted_token, "admin.token is a symbolic link", id="a planted token"),
+        pytest.param(open_folder, "--data-dir: other users may put files", id="an open folder"),
+        pytest.param(binary_token, "admin.token is not a token", id="a binary token"),
+        pytest.param(empty_certificate, "ca.crt is not a certificate", id="an empty certificate"),
+    ],
+)
+def test_a_directory_that_is_not_trustworthy_is_refused_in_one_line(
+    data_dir: Path, prepare: Callable[[Path], None], want: str
+) -> None:
+    prepare(data_dir)
+    code, line = refusal(data_dir)
+    assert code == 2
+    assert want in line
+
+
+def test_a_server_without_its_newest_writes_starts_only_when_told_to(data_dir: Path) -> None:
+    with cluster.serving(data_dir) as first:
+        api = Api(first.kubeconfig)
+        made = api.create(MAPS, objects.config_map("lost"))
+        first.kill()
+    lost = int(made["metadata"]["resourceVersion"])
+    log = data_dir / "state.db-wal"
+    log.write_bytes(log.read_bytes()[:-1])
+    code, line = refusal(data_dir, "--controllers", "none")
+    assert code == 1
+    assert f"state.db ends at revision {lost - 1}, but revision {lost} was acknowledged" in line
+    with cluster.serving(data_dir, "--accept-lost-writes") as second:
+        assert api.ask("GET", f"{MAPS}/lost").status == 404
+        assert int(api.get(MAPS)["metadata"]["resourceVersion"]) > lost
+        answer = api.ask("GET", f"{MAPS}?watch=true&resourceVersion={lost}&timeoutSeconds=1")
+        assert '"reason":"Expired"' in answer.text
+        assert second.end() == 0
+
+
+@dataclass(frozen=True)
+class SmallDisk:
+    """A file system in a mount namespace of its own."""
+
+    folder: Path
+    """Where it is for a process in that namespace."""
+    seen: Path
+    """Where it is for this one."""
+    within: list[str]
+    """The command that runs another one in that namespace."""
+
+    @property
+    def api(self) -> Api:
+        return Api(self.seen / "data" / "kubeconfig")
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
+    """A file system of this size, which is gone with the last process in its namespace."""
+    folder.mkdir()
+    script = f"mount -t tmpfs -o size={mebibytes}m,mode=0700 tmpfs '{folder}' && echo && exec cat"
+    users = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *users, "--mount", "sh", "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"\n", "the file system is not there"
+        enter = ["nsenter", f"--target={holder.pid}", "--mount", *(["--user"] if users else [])]
+        try:
+            yield SmallDisk(folder, Path(f"/proc/{holder.pid}/root{folder}"), enter)
+        finally:
+            holder.kill()
+
+
+def fill(disk: Path, leave: int) -> None:
+    """Have another program write to the disk until so many bytes are free."""
+    with (disk / "ballast").open("ab") as ballast:
+        while True:
+            found = os.statvfs(disk)
+            size = min(found.f_bavail * found.f_frsize - leave, MEBIBYTE)
+            if size <= 0:
+                return
+            try:
+                os.write(ballast.fileno(), bytes(size))
+            except OSError:  # it is full
+                return
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + cluster.PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"not {what}"
+        time.sleep(0.05)
+
+
+def test_a_full_disk_refuses_writes_early_and_lets_deletes_and_leases_through(
+    tmp_path: Path,
+) -> None:
+    """On a real file system, in the steps in which another program fills it and frees it."""
+    with small_disk(tmp_path / "disk", 80) as disk:
+        with cluster.serving(disk.folder / "data", within=disk.within) as server:
+            api = disk.api
+            for name in ("a", "b", "c"):
+                api.create(MAPS, objects.config_map(name))
+            assert api.ask("GET", "/readyz").status == 200
+            fill(disk.seen, 20 * MEBIBYTE)
+            wait_for(lambda: api.ask("GET", "/readyz").status == 500, "told in readyz")
+            assert "[-]disk failed: " in api.ask("GET", "/readyz").text
+            check_low(api, "a")
+            fill(disk.seen, 0)  # nothing is left but the reserve
+            check_low(api, "b")
+            server.kill()
+        with cluster.serving(disk.folder / "data", within=disk.within) as server:
+            api = disk.api
+            wait_for(lambda: api.ask("GET", "/readyz").status == 500, "told in readyz")
+            check_low(api, "c")
+            (disk.seen / "ballast").unlink()
+            wait_for(lambda: api.ask("GET", "/readyz").status == 200, "ready again")
+            api.create(MAPS, objects.config_map("d"))
+            assert server.end() == 0
+            assert "nearly full" in server.errors()
+
+
+def check_low(api: Api, there: str) -> None:
+    refused = api.ask("POST", MAPS, objects.config_map("refused"))
+    assert refused.status == 500
+    assert "until there is room only deletes, leases and nodes" in refused.object["message"]
+    assert "/" not in refused.object["message"]
+    assert api.ask("DELETE", f"{MAPS}/{there}").status == 200
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {}}
+    assert api.ask("POST", LEASES, lease | {"metadata": {"name": there}}).status == 201
+    renewed = {"spec": {"holderIdentity": "me"}}
+    for _ in range(50):
+        renewed["spec"]["holderIdentity"] += "e"
+        assert api.patch(f"{LEASES}/{there}", renewed)["spec"] == renewed["spec"]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is still written when the disk is nearly full, and what is refused."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refloat.api import errors
+from refloat.apiserver import full_disk
+from refloat.store import errors as store_errors
+from refloat.store.memory import MemoryStore
+from tests import worlds
+from tests.builders import config_map, event, lease, node, pod
+from tests.worlds import CONFIG_MAPS, LEASES, NODES, PODS, World
+
+SHORTAGE = "the disk of the server's data directory is nearly full: 3 MiB are free"
+ONLY = "until there is room only deletes, leases and nodes are written"
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A cluster that had room when its objects were made."""
+    world = await worlds.started()
+    for obj in (
+        config_map("there"),
+        config_map("kept", finalizers=["example.com/keep"]),
+        lease("there"),
+        node("there"),
+        pod("there", spec={"nodeName": "there"}),
+        pod("going", spec={"nodeName": "there"}),
+    ):
+        await world.create(obj)
+    await world.delete(PODS, "going")
+    monkeypatch.setattr(MemoryStore, "shortage", SHORTAGE)
+    return world
+
+
+def label(obj: Any) -> None:
+    obj["metadata"]["labels"] = {"a": "b"}
+
+
+def grow(obj: Any) -> None:
+    obj["metadata"]["annotations"] = {"a": "x" * full_disk.VITAL_BYTES}
+
+
+def release(obj: Any) -> None:
+    del obj["metadata"]["finalizers"]
+
+
+REFUSED: list[Any] = [
+    pytest.param(lambda w: w.create(config_map("new")), id="an object is created"),
+    pytest.param(lambda w: w.create(event("new", regarding={})), id="an event is recorded"),
+    pytest.param(lambda w: w.change(CONFIG_MAPS, "there", label), id="an object is changed"),
+    pytest.param(lambda w: w.set_status(PODS, "there", phase="Running"), id="a pod's status"),
+    pytest.param(lambda w: w.change(LEASES, "there", grow), id="a lease of many bytes"),
+]
+
+
+@pytest.mark.parametrize("write", REFUSED)
+async def test_most_writes_are_refused_with_the_reason(
+    world: World, write: Callable[[World], Awaitable[object]]
+) -> None:
+    before = world.store.revision
+    with pytest.raises(errors.StatusError) as caught:
+        await write(world)
+    told = caught.value
+    # As kube-apiserver does when etcd has raised NOSPACE; no Retry-After: kubectl reports at once.
+    assert (told.code, told.reason, told.retry_after) == (500, "", None)
+    assert told.message == f"{SHORTAGE}; {ONLY}"
+    assert world.store.revision == before
+
+
+async def _all_of_a_deletion(world: World) -> None:
+    await world.delete(CONFIG_MAPS, "kept")
+    assert world.exists(CONFIG_MAPS, "kept")
+    await world.change(CONFIG_MAPS, "kept", release)
+    assert not world.exists(CONFIG_MAPS, "kept")
+
+
+WRITTEN: list[Any] = [
+    pytest.param(lambda w: w.delete(CONFIG_MAPS, "there"), id="a delete"),
+    pytest.param(lambda w: w.delete(PODS, "there"), id="a delete with grace"),
+    pytest.param(_all_of_a_deletion, id="a delete that waits for a finalizer"),
+    pytest.param(lambda w: w.set_status(PODS, "going", phase="Failed"), id="a terminating pod"),
+    pytest.param(lambda w: w.create(lease("new")), id="a new lease"),
+    pytest.param(lambda w: w.change(LEASES, "there", label), id="a lease"),
+    pytest.param(lambda w: w.set_status(NODES, "there", phase="x"), id="a node's status"),
+    pytest.param(lambda w: w.change(NODES, "there", label), id="a node"),
+]
+
+
+@pytest.mark.parametrize("write", WRITTEN)
+async def test_deletes_leases_and_nodes_are_still_written(
+    world: World, write: Callable[[World], Awaitable[object]]
+) -> None:
+    before = world.store.revision
+    await write(world)
+    assert world.store.revision > before
+
+
+async def test_a_dry_run_needs_no_room(world: World) -> None:
+    await world.create(config_map("new"), dry_run=True)
+    await world.change(CONFIG_MAPS, "there", label, dry_run=True)
+
+
+async def test_all_is_written_again_once_there_is_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryStore, "shortage", "")
+    await world.create(config_map("new"))
+
+
+async def test_a_write_that_the_disk_refuses_is_reported_without_a_path(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path("/var/lib/secret-place/state.db")
+
+    async def fail(self: object, key: str, value: bytes) -> None:
+        raise store_errors.WriteFailed(path, "database or disk is full")
+
+    world = await worlds.started()
+    monkeypatch.setattr(MemoryStore, "create", fail)
+    async with world.served() as face:
+        code, body = await face.ask(
+            "POST", "/api/v1/namespaces/default/configmaps", config_map("new")
+        )
+    assert (code, body["reason"]) == (500, "InternalError")
+    assert body["message"].endswith("the server cannot write: database or disk is full")
+    assert "secret-place" not in str(body)
+    assert str(path) in caplog.text
