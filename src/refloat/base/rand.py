@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one source of chance, and of the ids made from it.
 
-A `Rand` that was given a seed repeats itself exactly; one without is seeded
-by the operating system. Tokens are not made here: they must not be
-repeatable (see `token`).
+A `Rand` with a seed repeats itself exactly: for the simulator and tests. One
+without a seed asks the operating system each time. Its ids (of objects,
+requests, agents, candidates for a lease) can then not be foretold from ids
+that were seen before, as those of a seeded generator can. Tokens never repeat
+themselves (see `token`).
 """
 
 import random
@@ -22,10 +24,11 @@ SUFFIX_LENGTH = 5
 
 
 class Rand:
-    """A seeded source of chance."""
+    """A source of chance: the system's, or one that repeats itself."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - not for secrets
+        # 600 ids of the seeded one tell all that follow: it is for simulations alone.
+        self._random = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
 
     def random(self) -> float:
         return self._random.random()

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chance that repeats itself, and secrets that do not."""
 
+import os
+import random
 import uuid
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +25,24 @@ def test_same_seed_draws_the_same(seed: int) -> None:
 
 def test_sources_without_a_seed_differ() -> None:
     assert Rand().uid() != Rand().uid()
+
+
+def test_without_a_seed_the_system_is_asked_for_each_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own generator would be foretold by whoever has seen 600 ids of it."""
+    asked: list[int] = []
+    really = os.urandom
+
+    def urandom(size: int) -> bytes:
+        asked.append(size)
+        return really(size)
+
+    monkeypatch.setattr(random, "_urandom", urandom)
+    source = Rand()
+    asked.clear()
+    for draw in (source.uid, source.suffix, source.random):
+        draw()
+        assert asked, draw.__name__
+        asked.clear()
 
 
 @given(seed=st.integers(0, 2**64))

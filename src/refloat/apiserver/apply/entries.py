@@ -92,13 +92,18 @@ def _decode(index: int, encoded: dict[str, Any]) -> Entry:
         manager=encoded.get("manager", ""),
         operation=cast("Operation", operation),
         api_version=encoded["apiVersion"],
-        paths=_paths(encoded.get("fieldsV1") or {}),
+        paths=_paths(encoded.get("fieldsV1")),
         subresource=encoded.get("subresource", ""),
         time=encoded.get("time"),
     )
 
 
-def _paths(fields: dict[str, Any]) -> PathSet:
+def _paths(fields: Any) -> PathSet:
+    """The set of a fieldsV1, which may be any JSON: no type says what it is."""
+    if fields is None:
+        return sets.PathSet()
+    if not isinstance(fields, dict):
+        raise Malformed(f"fieldsV1: expected an object, got {type(fields).__name__}")
     try:
         return sets.decode(fields)
     except (ValueError, RecursionError) as error:

@@ -147,6 +147,8 @@ def decode(fields: dict[str, Any], depth: int = 0) -> PathSet:
         element = None if text == _SELF else elements.normal(text)
         if element is None:
             continue
+        if below is None:
+            below = {}  # as Kubernetes reads it
         if not isinstance(below, dict):
             raise ValueError(f"{text!r} holds no set")
         if not below or _SELF in below:
