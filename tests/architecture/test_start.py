@@ -12,8 +12,8 @@ HEAVY = ("aiohttp", "cryptography", "msgspec", "sqlite3", "uvloop", "yaml", "pro
 
 PROGRAM = """
 import json, sys
-from refloat.cli import main
-main.refloat.main({args!r}, standalone_mode=False)
+from refloat.cli import commands
+commands.refloat.main({args!r}, standalone_mode=False)
 print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,13 +120,28 @@ def check_address(text: str) -> str:
         raise UsageError(f"--bind-address: {text!r} is not an IP address") from error
 
 
+class _Stop(asyncio.Event):
+    """Set when the process is to end."""
+
+    is_interrupt = False
+
+    def listen(self) -> None:
+        options.on_stop(self.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self) -> None:
+        self.is_interrupt = True
+        self.set()
+
+
 async def _run(settings: embedded.Settings, nodes: int, flags: list[str]) -> None:
-    stop = asyncio.Event()
-    options.on_stop(stop.set)
+    stop = _Stop()
+    stop.listen()
     async with contextlib.AsyncExitStack() as stack:
         cluster = embedded.Cluster(settings, RealClock(), Rand())
         stack.push_async_callback(cluster.close)
-        await _start(cluster, settings)
+        if not await _starts(cluster, settings, stop):
+            return
         if nodes:
             agents = _agents(cluster, settings, nodes, flags)
             agents.start()
@@ -157,6 +173,23 @@ def _agents(
     folder = settings.data_dir.absolute()
     commands = supervision.commands(folder, cluster.url, nodes, flags)
     return supervision.Agents(commands, folder / "nodes", RealClock())
+
+
+async def _starts(cluster: embedded.Cluster, settings: embedded.Settings, stop: _Stop) -> bool:
+    """Start; False if the process is told to end before that is done."""
+    starting = asyncio.ensure_future(_start(cluster, settings))
+    waiting = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        starting.cancel()  # which does nothing once it is done
+        await asyncio.wait({starting})
+    if not starting.cancelled():
+        await starting  # it may have failed
+    if stop.is_interrupt:
+        raise click.exceptions.Abort
+    return not stop.is_set()
 
 
 async def _start(cluster: embedded.Cluster, settings: embedded.Settings) -> None:

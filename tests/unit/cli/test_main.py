@@ -10,7 +10,7 @@ import pytest
 import refloat
 from refloat.app import embedded
 from refloat.base import log
-from refloat.cli import main, up
+from refloat.cli import commands, main, up
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
@@ -45,11 +45,11 @@ def test_help_lists_the_commands(
 ) -> None:
     assert run(monkeypatch, flag) == 0
     shown = capsys.readouterr().out
-    for name in main._COMMANDS:
+    for name in commands.COMMANDS:
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", list(main._COMMANDS))
+@pytest.mark.parametrize("name", list(commands.COMMANDS))
 def test_every_command_has_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
