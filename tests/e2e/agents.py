@@ -32,7 +32,7 @@ class Agent:
         self.folder = data_dir / "nodes" / name
         self.command = [
             *(str(REFLOAT), "agent", "--name", name, "--data-dir", str(data_dir)),
-            *("--kubeconfig", str(access), *flags),
+            *("--kubeconfig", str(access), "--trust-pods", *flags),
         ]
         self._errors = data_dir.with_name(f"{name}.stderr")
         self.start()

@@ -111,6 +111,8 @@ class Settings:
     """Whose client certificates are trusted there; else the authority in the kubeconfig."""
     accept_all_pods: bool = False
     """Whether pods may run here that do not tolerate the taint."""
+    trust_pods: bool = False
+    """Whether pods may run with the agent's own rights, where it is not root."""
     images: ImageSettings = field(default_factory=ImageSettings)
     """Which images are commands, missing, or slow to pull."""
     fast: bool = False
@@ -389,18 +391,35 @@ def _node(settings: Settings, capacity: dict[str, str], port: int) -> NodeSettin
         info=machine.info(),
         address=settings.address,
         port=port,
-        taints=() if settings.accept_all_pods else (taint,),
+        taints=() if settings.accept_all_pods and _runs_pods(settings) else (taint,),
     )
 
 
+def _runs_pods(settings: Settings) -> bool:
+    return settings.trust_pods or os.geteuid() == 0
+
+
 def _checks(settings: Settings, static: StaticPods | None) -> tuple[Check, ...]:
-    if settings.accept_all_pods:
+    if not _runs_pods(settings):
+        check: Check = refuse_untrusted
+    elif settings.accept_all_pods:
         return ()
+    else:
+        check = check_invited
     if static is None:
-        return (check_invited,)
+        return (check,)
     # Whoever may write its files is no stranger. An annotation would not do: anybody writes those.
     is_own = static.find
-    return (lambda pod: None if is_own(pod.metadata.uid) else check_invited(pod),)
+    return (lambda pod: None if is_own(pod.metadata.uid) else check(pod),)
+
+
+def refuse_untrusted(_: Pod) -> Rejection:
+    """Without root the agent cannot take any of its own rights from a container."""
+    text = (
+        "Predicate PodTrust failed: the agent is not root, so containers would have all rights "
+        "of its user; start it with --trust-pods to allow that"
+    )
+    return Rejection("PodTrust", text)
 
 
 def _always() -> None:

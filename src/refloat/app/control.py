@@ -2,8 +2,9 @@
 """The way by which `refloat node` makes nodes of an embedded cluster fail.
 
 A unix socket in the data directory, for its owner alone, and not the
-Kubernetes API: whoever may use the cluster may not pull its plugs. A request
-and its answer are a line of JSON each.
+Kubernetes API: whoever may use the cluster may not pull its plugs. Containers may
+run as the owner; their processes are refused. A request and its answer are a line
+of JSON each.
 """
 
 import asyncio
@@ -11,16 +12,16 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from refloat.agent.keeper import peers
+from refloat.app import keepers
+from refloat.app.socket_paths import reachable
 from refloat.base.errors import RefloatError, UsageError
 
 NAME = "control.sock"
-
-# A unix socket's path has room for about a hundred bytes.
-_LONGEST = 100
 
 # Longer than any request.
 _LIMIT = 4096
@@ -33,23 +34,11 @@ class Refused(RefloatError):
     """The cluster would not, and says why."""
 
 
-@contextlib.contextmanager
-def reachable(path: Path) -> Iterator[str]:
-    """A name of the path that is short enough for a socket."""
-    if len(os.fsencode(path)) <= _LONGEST:
-        yield str(path)
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
-
-
 class Control:
     """Answers requests for one cluster."""
 
     def __init__(self, folder: Path, answer: Answer) -> None:
+        self._nodes = folder / "nodes"
         self._path = folder / NAME
         self._answer = answer
         self._server: asyncio.AbstractServer | None = None
@@ -68,14 +57,26 @@ class Control:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ValueError):
-            asked = json.loads(await reader.readline())
-            try:
-                told = self._answer(asked)
-            except RefloatError as error:
-                told = {"error": str(error)}
+            told = self._refusal(writer)
+            if told is None:
+                told = self._told(await reader.readline())
             writer.write(json.dumps(told).encode() + b"\n")
             await writer.drain()
         writer.close()
+
+    def _refusal(self, writer: asyncio.StreamWriter) -> Object | None:
+        """What a process is told that may not ask."""
+        why = peers.refusal(writer.get_extra_info("socket"), keepers.all_below(self._nodes))
+        return {"error": f"refused: {why}"} if why else None
+
+    def _told(self, line: bytes) -> Object:
+        asked = json.loads(line)
+        if not isinstance(asked, dict):
+            return {"error": "a request is an object"}
+        try:
+            return self._answer(asked)
+        except RefloatError as error:
+            return {"error": str(error)}
 
     async def close(self) -> None:
         if self._server is not None:

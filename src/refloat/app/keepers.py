@@ -11,12 +11,11 @@ import fcntl
 import os
 import signal
 import socket
-import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from refloat.agent.keeper import service
-from refloat.app import control
+from refloat.agent.keeper import peers, service
+from refloat.app.socket_paths import reachable
 from refloat.base.clock import Clock
 
 # A keeper is gone some ten milliseconds after it is told to end.
@@ -26,12 +25,19 @@ _POLL_SECONDS = 0.02
 def find(folder: Path) -> int:
     """The process that keeps the containers of a node; 0 if there is none that listens."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as line:
-        with control.reachable(folder / service.SOCKET) as name:
+        line.setblocking(False)  # a keeper that is frozen, and asked often, would keep us waiting
+        with reachable(folder / service.SOCKET) as name:
             line.connect(name)
-        told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid: int = struct.unpack("3i", told)[0]
-        return pid
+        pid, uid = peers.credentials(line)
+        return pid if uid in (0, os.geteuid()) else 0
     return 0
+
+
+def all_below(nodes: Path) -> set[int]:
+    """The keepers of all nodes that have a folder in this one."""
+    if not nodes.is_dir():
+        return set()
+    return {find(each) for each in nodes.iterdir() if each.is_dir()} - {0}
 
 
 def end(folder: Path) -> None:

@@ -62,7 +62,8 @@ def command(data_dir: Path, server: str, name: str, flags: Sequence[str]) -> lis
     content = kubeconfig.render(server=server, authority=authority, token=token)
     files.write(access, content)
     where = ("--kubeconfig", str(access), "--data-dir", str(data_dir), "--name", name)
-    return [*_REFLOAT, "agent", *where, "--end-pods", *flags]
+    # The cluster is this user's own, and so are its pods.
+    return [*_REFLOAT, "agent", *where, "--end-pods", "--trust-pods", *flags]
 
 
 class Agents:

@@ -2,6 +2,7 @@
 """`refloat agent`"""
 
 import ipaddress
+import os
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ from refloat.cli import options, pressure
 
 if TYPE_CHECKING:
     from refloat.app import agent
+
+_NO_PODS = (
+    "refloat: not root: pods are refused; with --trust-pods they run, with all rights of this user"
+)
 
 
 @click.command()
@@ -52,6 +57,11 @@ if TYPE_CHECKING:
     "--accept-all-pods",
     is_flag=True,
     help="Run pods that do not ask for it too: whoever may create one runs commands here.",
+)
+@click.option(
+    "--trust-pods",
+    is_flag=True,
+    help="Run pods although the agent is not root: containers then have all rights of its user.",
 )
 @click.option(
     "--images",
@@ -91,6 +101,7 @@ def command(  # one parameter for each option
     port: int,
     client_ca_file: Path | None,
     accept_all_pods: bool,
+    trust_pods: bool,
     images: Path | None,
     pod_manifest_path: Path | None,
     end_pods: bool,
@@ -132,6 +143,7 @@ def command(  # one parameter for each option
         port=port,
         client_authority=client_ca_file,
         accept_all_pods=accept_all_pods,
+        trust_pods=trust_pods,
         images=ImageSettings() if images is None else image_file.read(images),
         manifests=pod_manifest_path and pod_manifest_path.expanduser().absolute(),
         end_pods=end_pods,
@@ -140,6 +152,8 @@ def command(  # one parameter for each option
         eviction=pressure.eviction(pressures),
         shutdown=pressure.shutdown(pressures),
     )
+    if not trust_pods and os.geteuid() != 0:
+        click.echo(_NO_PODS, err=True)
     options.run(_run(agent.Agent(settings, RealClock(), Rand()), node))
 
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,6 +152,8 @@ async def _run(settings: embedded.Settings, nodes: int, flags: list[str]) -> Non
         click.echo(f"Kubernetes API at {cluster.url}")
         click.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
         click.echo("  kubectl get namespaces")
+        if nodes and os.geteuid() != 0:
+            click.echo(f"Not root: pods run with all rights of user {os.geteuid()}.")
         click.echo("Ctrl-C stops it; its state stays in the data directory.")
         await stop.wait()
 

@@ -12,6 +12,10 @@ and there is nobody who would restart it. `process` is the agent's side.
 
     files       small files of /proc and /sys
     linux       the system calls that Python does not have
+    paths       files below a folder that a container can write
+    peers       which process asks
+    seccomp     the runtime's default filter of system calls
+    specs       whether a request has the right form
     loop        what it waits for: descriptors, timers, children
     wire        requests and answers as lines of JSON
     mounts      a container's own view of the file system

@@ -47,8 +47,11 @@ _FREEZE_ROUNDS = 20
 class Keeping:
     """What all containers of a keeper share."""
 
-    def __init__(self, loop: Loop, cgroups: Groups | None, view: str) -> None:
+    def __init__(
+        self, loop: Loop, cgroups: Groups | None, view: str, *, can_protect: bool = False
+    ) -> None:
         self.loop, self.cgroups, self.view = loop, cgroups, view
+        self.can_protect = can_protect  # whether the root of a view can be read-only
         self.live: dict[str, Container] = {}  # by id, until they are ended
         self.children: dict[int, Callable[[int], object]] = {}  # whom to tell a wait status
         self._doomed: dict[str, Container] = {}
@@ -136,7 +139,7 @@ class Container:
         self._group = self._make_group()
         try:
             self._launch()
-        except OSError:
+        except Exception:
             if self._group is not None:
                 self._group.remove()
             raise
@@ -175,7 +178,7 @@ class Container:
         self._log = Log(spec["log"], spec["log_bytes"], spec["log_files"])
         try:
             started = launch.start(spec, groups=_folders(self._group), view=keeping.view)
-        except OSError:
+        except Exception:
             self._log.discard()
             raise
         self._pid = started.pid

@@ -11,7 +11,7 @@ import resource
 import signal
 from typing import Any, NoReturn
 
-from refloat.agent.keeper import linux, mounts
+from refloat.agent.keeper import linux, mounts, seccomp
 
 Spec = dict[str, Any]
 
@@ -81,6 +81,8 @@ def _child(
             _show(spec, view)
         _give_up_rights(spec, keeper)
         _change_folder(spec.get("cwd") or "/")
+        if spec.get("seccomp"):
+            seccomp.install()
         _execute(spec["argv"], {**spec["env"], MARKER: spec["id"]})
     except BaseException as error:
         os.write(ends[2], _reason(error).encode()[:_MAX_REASON])
@@ -146,11 +148,13 @@ def _give_up_rights(spec: Spec, keeper: int) -> None:
         most = int(spec["processes"])
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     user = spec.get("user")
+    if user is not None or os.geteuid() != 0:
+        linux.drop_capabilities()
     if user is not None:
-        os.setgroups([])
+        os.setgroups(user.get("groups") or [])
         os.setgid(user["gid"])
         os.setuid(user["uid"])
-        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     # After the change of user, which would clear it. A keeper that died before is seen below.
     linux.die_with_parent()
     if os.getppid() != keeper:

@@ -9,6 +9,10 @@ import time
 _libc = ctypes.CDLL(None, use_errno=True)
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+PR_CAPBSET_DROP = 24
+
+_MAX_CAPABILITIES = 64  # a set of them has so many bits
+
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_MOVE, MS_PRIVATE, MS_SLAVE = 2, 4, 8, 8192, 1 << 18, 1 << 19
@@ -23,6 +27,9 @@ _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
 
 BOOTTIME = time.CLOCK_BOOTTIME
 """Runs on while the machine is suspended: a deadline then passes all the same."""
+
+LAST_MOMENT = 1e10
+"""No timer is set for later: the kernel would take that for a time in the past."""
 
 _TFD_CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 _TFD_TIMER_ABSTIME = 1
@@ -67,6 +74,17 @@ def now() -> float:
 
 def prctl(option: int, argument: int) -> None:
     _checked(_libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0))
+
+
+def drop_capabilities() -> None:
+    """Give up what this process, and all that it starts, could ever gain again by a program."""
+    for number in range(_MAX_CAPABILITIES):
+        if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
+            return  # it has no right to drop any, or the kernel knows no more
+
+
+def set_filter(option: int, mode: int, program: int) -> None:
+    _checked(_libc.prctl(option, ctypes.c_ulong(mode), ctypes.c_void_p(program), 0, 0))
 
 
 def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:

@@ -76,6 +76,7 @@ class Loop:
             self._epoll.unregister(descriptor)
 
     def at(self, when: float, step: Step) -> Timer:
+        when = min(when, linux.LAST_MOMENT)
         timer = Timer(when, step)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         self._arm()

@@ -53,6 +53,23 @@ def probe() -> str:
     return NONE
 
 
+def can_protect(kind: str) -> bool:
+    """Whether all of a view can be made read-only; asked in a child, once."""
+    if kind == NONE:
+        return False
+    child = os.fork()
+    if child == 0:
+        try:
+            enter(kind)
+            linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
+            with closing(os.open("/", paths.FOLDER)) as root:
+                linux.set_read_only(root, value=True, recursive=True)
+            os._exit(0)
+        except OSError:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
 def enter(kind: str) -> None:
     """A mount namespace for this process alone; nothing mounted in it shows outside."""
     if kind == NAMESPACE:

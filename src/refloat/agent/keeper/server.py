@@ -12,6 +12,7 @@
     remove    {pod}                             forgets a pod of which nothing runs
     shutdown  {}                                kills everything, and ends
 
+Only a process of the keeper's own user is heard, and none of a container (`peers`).
 One agent is heard at a time: whoever says hello replaces the one before, whose
 requests are no longer read. So an agent that was frozen cannot start what its
 successor has removed.
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from refloat.agent.keeper import container, groups, linux, members
+from refloat.agent.keeper import container, groups, linux, members, peers, seccomp, specs
 from refloat.agent.keeper.container import Container, Keeping
 from refloat.agent.keeper.loop import READ, Loop, Timer
 from refloat.agent.keeper.wire import Connection, Message
@@ -39,8 +40,19 @@ _PURGE_SECONDS, _PURGE_STEP_SECONDS = 10.0, 0.005
 # first time may have met an error, or a process that hangs in the kernel.
 _FENCE_AGAIN_SECONDS = 1.0
 
-# No deadline is so far away, but the kernel's timer would take it for one in the past.
-_LAST_MOMENT = 1e10
+# One agent, and some commands that look for the keeper's process.
+_MAX_CONNECTIONS = 64
+
+# What a request of the wrong form leads to.
+_MISTAKES = (
+    AttributeError,
+    KeyError,
+    OSError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 Answer = Callable[[Any], object]
 
@@ -62,6 +74,7 @@ class Server:
         self._waiting: dict[str, list[Answer]] = {}  # by id, until it runs or could not
         self._deadlines: dict[str, Timer] = {}  # by pod, also those that have passed
         self._agent: Connection | None = None
+        self._connections: set[Connection] = set()
         self._is_measuring = self._is_closing = False
         self._handlers: dict[str, Callable[[Message, Answer], None]] = {
             "hello": self._hello,
@@ -115,9 +128,15 @@ class Server:
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            Connection(self._loop, self._listener.accept()[0], self._asked, self._left)
+            end = self._listener.accept()[0]
+            is_full = len(self._connections) >= _MAX_CONNECTIONS
+            if is_full or peers.refusal(end, (os.getpid(),)):
+                end.close()
+                return
+            self._connections.add(Connection(self._loop, end, self._asked, self._left))
 
     def _left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
         if self._agent is connection:
             self._agent = None
 
@@ -136,7 +155,7 @@ class Server:
             handler(message, answer)
         except Refused as error:
             connection.send({"id": number, "error": str(error), "code": error.code})
-        except (KeyError, TypeError, ValueError, OSError) as error:
+        except _MISTAKES as error:
             text = f"{op}: {type(error).__name__}: {error}"
             connection.send({"id": number, "error": text, "code": "Failed"})
 
@@ -154,6 +173,8 @@ class Server:
                 "mounts": self._keeping.view,
                 "processes": cgroups.processes if cgroups is not None else groups.INHERITED,
                 "memory": cgroups.memory if cgroups is not None else groups.MEASURED,
+                "seccomp": seccomp.is_available(),
+                "read_only_root": self._keeping.can_protect,
                 "now": linux.now(),
             }
         )
@@ -169,7 +190,7 @@ class Server:
         answer({"containers": kept, "deadlines": deadlines})
 
     def _start(self, message: Message, answer: Answer) -> None:
-        spec = message["spec"]
+        spec = specs.check(message["spec"])
         pod, name, attempt = spec["pod"], spec["container"], spec["attempt"]
         if self._is_closing:
             raise Refused("Closing", "the keeper is about to end")
@@ -214,10 +235,10 @@ class Server:
         return attempts[-1]
 
     def _stop(self, message: Message, answer: Answer) -> None:
-        answer(self._find(message).stop(float(message["grace"])))
+        answer(self._find(message).stop(specs.number("grace", message["grace"])))
 
     def _prepare(self, message: Message, answer: Answer) -> None:
-        answer(self._find(message).prepare_stop(float(message["grace"])))
+        answer(self._find(message).prepare_stop(specs.number("grace", message["grace"])))
 
     def _exec(self, message: Message, answer: Answer) -> None:
         found = self._find(message)
@@ -227,7 +248,8 @@ class Server:
         def done(code: int | None, output: bytes) -> None:
             answer({"exit_code": code, "output": output.decode(errors="replace")})
 
-        found.execute(message["argv"], float(message["timeout"]), done)
+        argv = specs.texts("argv", message["argv"])
+        found.execute(argv, specs.number("timeout", message["timeout"]), done)
 
     def _stats(self, message: Message, answer: Answer) -> None:
         told, among = [], self._keeping.processes()
@@ -246,8 +268,8 @@ class Server:
         """One that has passed stays, even if an extension is heard before its timer."""
         if self._has_passed(pod):
             return
-        if when is not None and not 0 <= float(when) <= _LAST_MOMENT:
-            raise ValueError(f"at: {when!r} is not a time")
+        if when is not None:
+            specs.number("at", when)
         if (before := self._deadlines.pop(pod, None)) is not None:
             before.cancel()
         if when is not None:

@@ -65,13 +65,18 @@ def _serve(folder: str, cgroups: Groups | None) -> None:
             server.close()
 
     loop = Loop(on_signal, _report)
-    server = Server(loop, Keeping(loop, cgroups, mounts.probe()), listener)
+    server = Server(loop, _keeping(loop, cgroups), listener)
     gc.freeze()  # a fork shares what is never looked at again
     _say(READY)
     loop.run()
     server.finish()
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{folder}/{SOCKET}")
+
+
+def _keeping(loop: Loop, cgroups: Groups | None) -> Keeping:
+    view = mounts.probe()
+    return Keeping(loop, cgroups, view, can_protect=mounts.can_protect(view))
 
 
 def _listen(path: str) -> socket.socket:

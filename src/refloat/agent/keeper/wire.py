@@ -106,7 +106,7 @@ class Connection:
     def _take(self, line: bytearray) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if isinstance(message, dict):
             self._on_message(self, message)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from refloat.agent.keeper import service
+from refloat.agent.keeper import peers, service
 from refloat.base.errors import RefloatError
 
 _KEEPER = Path(service.__file__).parent / "__main__.py"
@@ -140,9 +140,14 @@ async def _open(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
     descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
         path = f"/proc/self/fd/{descriptor}/{service.SOCKET}"
-        return await asyncio.open_unix_connection(path, limit=_MAX_LINE)
+        reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_LINE)
     finally:
         os.close(descriptor)
+    _, uid = peers.credentials(writer.get_extra_info("socket"))
+    if uid not in (0, os.geteuid()):
+        writer.close()
+        raise KeeperError(f"{folder / service.SOCKET}: user {uid} listens there")
+    return reader, writer
 
 
 async def _start(folder: Path, options: Sequence[str]) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from refloat.agent.expansion import expand
 from refloat.agent.keeper import mounts
-from refloat.agent.process import volumes
+from refloat.agent.process import security_context, volumes
 from refloat.agent.process.images import Images
+from refloat.agent.process.security_context import Machine
 from refloat.agent.process.settings import ProcessSettings
 from refloat.agent.process.volumes import PodFolder
 from refloat.agent.runtime import StartError
@@ -43,7 +44,7 @@ def build(
     folder: PodFolder,
     *,
     mark: str,
-    view: str,
+    machine: Machine,
 ) -> dict[str, Any]:
     """Raises `StartError` where a process cannot be what the container is to be."""
     meta, name = pod["metadata"], container["name"]
@@ -55,7 +56,7 @@ def build(
     }
     in_env = partial(expand, values=variables)
     shown = _shown(settings, folder, pod, container, attempt, in_env)
-    if view == mounts.NONE:
+    if machine.view == mounts.NONE:
         env |= _whereabouts(shown)
     log = str(folder.log(name, attempt))
     return {
@@ -66,7 +67,7 @@ def build(
         "argv": _command(images, container, in_env),
         "env": env,
         "cwd": container.get("workingDir") or "/",
-        "user": _user(settings, pod, container),
+        **security_context.judge(settings.user, pod, container, machine),
         "mounts": shown,
         "scratch": str(folder.root),
         "hidden": [str(each) for each in (settings.folder, *settings.hidden)],
@@ -96,25 +97,6 @@ def container_id(mark: str, uid: str, container: str, attempt: int) -> str:
 def _command(images: Images, container: Object, in_env: Callable[[str], str]) -> list[str]:
     command = container.get("command") or images.command(container.get("image", ""))
     return [in_env(each) for each in (*command, *(container.get("args") or ()))]
-
-
-def _user(settings: ProcessSettings, pod: Object, container: Object) -> dict[str, Any] | None:
-    if settings.user is None:
-        return None
-    asked = {
-        **(pod["spec"].get("securityContext") or {}),
-        **(container.get("securityContext") or {}),
-    }
-    uid = asked.get("runAsUser", settings.user.uid)
-    gid = asked.get("runAsGroup", settings.user.gid)
-    why = ""
-    if uid == 0 or gid == 0:
-        why = "runAsUser and runAsGroup: 0 would be root of this machine, not of a container"
-    elif asked.get("supplementalGroups"):
-        why = "supplementalGroups would be groups of this machine, and some are as good as root"
-    if why:
-        raise StartError(why, reason="CreateContainerConfigError")
-    return {"uid": uid, "gid": gid}
 
 
 def _limit(container: Object, resource: str) -> int | None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from refloat.agent import containers, machine
 from refloat.agent.keeper import service
-from refloat.agent.process import endings, link, request, volumes
+from refloat.agent.process import endings, link, request, security_context, volumes
 from refloat.agent.process.images import Images
 from refloat.agent.process.link import KeeperError, Link
 from refloat.agent.process.settings import ProcessSettings
@@ -274,6 +274,8 @@ class ProcessRuntime:
 
     async def _launch(self, uid: str, whole: Object, spec: Object, attempt: int) -> None:
         folder = self.folder(uid)
+        machine = security_context.Machine.of(self.allows)
+        security_context.judge(self._settings.user, whole, spec, machine)
         variables = await self._resources.environment(whole, spec)
         self._folders[uid] = None
         try:
@@ -291,7 +293,7 @@ class ProcessRuntime:
                 variables,
                 folder,
                 mark=self._mark,
-                view=self.allows["mounts"],
+                machine=machine,
             )
         except OSError as error:
             raise StartError(f"{error.filename}: {error.strerror}") from error

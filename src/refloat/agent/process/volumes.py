@@ -26,6 +26,7 @@ from refloat.agent.process import host_paths, pod_files
 from refloat.agent.runtime import StartError
 from refloat.api.meta import Object
 
+_GROUP_READS = 0o440  # what a kubelet adds to files for `fsGroup`
 _OPEN = 0o777  # an emptyDir is for whoever the container runs as
 
 
@@ -128,10 +129,11 @@ async def make_volumes(folder: PodFolder, pod: Object, files: Files, claimed: Fo
         if volume.get("hostPath") is not None or path.exists():
             continue
         found = await files(pod, volume)
+        group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         if found is not None:
-            _write_files(path, found)
+            _write_files(path, found, group)
         elif volume.get("emptyDir") is not None:
-            _make_empty(path)
+            _make_empty(path, group)
         elif (target := await claimed(pod, volume)) is not None:
             _link(path, target)
         else:
@@ -139,12 +141,14 @@ async def make_volumes(folder: PodFolder, pod: Object, files: Files, claimed: Fo
             raise StartError(f'volume "{volume["name"]}": {kind} is not a volume of this runtime')
 
 
-def _make_empty(path: Path) -> None:
+def _make_empty(path: Path, group: int | None) -> None:
     """Under another name first: one that is there can be written."""
     making = path.with_name(f"{path.name}.making")
     pod_files.remove(making)
     making.mkdir(parents=True)
-    making.chmod(_OPEN)
+    if group is not None:
+        os.chown(making, -1, group)
+    making.chmod(_OPEN if group is None else _OPEN | stat.S_ISGID)
     making.rename(path)
 
 
@@ -156,25 +160,27 @@ def _link(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-def _write_files(path: Path, files: Mapping[str, File]) -> None:
+def _write_files(path: Path, files: Mapping[str, File], group: int | None) -> None:
     """Under another name first: one that is there is whole."""
     making = path.with_name(f"{path.name}.making")
     pod_files.remove(making)
     making.mkdir(parents=True)
     with closing(os.open(making, paths.FOLDER | os.O_NOFOLLOW)) as folder:
         for name, file in files.items():
-            _write_file(folder, name, file)
+            _write_file(folder, name, file, group)
     making.rename(path)
 
 
-def _write_file(folder: int, name: str, file: File) -> None:
+def _write_file(folder: int, name: str, file: File, group: int | None) -> None:
     above, last = os.path.split(name)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with closing(paths.make_folders(folder, above, 0o755)) as parent:
         descriptor = os.open(last, flags, 0o600, dir_fd=parent)
     with open(descriptor, "wb") as written:  # noqa: PTH123 - a descriptor has no path
         written.write(file.content)
-        os.fchmod(descriptor, file.mode)
+        if group is not None:
+            os.fchown(descriptor, -1, group)
+        os.fchmod(descriptor, file.mode if group is None else file.mode | _GROUP_READS)
 
 
 def mounts(

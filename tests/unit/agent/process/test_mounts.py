@@ -11,6 +11,7 @@ import pytest
 from refloat.agent.keeper import linux, mounts
 from refloat.agent.process import request
 from refloat.agent.process.images import Images, ImageSettings
+from refloat.agent.process.security_context import Machine
 from refloat.agent.process.settings import ProcessSettings
 from refloat.agent.process.volumes import PodFolder
 from tests.unit.agent.process.node import IS_ROOT, pod
@@ -130,7 +131,7 @@ def test_where_nothing_can_be_mounted_a_container_is_told_where_its_volumes_are(
             {},
             folder,
             mark="0" * 8,
-            view=view,
+            machine=Machine(view=view),
         )["env"]
         for view in (mounts.NONE, mounts.NAMESPACE)
     }
