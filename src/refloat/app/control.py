@@ -57,9 +57,8 @@ class Control:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ValueError):
-            told = self._refusal(writer)
-            if told is None:
-                told = self._told(await reader.readline())
+            line = await reader.readline()  # first: else the answer would be lost with it
+            told = self._refusal(writer) or self._told(line)
             writer.write(json.dumps(told).encode() + b"\n")
             await writer.drain()
         writer.close()

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent starts, when its watch is behind what others did."""
+"""What an agent starts, when its watch is behind what others did, or when it is not root."""
 
+import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +12,8 @@ from refloat.agent.runtime import StartError
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
-from refloat.app.agent import whole_pod
+from refloat.app import agent, supervision
+from refloat.app.agent import Settings, whole_pod
 from refloat.client import kinds
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim, run
@@ -71,3 +74,58 @@ def test_nothing_is_started_of_a_pod_that_ended_unheard(
             assert caught.value.reason == reason
 
     run(program, seed=0)
+
+
+def seen_pod(uid: str = "u", *, invited: bool = False) -> Pod:
+    spec: Object = {"containers": [{"name": "main", "image": "x"}]}
+    if invited:
+        spec["tolerations"] = [{"key": agent.TAINT, "operator": "Exists"}]
+    return msgspec.convert({"metadata": {"name": "p", "uid": uid}, "spec": spec}, Pod)
+
+
+def refusals(settings: Settings, pod: Pod) -> list[str]:
+    found = (check(pod) for check in agent._checks(settings, None))
+    return [each.reason for each in found if each is not None]
+
+
+@pytest.mark.parametrize(
+    ("uid", "trust", "accept_all", "want"),
+    [
+        pytest.param(1000, False, True, ["PodTrust"], id="not root, not trusted"),
+        pytest.param(1000, False, False, ["PodTrust"], id="not root, not trusted, with a taint"),
+        pytest.param(1000, True, True, [], id="not root, trusted"),
+        pytest.param(0, False, True, [], id="root"),
+    ],
+)
+def test_an_agent_without_root_refuses_pods_that_are_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, uid: int, trust: bool, accept_all: bool, want: list[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    settings = Settings("n1", Path("/x"), accept_all_pods=accept_all, trust_pods=trust)
+    assert refusals(settings, seen_pod(invited=True)) == want
+    tainted = agent._node(settings, {}, 0).taints != ()
+    assert tainted == (bool(want) or not accept_all)  # else pods would come only to fail
+
+
+def test_trust_is_no_invitation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    settings = Settings("n1", Path("/x"), trust_pods=True)
+    assert refusals(settings, seen_pod()) == ["TaintToleration"]
+    assert refusals(settings, seen_pod(invited=True)) == []
+
+
+def test_containers_see_neither_the_data_directory_nor_the_kubeconfig() -> None:
+    settings = Settings("n1", Path("/data/nodes/n1"), kubeconfig=Path("/home/me/config"))
+    found = agent._processes(settings, Path("/data/volumes"))
+    assert found.hidden == (Path("/data"), Path("/home/me/config"))
+    assert found.shared == Path("/data/volumes")
+
+
+def test_the_agents_of_an_embedded_cluster_trust_their_pods(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pki").mkdir()
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "pki" / "ca.crt").write_text("authority")
+    monkeypatch.setattr(supervision.tokens, "node_token", lambda *_: "t")
+    assert "--trust-pods" in supervision.command(tmp_path, "https://x", "n1", [])
