@@ -7,7 +7,6 @@ again with `revive`; one that ended by itself is noted, because only the manager
 """
 
 import contextlib
-import os
 import signal
 import subprocess
 import time
@@ -62,8 +61,7 @@ class Component:
 
     name: str
     start: Callable[[], object]
-    pid: Callable[[], int]
-    is_alive: Callable[[], bool]
+    process: Callable[[], "subprocess.Popen[bytes]"]
     errors: Callable[[], str]
     """What it wrote to its standard error."""
     link: Link | None = None
@@ -73,21 +71,31 @@ class Component:
     def kill(self) -> None:
         """kill -9; `Cluster.revive` starts it again."""
         self.kills += 1
-        os.kill(self.pid(), signal.SIGKILL)
+        self.process().kill()
+        self.process().wait()
+
+    def is_alive(self) -> bool:
+        return self.process().poll() is None
 
     def restart(self, failures: list[str]) -> None:
         """Start it again; if it was not killed here, that it ended is a failure."""
         if not self.kills and self.name != "manager":
             failures.append(f"{self.name} ended by itself: {self.errors()[-500:]}")
         self.kills = 0
+        self.process().wait()
+        _close(self.process())
         self.start()
 
     def freeze(self) -> None:
-        os.kill(self.pid(), signal.SIGSTOP)
+        self.process().send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid(), signal.SIGCONT)
+        self.process().send_signal(signal.SIGCONT)
+
+
+def _close(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 @dataclass
@@ -135,14 +143,7 @@ class Cluster:
         errors: Callable[[], str],
         link: Link | None = None,
     ) -> None:
-        self.components[name] = Component(
-            name,
-            start,
-            lambda: process().pid,
-            lambda: process().poll() is None,
-            errors,
-            link,
-        )
+        self.components[name] = Component(name, start, process, errors, link)
 
     def _start_server(self) -> None:
         port = ("--port", str(self._port))
@@ -241,14 +242,10 @@ class Cluster:
             each.thaw()
             if each.link is not None:
                 each.link.close()
-        for manager in self._managers:
-            manager.process.kill()
-            manager.end()
+            each.kill()
+            _close(each.process())
         for agent in self._agents.values():
-            if agent.process.poll() is None:
-                agent.kill()
             agent.clear()
-        self.server.kill()
         self._loop.close()
 
     def errors(self) -> str:

@@ -227,9 +227,11 @@ class Link:
         writer.transport.abort()
 
     def close(self) -> None:
-        self.mend()
-        for rule in self._rules:
-            self._loop.run(self._end(rule))
+        self._loop.run(self._stop())
+
+    async def _stop(self) -> None:
+        self._server.close()
+        await self._set("cut")
 
 
 class _Connection:

@@ -106,7 +106,7 @@ class _Run:
         server = self._cluster.components["server"]
         server.thaw()
         if not server.is_alive():
-            server.start()
+            server.restart(self._cluster.failures)
         act()
 
     def _disturb(self, component: Component, kind: Kind, rules: contextlib.ExitStack) -> None:
