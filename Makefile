@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
-# What test-kubernetes is asked for, e.g. ARGS='--only contract'
+# Arguments of test-kubernetes, faults and soak, e.g. ARGS='--only contract'
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-kubernetes lint bench fuzz clean lock
+.PHONY: help setup demo test test-kubernetes lint bench faults fuzz soak clean lock
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,12 @@ test: lint ## everything: lint, types, contracts, all tests
 test-kubernetes: JOBS ?= 2
 test-kubernetes: setup ## the suites on a real Kubernetes, which is built once
 	@JOBS=$(JOBS) $(BIN)/python -m tests.kubernetes $(ARGS)
+
+faults: setup ## real processes under faults, all scenarios; SEED=n repeats a run
+	@$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak: setup ## random faults without end; SEED=n repeats a run
+	@$(BIN)/python -m tests.faults --soak $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 fuzz: setup ## send malformed requests until something breaks; SEED=n repeats a run
 	@$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED))

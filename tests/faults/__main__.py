@@ -23,10 +23,10 @@ from tests.faults.catalogue import SCENARIOS
 from tests.faults.processes import running
 from tests.faults.workload import workload
 
-RANDOM = "random_faults"
+RANDOM = ("random_faults", "random_faults_with_a_manager")
 
-# Random schedules in a run of everything, beside the catalogue.
-SEEDS = 4
+# Random schedules of each kind in a run of everything, beside the catalogue.
+SEEDS = 3
 
 # A scenario has about eight processes, and most of them wait.
 AT_ONCE = 3
@@ -54,12 +54,14 @@ def replay(name: str, seed: int) -> str:
 def _one(name: str, seed: int) -> int:
     chosen = SCENARIOS[name]
     print(f"{name}: {chosen.about}\n  again: {replay(name, seed)}", flush=True)
-    if name == RANDOM:
-        print("\n".join(f"  {each}" for each in schedule.draw(seed)), flush=True)
     folder = Path(tempfile.mkdtemp(prefix="refloat-faults-"))
     began = time.monotonic()
     try:
-        with running(folder, fast=chosen.fast) as cluster, workload(cluster, name) as load:
+        how = {"fast": chosen.fast, "manager": chosen.manager}
+        with running(folder, **how) as cluster, workload(cluster, name) as load:
+            if name in RANDOM:
+                for step in schedule.draw(seed, tuple(cluster.components)):
+                    print(f"  {step}", flush=True)
             chosen.play(load, seed)
     except AssertionError as error:
         print(f"FAILED {error}\n  files are in {folder}\n  again: {replay(name, seed)}")
@@ -75,13 +77,13 @@ def _one(name: str, seed: int) -> int:
 def _everything(seed: int) -> Iterator[tuple[str, int]]:
     """The longest first: the others fill the time."""
     for each in sorted(SCENARIOS.values(), key=lambda each: not each.long):
-        count = SEEDS if each.name == RANDOM else 1
+        count = SEEDS if each.name in RANDOM else 1
         yield from ((each.name, seed + number) for number in range(count))
 
 
 def _without_end(seed: int) -> Iterator[tuple[str, int]]:
     for number in itertools.count(seed):
-        yield RANDOM, number
+        yield RANDOM[number % 2], number
 
 
 def _many(runs: Iterator[tuple[str, int]], at_once: int) -> int:

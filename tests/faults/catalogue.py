@@ -30,17 +30,21 @@ class Scenario:
     long: bool = False
     fast: bool = True
     """Whether the cluster has the timings of `--fast`."""
+    manager: bool = False
+    """Whether `refloat manager` has the Jobs."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(*, long: bool = False, fast: bool = True) -> Callable[[Play], Play]:
+def scenario(
+    *, long: bool = False, fast: bool = True, manager: bool = False
+) -> Callable[[Play], Play]:
     """Enter a function into the catalogue."""
 
     def enter(play: Play) -> Play:
         name: str = play.__name__
-        SCENARIOS[name] = Scenario(name, play, play.__doc__ or "", long, fast)
+        SCENARIOS[name] = Scenario(name, play, play.__doc__ or "", long, fast, manager)
         return play
 
     return enter
@@ -60,31 +64,21 @@ def _link(load: Workload, component: str) -> Link:
     return link
 
 
-def _count_renewals(link: Link, action: Action) -> None:
-    """Keep a fault of renewals until the agent has tried several."""
-    with link.rule(action, is_renewal) as rule:
-        wait(lambda: len(set(rule.bodies)) >= RENEWALS, f"{RENEWALS} renewals were sent")
-
-
 # -- the agent and its node ------------------------------------------------------------
 
 
 @scenario()
-def renewals_arrive_late(load: Workload, seed: int) -> None:
-    """An agent's renewals break off, and all of them reach the server later."""
+def renewals_are_late_or_get_no_answer(load: Workload, seed: int) -> None:
+    """One agent's renewals break off and arrive later, the other's are applied unanswered."""
     load.submit("a")
     load.running(2)
-    for name in ("n1", "n2"):
-        _count_renewals(_link(load, name), Action.LATE)
-
-
-@scenario()
-def answers_to_renewals_are_lost(load: Workload, seed: int) -> None:
-    """An agent's renewals are applied, and it never learns of it."""
-    load.submit("a")
-    load.running(2)
-    for name in ("n1", "n2"):
-        _count_renewals(_link(load, name), Action.LOSE)
+    late, unanswered = _link(load, "n1"), _link(load, "n2")
+    with (
+        late.rule(Action.LATE, is_renewal) as first,
+        unanswered.rule(Action.LOSE, is_renewal) as second,
+    ):
+        for rule in (first, second):
+            wait(lambda rule=rule: len(set(rule.bodies)) >= RENEWALS, "renewals were sent")  # type: ignore[misc]
 
 
 @scenario()
@@ -148,41 +142,52 @@ def the_server_is_stopped_for_longer_than_the_grace_period(load: Workload, seed:
 # -- the manager -----------------------------------------------------------------------
 
 
-@scenario()
+@scenario(manager=True)
 def the_answers_to_pod_creations_are_lost(load: Workload, seed: int) -> None:
     """The pods exist; the manager never learns that its requests made them."""
     with _link(load, "manager").rule(Action.LOSE, is_creation, count=3) as rule:
-        load.submit("a", managed=True, completions=3, parallelism=3)
+        load.submit("a", completions=3, parallelism=3)
         wait(lambda: len(rule.bodies) >= 1, "the manager creates pods")
         load.running(3)
 
 
-@scenario()
+@scenario(manager=True)
 def the_answers_to_pod_creations_are_errors(load: Workload, seed: int) -> None:
     """The pods exist; the manager is told of an internal error."""
     with _link(load, "manager").rule(Action.ERROR, is_creation, count=3) as rule:
-        load.submit("a", managed=True, completions=3, parallelism=3)
+        load.submit("a", completions=3, parallelism=3)
         wait(lambda: len(rule.bodies) >= 1, "the manager creates pods")
         load.running(3)
 
 
-@scenario()
+@scenario(manager=True)
 def the_manager_dies_while_it_creates_pods(load: Workload, seed: int) -> None:
     """kill -9 of the manager when the first pods exist; the next one goes on."""
     load.every_event = False
-    load.submit("a", managed=True, completions=4, parallelism=4, life=5)
+    load.submit("a", completions=4, parallelism=4, life=5)
     load.running(1)
     load.cluster.components["manager"].kill()
+
+
+@scenario(manager=True)
+def jobs_are_deleted_while_the_manager_hears_nothing(load: Workload, seed: int) -> None:
+    """Nothing of a deleted Job is left when the faults are over, whoever has the Jobs."""
+    load.every_event = False
+    jobs = [load.submit(f"a{number}") for number in range(2)]
+    load.running(2)
+    _link(load, "manager").cut()
+    _link(load, "n1").hold()
+    for name in jobs:
+        load.delete(name)
 
 
 @scenario()
 def jobs_are_deleted_while_links_and_server_fail(load: Workload, seed: int) -> None:
     """No pod and no process of a deleted Job is left when the faults are over."""
     load.every_event = False
-    jobs = [load.submit(f"a{number}", managed=bool(number % 2)) for number in range(4)]
+    jobs = [load.submit(f"a{number}") for number in range(4)]
     load.running(4)
     _link(load, "n1").hold()
-    _link(load, "manager").half_open()
     for name in jobs[:2]:
         load.delete(name)
     _link(load, "n2").cut()
@@ -195,7 +200,13 @@ def jobs_are_deleted_while_links_and_server_fail(load: Workload, seed: int) -> N
 
 @scenario()
 def random_faults(load: Workload, seed: int) -> None:
-    """A schedule drawn from the seed."""
+    """A schedule drawn from the seed; the server has the controllers."""
+    schedule.play(load, seed)
+
+
+@scenario(manager=True, long=True)
+def random_faults_with_a_manager(load: Workload, seed: int) -> None:
+    """A schedule drawn from the seed; `refloat manager` has the Jobs."""
     schedule.play(load, seed)
 
 
@@ -261,11 +272,11 @@ def the_server_is_stopped_for_45_seconds(load: Workload, seed: int) -> None:
     server.thaw()
 
 
-@scenario(long=True)
+@scenario(long=True, manager=True)
 def the_answers_to_pod_creations_are_held_for_32_seconds(load: Workload, seed: int) -> None:
     """The manager gives a request up, and its answer says that the pod was created."""
     with _link(load, "manager").rule(Action.HOLD, is_creation) as rule:
-        load.submit("a", managed=True, completions=6, parallelism=6)
+        load.submit("a", completions=6, parallelism=6)
         wait(lambda: len(rule.bodies) >= 1, "the manager creates pods")
         time.sleep(32)
     load.running(6)

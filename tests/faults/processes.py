@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 OURS = "refloat.dev/job-controller"
 
+# Two processes that care for one Job are a mistake of whoever starts them, not a fault.
+WITHOUT_MANAGED = "*,-job-controller,-failure-recovery-controller,-force-eviction-controller"
+
 # A hang, not a slow machine: nothing takes a tenth of this on a quiet one. Each wait that
 # lasts this long is a failure of the check "nothing is stuck after the faults".
 PATIENCE_SECONDS = 300.0
@@ -106,7 +109,8 @@ class Cluster:
     fast: bool = True
     """Whether nodes are lost after 5 s, as with `--fast`, or after 50 s."""
     agents: int = 2
-    manager: bool = True
+    manager: bool = False
+    """Whether `refloat manager` has the Jobs, and `refloat up` only the rest."""
     failures: list[str] = field(default_factory=list)
     """What a component did that none may do."""
 
@@ -147,7 +151,8 @@ class Cluster:
 
     def _start_server(self) -> None:
         port = ("--port", str(self._port))
-        self.server = Server(self._data, "--controllers", "*", *port, *self._flags)
+        controllers = WITHOUT_MANAGED if self.manager else "*"
+        self.server = Server(self._data, "--controllers", controllers, *port, *self._flags)
 
     def link(self) -> Link:
         return Link(self._loop, self._data / "pki", self._port)
@@ -255,7 +260,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, *, fast: bool = True, agents: int = 2, manager: bool = True
+    folder: Path, *, fast: bool = True, agents: int = 2, manager: bool = False
 ) -> Iterator[Cluster]:
     """A cluster whose nodes are ready, and after the block no process of it."""
     cluster = Cluster(folder, fast, agents, manager)

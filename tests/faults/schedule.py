@@ -42,14 +42,14 @@ class Step:
         return f"{self.at:5.1f} s to {self.until:5.1f} s: {self.kind} {self.component}"
 
 
-def draw(seed: int, steps: int = STEPS) -> list[Step]:
-    """The schedule of a seed."""
+def draw(seed: int, components: tuple[str, ...], steps: int = STEPS) -> list[Step]:
+    """The schedule of a seed, for these components; `server` has no link."""
     chance = random.Random(seed)
     drawn = []
     now = 0.0
     for _ in range(steps):
         now += chance.uniform(0.1, LONGEST_PAUSE)
-        component = chance.choice(("server", "n1", "n2", "manager"))
+        component = chance.choice(components)
         faults = _OF_PROCESS if component == "server" else (*_OF_PROCESS, *_OF_LINK)
         kind: Kind = chance.choice((*faults, *faults, "submit", "delete"))
         drawn.append(Step(now, now + chance.uniform(0.2, LONGEST_FAULT), kind, component))
@@ -64,9 +64,9 @@ def is_write(message: Message) -> bool:
 def play(load: Workload, seed: int, steps: int = STEPS) -> None:
     """Disturb a cluster; all faults end with the last step."""
     run = _Run(load, random.Random(seed))
-    for number in range(2):
-        run.submit(managed=bool(number))
-    drawn = draw(seed, steps)
+    for _ in range(2):
+        run.submit()
+    drawn = draw(seed, tuple(load.cluster.components), steps)
     moments = [(each.at, True, each) for each in drawn]
     moments += [(each.until, False, each) for each in drawn]
     began = time.monotonic()
@@ -86,15 +86,15 @@ class _Run:
         self._count = 0
         load.every_event = False  # processes die with events that they had still to write
 
-    def submit(self, *, managed: bool) -> None:
+    def submit(self) -> None:
         self._count += 1
         fail = self._chance.choice(("", "0"))
         life = self._chance.randrange(1, 30)
-        self._load.submit(f"j{self._count}", managed=managed, life=life, fail=fail)
+        self._load.submit(f"j{self._count}", life=life, fail=fail)
 
     def begin(self, step: Step, rules: contextlib.ExitStack) -> None:
         if step.kind == "submit":
-            self._away(lambda: self.submit(managed=self._chance.random() < 0.5))
+            self._away(self.submit)
         elif step.kind == "delete" and self._load.names:
             name = self._chance.choice(self._load.names)
             self._away(lambda: self._load.delete(name))

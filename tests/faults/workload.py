@@ -29,10 +29,10 @@ class Workload:
         self.deleted: set[str] = set()
         self.every_event = True
 
-    def submit(self, name: str, *, managed: bool = False, **how: Any) -> str:
+    def submit(self, name: str, **how: Any) -> str:
         """Create a Job; its containers run until `release`, or for `life` beats."""
         name = f"{self._name}-{name}"
-        managed_by = OURS if managed else ""
+        managed_by = OURS if self.cluster.manager else ""
         job = containers.job(name, self.cluster.shown, managed_by=managed_by, **how)
         self._create(job)
         self.names.append(name)

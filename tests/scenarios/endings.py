@@ -5,16 +5,18 @@ from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     DEADLINE,
     FOREVER,
-    LINGERS,
     MEANWHILE,
+    PATIENT,
     REACHED,
     ends,
     has,
+    let_end,
     over,
     policy,
     rule,
     scenario,
     stops,
+    waits,
 )
 from tests.scenarios.stage import Stage
 
@@ -55,13 +57,14 @@ async def a_deadline_ends_a_job_that_waits_for_a_retry(stage: Stage) -> None:
 @scenario
 async def a_job_has_failed_only_when_its_pods_have_ended(stage: Stage) -> None:
     """behaviour A18.2, G9"""
-    await stage.submit(activeDeadlineSeconds=600, simulate={"main": LINGERS})
-    await stage.runs(1)
+    await stage.submit(activeDeadlineSeconds=6000, template=PATIENT, simulate={"main": waits()})
+    (pod,) = await stage.runs(1)
     await stage.change(activeDeadlineSeconds=1)
     await stage.wait_until(lambda seen: seen.condition("FailureTarget"))
     await stage.wait_until(lambda seen: seen.status().get("failed") == 1)
     assert stage.condition("Failed") is None
     has(stage.status(), active=0, terminating=1)
+    await let_end(stage, pod)
     await over(stage, "Failed", DEADLINE, failed=1, terminating=0)
 
 

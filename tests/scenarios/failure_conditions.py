@@ -5,16 +5,18 @@ from refloat.api.meta import Object
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FOREVER,
-    LINGERS,
     MEANWHILE,
+    PATIENT,
     REACHED,
     ends,
     has,
+    let_end,
     on_condition,
     over,
     policy,
     rule,
     scenario,
+    waits,
 )
 from tests.scenarios.stage import Stage
 
@@ -106,11 +108,16 @@ async def a_disruption_can_fail_an_index(stage: Stage) -> None:
 @scenario
 async def an_evicted_pod_is_judged_when_it_has_ended(stage: Stage) -> None:
     """behaviour A15.1, G3: not while it is terminating"""
-    await stage.submit(podFailurePolicy=policy(on_condition("FailJob")), simulate={"main": LINGERS})
+    await stage.submit(
+        podFailurePolicy=policy(on_condition("FailJob")),
+        template=PATIENT,
+        simulate={"main": waits()},
+    )
     await evict_the_only_pod(stage)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
     has(stage.status(), failed=0, active=0)
     assert stage.condition("FailureTarget") is None
+    await let_end(stage, *stage.unfinished)
     await stage.finished()
     has(stage.status(), failed=1, terminating=0)
 

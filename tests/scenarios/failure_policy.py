@@ -6,16 +6,18 @@ from refloat.client import errors
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FOREVER,
-    LINGERS,
+    PATIENT,
     REACHED,
     ends,
     has,
     in_turn,
+    let_end,
     on_condition,
     over,
     policy,
     rule,
     scenario,
+    waits,
 )
 from tests.scenarios.stage import Stage
 
@@ -231,12 +233,14 @@ async def a_policy_looks_at_a_pod_that_was_deleted_when_it_has_failed(stage: Sta
     """behaviour A15.1, F.1: nobody wrote a condition, but it ended by SIGTERM"""
     await stage.submit(
         podFailurePolicy=policy(on_condition("Ignore"), rule("FailJob", 143)),
-        simulate={"main": LINGERS},
+        template=PATIENT,
+        simulate={"main": waits()},
     )
     (pod,) = await stage.runs(1)
     await stage.delete_pod(pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
     has(stage.status(), failed=0, active=0)
+    await let_end(stage, pod)
     await failed_by(stage, "main", 143, 1, failed=1)
 
 

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """podReplacementPolicy: when a pod that goes away is counted and replaced."""
 
-import itertools
-
 from refloat.api.meta import Object
 from refloat.client.contract import DeleteOptions
 from tests.scenarios.scenario import (
     FOREVER,
-    LINGERS,
+    PATIENT,
     REACHED,
     ends,
     has,
+    let_end,
     over,
     policy,
     rule,
     scenario,
-    stops,
+    waits,
 )
 from tests.scenarios.stage import Stage
 
@@ -27,9 +26,6 @@ FORCE = DeleteOptions(grace_seconds=0)
 # Keeps a pod in sight until its node or the collector has written how it ended; without it
 # the pod goes as soon as the Job has counted it, be that before or after.
 HOLD = "example.com/hold"
-
-# Long enough that the ten seconds of back-off pass while a pod terminates.
-LONG = {"terminationGracePeriodSeconds": 60}
 
 
 async def let_go(stage: Stage, pod: Object) -> None:
@@ -44,7 +40,7 @@ async def let_go(stage: Stage, pod: Object) -> None:
 async def a_deleted_pod_is_replaced_while_it_terminates(stage: Stage) -> None:
     """behaviour A16.1, G4"""
     await stage.submit(
-        podReplacementPolicy=EARLY, template=LONG, simulate={"main": [stops(after=26), FOREVER]}
+        podReplacementPolicy=EARLY, template=PATIENT, simulate={"main": [waits(), FOREVER]}
     )
     (pod,) = await stage.runs(1)
     await stage.delete_pod(pod)
@@ -52,17 +48,21 @@ async def a_deleted_pod_is_replaced_while_it_terminates(stage: Stage) -> None:
     has(stage.status(), active=0, terminating=1)
     await stage.wait_until(lambda seen: "finalizers" not in seen.present[0]["metadata"])
     await stage.wait_until(lambda seen: seen.most_unfinished == 2)
+    await let_end(stage, pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 0)
 
 
 @scenario
 async def a_deleted_pod_is_replaced_only_when_it_has_failed(stage: Stage) -> None:
     """behaviour A16.2; KEP-3939 story 1"""
-    await stage.submit(podReplacementPolicy=LATE, simulate={"main": [LINGERS, FOREVER]})
+    await stage.submit(
+        podReplacementPolicy=LATE, template=PATIENT, simulate={"main": [waits(), FOREVER]}
+    )
     (pod,) = await stage.runs(1)
     await stage.delete_pod(pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
     has(stage.status(), active=0, failed=0)
+    await let_end(stage, pod)
     await stage.wait_until(lambda seen: seen.status().get("failed") == 1)
     has(stage.status(), terminating=0)
     await stage.runs(1)
@@ -72,9 +72,13 @@ async def a_deleted_pod_is_replaced_only_when_it_has_failed(stage: Stage) -> Non
 @scenario
 async def a_terminating_pod_that_succeeds_is_a_success(stage: Stage) -> None:
     """behaviour A16.2, A3.5; KEP-3939's caveat, put right"""
-    await stage.submit(podReplacementPolicy=LATE, simulate={"main": stops(after=5, code=0)})
+    await stage.submit(
+        podReplacementPolicy=LATE, template=PATIENT, simulate={"main": waits(code=0)}
+    )
     (pod,) = await stage.runs(1)
     await stage.delete_pod(pod)
+    await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
+    await let_end(stage, pod)
     await over(stage, "Complete", REACHED, succeeded=1, failed=0)
     assert len(stage.pods) == 1
 
@@ -83,11 +87,12 @@ async def a_terminating_pod_that_succeeds_is_a_success(stage: Stage) -> None:
 async def a_terminating_pod_that_succeeds_too_late_is_a_failure(stage: Stage) -> None:
     """behaviour A16.1; KEP-3939's caveat, as it stays without the policy"""
     await stage.submit(
-        podReplacementPolicy=EARLY, simulate={"main": [stops(after=7, code=0), ends()]}
+        podReplacementPolicy=EARLY, template=PATIENT, simulate={"main": [waits(code=0), ends()]}
     )
     (pod,) = await stage.runs(1)
     await stage.delete_pod(pod)
     await stage.wait_until(lambda seen: seen.status().get("failed") == 1)
+    await let_end(stage, pod)
     await over(stage, "Complete", REACHED, succeeded=1, failed=1)
     assert len(stage.pods) == 2
 
@@ -100,12 +105,15 @@ async def an_index_never_has_two_pods_at_once(stage: Stage) -> None:
         completions=2,
         parallelism=2,
         podReplacementPolicy=LATE,
-        simulate={"main": FOREVER, "main/1": [LINGERS, FOREVER]},
+        template=PATIENT,
+        simulate={"main": FOREVER, "main/1": [waits(), FOREVER]},
     )
     await stage.runs(2)
-    await stage.delete_pod(stage.pod(1))
+    pod = stage.pod(1)
+    await stage.delete_pod(pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
     has(stage.status(), active=1, failed=0)
+    await let_end(stage, pod)
     await stage.wait_until(lambda seen: seen.status().get("failed") == 1)
     await stage.runs(2)
     assert stage.most_unfinished == 2
@@ -118,13 +126,15 @@ async def terminating_pods_are_counted(stage: Stage) -> None:
         completions=3,
         parallelism=3,
         podReplacementPolicy=LATE,
-        simulate={"main": LINGERS},
+        template=PATIENT,
+        simulate={"main": waits()},
     )
     pods = await stage.runs(3)
-    for pod in itertools.islice(pods, 2):
+    for pod in pods[:2]:
         await stage.delete_pod(pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 2)
     has(stage.status(), active=1, failed=0)
+    await let_end(stage, *pods[:2])
     await stage.wait_until(lambda seen: seen.status().get("failed") == 2)
     has(stage.status(), active=1, terminating=0)
 
@@ -154,10 +164,13 @@ async def a_pod_deleted_by_force_fails_at_once_without_the_policy(stage: Stage) 
 @scenario
 async def an_evicted_pod_is_replaced_when_it_has_failed(stage: Stage) -> None:
     """behaviour A16.2, C6.7"""
-    await stage.submit(podReplacementPolicy=LATE, simulate={"main": [LINGERS, ends()]})
+    await stage.submit(
+        podReplacementPolicy=LATE, template=PATIENT, simulate={"main": [waits(), ends()]}
+    )
     (pod,) = await stage.runs(1)
     await stage.evict(pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
+    await let_end(stage, pod)
     await over(stage, "Complete", REACHED, succeeded=1, failed=1)
     assert stage.most_unfinished == 1
 
@@ -166,7 +179,7 @@ async def an_evicted_pod_is_replaced_when_it_has_failed(stage: Stage) -> None:
 async def the_policy_may_change_while_a_pod_terminates(stage: Stage) -> None:
     """behaviour B4.4, A3.4"""
     await stage.submit(
-        podReplacementPolicy=LATE, template=LONG, simulate={"main": [stops(after=26), FOREVER]}
+        podReplacementPolicy=LATE, template=PATIENT, simulate={"main": [waits(), FOREVER]}
     )
     (pod,) = await stage.runs(1)
     await stage.delete_pod(pod)
@@ -176,6 +189,7 @@ async def the_policy_may_change_while_a_pod_terminates(stage: Stage) -> None:
     await stage.change(podReplacementPolicy=EARLY)
     await stage.wait_until(lambda seen: seen.status().get("failed") == 1)
     await stage.wait_until(lambda seen: seen.most_unfinished == 2)
+    await let_end(stage, pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 0)
 
 
@@ -184,10 +198,13 @@ async def a_failure_policy_waits_for_the_end_of_pods(stage: Stage) -> None:
     """behaviour B1.4, A15.1: without being told to"""
     await stage.submit(
         podFailurePolicy=policy(rule("Ignore", 143)),
-        simulate={"main": [stops(after=7), ends()]},
+        template=PATIENT,
+        simulate={"main": [waits(), ends()]},
     )
     (pod,) = await stage.runs(1)
     await stage.delete_pod(pod)
+    await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
+    await let_end(stage, pod)
     await over(stage, "Complete", REACHED, succeeded=1, failed=0)
     assert stage.most_unfinished == 1
 

@@ -4,7 +4,7 @@
 import asyncio
 from datetime import UTC, datetime
 
-from tests.scenarios.scenario import FOREVER, LINGERS, has, scenario
+from tests.scenarios.scenario import FOREVER, PATIENT, has, let_end, scenario, waits
 from tests.scenarios.stage import Stage
 
 
@@ -51,14 +51,15 @@ async def without_parallelism_all_pods_go_and_none_is_counted(stage: Stage) -> N
 @scenario
 async def pods_that_were_taken_away_are_terminating_until_they_have_ended(stage: Stage) -> None:
     """behaviour A9.1, A3.2: they have no finalizer any more, and still count as terminating"""
-    await stage.submit(completions=2, parallelism=2, simulate={"main": LINGERS})
-    await stage.runs(2)
+    await stage.submit(completions=2, parallelism=2, template=PATIENT, simulate={"main": waits()})
+    pods = await stage.runs(2)
     await stage.change(parallelism=0)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 2)
     has(stage.status(), active=0, ready=0)
     await stage.wait_until(
         lambda seen: not any(pod["metadata"].get("finalizers") for pod in seen.present)
     )
+    await let_end(stage, *pods)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 0)
 
 

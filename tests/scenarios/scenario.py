@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from refloat.api.meta import Object
+from refloat.client.contract import DeleteOptions
 from tests.scenarios.stage import Stage
 
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]
@@ -51,7 +52,11 @@ FOREVER: Object = {"seconds": None}
 # gather changes, and on a busy machine they are late: what is over sooner may
 # never be told.
 MEANWHILE = 15.0
-LINGERS: Object = {"seconds": None, "stopSeconds": MEANWHILE, "stopExitCode": 143}
+
+# A pod that terminates until `let_end`: no clock decides what a controller sees
+# meanwhile. Its preStop hook takes an hour, unless a second delete has less grace.
+HOUR = 3600
+PATIENT: Object = {"terminationGracePeriodSeconds": HOUR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,17 @@ def in_turn(*codes: int) -> list[Object]:
 def stops(after: float, code: int = 143) -> Object:
     """A container that runs until it is asked to end, and then for some seconds more."""
     return {"seconds": None, "stopSeconds": after, "stopExitCode": code}
+
+
+def waits(code: int = 143) -> Object:
+    """A container that runs until `let_end`, also when it is asked to end; with PATIENT."""
+    return {"seconds": None, "preStopSeconds": HOUR, "stopExitCode": code}
+
+
+async def let_end(stage: Stage, *pods: Object) -> None:
+    """Let pods end that are being deleted: a second delete may only shorten the grace."""
+    for pod in pods:
+        await stage.delete_pod(pod, DeleteOptions(grace_seconds=1))
 
 
 def rule(action: str, *codes: int, operator: str = "In", container: str = "") -> Object:

@@ -7,12 +7,14 @@ from refloat.api.meta import Object
 from tests.scenarios.scenario import (
     FAILED_INDEXES,
     FOREVER,
-    LINGERS,
     MEANWHILE,
+    PATIENT,
     ends,
     has,
+    let_end,
     over,
     scenario,
+    waits,
 )
 from tests.scenarios.stage import Stage
 
@@ -73,13 +75,13 @@ async def the_message_names_the_rule_that_was_met(stage: Stage) -> None:
 @scenario
 async def a_job_is_complete_only_when_stragglers_have_ended(stage: Stage) -> None:
     """behaviour A18.2, G11"""
-    await stage.submit(
-        **indexed({"main": LINGERS, "main/0": ends(seconds=3)}, {"succeededIndexes": "0"})
-    )
+    simulate = {"main": waits(), "main/0": ends(seconds=3)}
+    await stage.submit(**indexed(simulate, {"succeededIndexes": "0"}, template=PATIENT))
     await stage.wait_until(lambda seen: seen.condition("SuccessCriteriaMet"))
     assert stage.condition("Complete") is None
     assert "completionTime" not in stage.status()
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 3)
+    await let_end(stage, *stage.unfinished)
     await over(stage, "Complete", matched(0), succeeded=1, failed=0, terminating=0)
 
 

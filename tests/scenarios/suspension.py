@@ -7,14 +7,14 @@ from refloat.client import errors
 from tests.scenarios.scenario import (
     DEADLINE,
     FOREVER,
-    LINGERS,
-    MEANWHILE,
+    PATIENT,
     REACHED,
     ends,
     has,
+    let_end,
     over,
     scenario,
-    stops,
+    waits,
 )
 from tests.scenarios.stage import JOB, Stage
 
@@ -120,11 +120,14 @@ async def a_deadline_does_not_run_while_a_job_sleeps(stage: Stage) -> None:
 @scenario
 async def a_woken_job_waits_for_its_old_pods(stage: Stage) -> None:
     """behaviour A14.7"""
-    await stage.submit(podReplacementPolicy="Failed", simulate={"main": [LINGERS, FOREVER]})
-    await stage.runs(1)
+    await stage.submit(
+        podReplacementPolicy="Failed", template=PATIENT, simulate={"main": [waits(), FOREVER]}
+    )
+    (pod,) = await stage.runs(1)
     await stage.suspend()
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
     await stage.resume()
+    await let_end(stage, pod)
     await stage.runs(1)
     assert stage.most_unfinished == 1
     has(stage.status(), failed=0)
@@ -133,15 +136,13 @@ async def a_woken_job_waits_for_its_old_pods(stage: Stage) -> None:
 @scenario
 async def a_woken_job_does_not_wait_without_the_policy(stage: Stage) -> None:
     """behaviour A8.2"""
-    await stage.submit(
-        template={"terminationGracePeriodSeconds": 60},
-        simulate={"main": [stops(after=2 * MEANWHILE), FOREVER]},
-    )
-    await stage.runs(1)
+    await stage.submit(template=PATIENT, simulate={"main": [waits(), FOREVER]})
+    (pod,) = await stage.runs(1)
     await stage.suspend()
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
     await stage.resume()
     await stage.wait_until(lambda seen: seen.most_unfinished == 2)
+    await let_end(stage, pod)
     await stage.wait_until(lambda seen: seen.status().get("terminating") == 0)
 
 

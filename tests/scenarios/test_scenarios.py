@@ -13,7 +13,7 @@ EVERY = scenario.every()
 
 
 # The first of them plays them all, on a machine that may be busy.
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("each", EVERY, ids=[each.name for each in EVERY])
 def test_scenario(each: Scenario, results: dict[str, Result]) -> None:
     error = results[each.name].error
