@@ -23,12 +23,12 @@ _VITAL = frozenset({"leases", "nodes"})
 VITAL_BYTES = 64 * 1024
 
 
-def check(store: Store, resource: kinds.Resource, value: bytes, old: Object | None = None) -> None:
-    """Raise 500 if there is no room for this write; `old` is what it replaces."""
+def check(store: Store, resource: kinds.Resource, value: bytes, new: Object | None = None) -> None:
+    """Raise 500 if there is no room for this write; `new` is the object that an update writes."""
     if not store.shortage:
         return
     is_vital = resource.plural in _VITAL and len(value) <= VITAL_BYTES
-    if not is_vital and (old is None or not meta.is_terminating(old)):
+    if not is_vital and (new is None or not meta.is_terminating(new)):
         raise refusal(store)
 
 

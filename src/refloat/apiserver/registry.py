@@ -238,6 +238,8 @@ class Registry:
             edit = _Edit(call, resource, name, produce, subresource, given, settled)
             new, value, ends = await call.run(_size(entry), self._edited, edit, entry)
             self._admission.validate(resource, new, name)
+            if value is not None and not ends and not call.dry_run:
+                full_disk.check(self.store, resource, value, new)
             try:
                 return await self._write(call, entry, value, ends=ends)
             except store_errors.Conflict:
@@ -301,7 +303,6 @@ class Registry:
             await self.store.delete(entry.key, expected=entry.revision)
         if ends or call.dry_run:
             return Entry(entry.key, value, entry.created, entry.revision)
-        full_disk.check(self.store, resource, value, old)
         return await self.store.update(entry.key, value, expected=entry.revision)
 
     # -- deleting --------------------------------------------------------

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from refloat.agent.node import LEASE_NAMESPACE
 from refloat.api import structs, times
 from refloat.api.batch import Job
+from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
 from refloat.app import control
@@ -250,7 +250,7 @@ async def _until_noticed(client: HttpClient, lost: dict[str, None]) -> tuple[flo
 async def _longest_silence(client: HttpClient, lost: dict[str, None]) -> float:
     renewed = [
         times.parse(lease.spec.renew_time)
-        async for page in client.list(kinds.LEASES, namespace=LEASE_NAMESPACE)
+        async for page in client.list(kinds.LEASES, namespace=NODE_NAMESPACE)
         for lease in page.items
         if lease.metadata.name not in lost and lease.spec.renew_time
     ]
