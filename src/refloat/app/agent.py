@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -162,7 +162,7 @@ class Agent:
         runtime = ProcessRuntime(
             _processes(settings, volumes),
             clock=self._clock,
-            whole=partial(whole_pod, reading, self._clock),
+            whole=WholePods(reading, self._clock, lambda uid: host.pod_of(uid) is not None),
             resources=given,
         )
         await runtime.open()
@@ -456,19 +456,36 @@ async def _size_limits(client: Client, host: "_Host", uid: str) -> dict[str, str
     return {name: size for name, size in sizes.items() if size}
 
 
-async def whole_pod(client: Client, clock: Clock, pod: Pod) -> Object:
-    """All of a pod, as it is now: the watch of an agent that slept may be far behind.
+class WholePods:
+    """All of each pod, as it is now: the watch of an agent that slept may be far behind.
 
-    Raises `StartError` for one of which nothing is to be started any more (behaviour D4.1).
+    While the API server does not answer, a pod that was read before is as it was then: an
+    admitted pod restarts its containers in place without the API server, as on a kubelet.
     """
-    meta = pod.metadata
-    whole = await _read(client, clock, meta.name, meta.namespace)
-    if whole["metadata"]["uid"] != meta.uid:
-        raise StartError(f"pod {meta.uid} is gone")
-    ended = (whole.get("status") or {}).get("phase") in TERMINAL
-    if ended or whole["metadata"].get("deletionTimestamp"):
-        raise StartError(f"pod {meta.uid} has ended, or is about to", reason="")
-    return whole
+
+    def __init__(self, client: Client, clock: Clock, is_known: Callable[[str], bool]) -> None:
+        """`is_known`: whether a pod with that uid is still the node's."""
+        self._client, self._clock = client, clock
+        self._is_known = is_known
+        self._read: dict[str, Object] = {}  # by uid; no more than the node has pods
+
+    async def __call__(self, pod: Pod) -> Object:
+        """Raises `StartError` for one of which nothing may be started any more (D4.1)."""
+        meta = pod.metadata
+        try:
+            whole = await _read(self._client, self._clock, meta.name, meta.namespace)
+        except (errors.Timeout, errors.Unavailable, errors.Unauthorized):
+            if meta.uid not in self._read:
+                raise
+            return self._read[meta.uid]
+        if whole["metadata"]["uid"] != meta.uid:
+            raise StartError(f"pod {meta.uid} is gone")
+        ended = (whole.get("status") or {}).get("phase") in TERMINAL
+        if ended or whole["metadata"].get("deletionTimestamp"):
+            raise StartError(f"pod {meta.uid} has ended, or is about to", reason="")
+        self._read = {uid: each for uid, each in self._read.items() if self._is_known(uid)}
+        self._read[meta.uid] = whole
+        return whole
 
 
 async def _read(client: Client, clock: Clock, name: str, namespace: str) -> Object:

@@ -55,6 +55,56 @@ async def test_a_node_that_is_force_evicted_starts_only_what_tolerates_it(sim: S
         assert runs(here)
 
 
+class _Outage(LocalClient):
+    """An API server that goes away when a test says so."""
+
+    is_away = False
+
+    async def get(self, kind: Any, name: str, **more: Any) -> Any:
+        self._check()
+        return await super().get(kind, name, **more)
+
+    async def patch(self, kind: Any, name: str, patch: Any, **more: Any) -> Any:
+        self._check()
+        return await super().patch(kind, name, patch, **more)
+
+    def _check(self) -> None:
+        if self.is_away:
+            raise errors.Unreachable("away")
+
+
+@pytest.mark.parametrize("restarts_agent", [False, True])
+def test_a_pod_that_was_admitted_restarts_in_place_without_an_api_server(
+    restarts_agent: bool,
+) -> None:
+    """The check is made at admission (KEP-36), not before each container.
+
+    Also by the next agent, if the pod ran when it came.
+    """
+
+    async def program(sim: Sim) -> None:
+        async with nodes.running(sim, ways=ON) as here:
+            await here.crash_agent()
+            here.client = outage = _Outage(here.api, field_manager="agent")
+            await here.boot()
+            script = {"main": {"seconds": 30, "exitCode": 1}}
+            created = await here.create(pod(policy="Always", script=script))
+            await here.after(5)
+            assert runs(here)
+            if restarts_agent:
+                await here.restart()
+            outage.is_away = True
+            await here.after(100)
+            attempts = here.runtimes["n0"].containers(created["metadata"]["uid"])["main"]
+            assert attempts.current.attempt >= 2
+            outage.is_away = False
+            await here.after(20)
+            (shown,) = (await here.status())["containerStatuses"]
+            assert shown["restartCount"] >= 2
+
+    run(program, seed=0)
+
+
 @virtual()
 async def test_without_the_gate_the_taint_is_not_asked_for(sim: Sim) -> None:
     async with nodes.running(sim) as here:

@@ -4,6 +4,7 @@
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +14,8 @@ from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
 from refloat.app import agent, supervision
-from refloat.app.agent import Settings, whole_pod
-from refloat.client import kinds
+from refloat.app.agent import Settings, WholePods
+from refloat.client import errors, kinds
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim, run
 from tests import builders
@@ -67,10 +68,11 @@ def test_nothing_is_started_of_a_pod_that_ended_unheard(
         async with api_program.serving(sim) as api:
             client = LocalClient(api, field_manager="agent")
             whole, seen = await created(api)
-            assert await whole_pod(client, sim.clock, seen) == whole
+            pods = WholePods(client, sim.clock, lambda _: True)
+            assert await pods(seen) == whole
             await meanwhile(api)
             with pytest.raises(StartError, match=want) as caught:
-                await whole_pod(client, sim.clock, seen)
+                await pods(seen)
             assert caught.value.reason == reason
 
     run(program, seed=0)
@@ -129,3 +131,44 @@ def test_the_agents_of_an_embedded_cluster_trust_their_pods(
     (tmp_path / "pki" / "ca.crt").write_text("authority")
     monkeypatch.setattr(supervision.tokens, "node_token", lambda *_: "t")
     assert "--trust-pods" in supervision.command(tmp_path, "https://x", "n1", [])
+
+
+class _Outage(LocalClient):
+    """An API server that does not answer when a test says so."""
+
+    is_away = False
+
+    async def get(self, kind: Any, name: str, **more: Any) -> Any:
+        if self.is_away:
+            raise errors.Unreachable("away")
+        return await super().get(kind, name, **more)
+
+
+@pytest.mark.parametrize(
+    ("was_read", "is_known"),
+    [
+        pytest.param(True, True, id="it was read before"),
+        pytest.param(False, True, id="it was never read"),
+        pytest.param(True, False, id="it left the node meanwhile"),
+    ],
+)
+def test_without_an_api_server_a_pod_is_as_it_was_last_read(was_read: bool, is_known: bool) -> None:
+    async def program(sim: Sim) -> None:
+        async with api_program.serving(sim) as api:
+            client = _Outage(api, field_manager="agent")
+            whole, seen = await created(api)
+            pods = WholePods(client, sim.clock, lambda _: is_known)
+            if was_read:
+                await pods(seen)
+            if not is_known:  # then the next read of any pod forgets it
+                other = {**builders.pod("other", node="n1")}
+                made = msgspec.json.decode(await api.call("POST", PODS, msgspec.json.encode(other)))
+                await pods(msgspec.convert(made, Pod))
+            client.is_away = True
+            if was_read and is_known:
+                assert await pods(seen) == whole
+            else:
+                with pytest.raises(errors.Unreachable):
+                    await pods(seen)
+
+    run(program, seed=0)

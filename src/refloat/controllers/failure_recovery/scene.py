@@ -42,11 +42,12 @@ class Scene:
         namespaces: Cache[Namespace],
         clock: Clock,
         *,
-        node_leases: Cache[Lease],
+        node_leases: Cache[Lease] | None = None,
         leases: LeaseObserver | None = None,
     ) -> None:
+        """Without `node_leases` no pod counts as armed."""
         self.pods = pods
-        self.node_leases = node_leases
+        self._node_leases = node_leases
         self.nodes = nodes
         self._namespaces = namespaces
         self._clock = clock
@@ -77,7 +78,9 @@ class Scene:
 
     def promise(self, pod: Pod) -> Promise | None:
         """What the node of a pod promised for it, by the node's own Lease."""
-        lease = self.node_leases.get(f"{NODE_NAMESPACE}/{pod.spec.node_name}")
+        if self._node_leases is None:
+            return None
+        lease = self._node_leases.get(f"{NODE_NAMESPACE}/{pod.spec.node_name}")
         return zombie.promise_of(pod, lease)
 
     @property
