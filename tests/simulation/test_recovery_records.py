@@ -17,6 +17,7 @@ from refloat.api import times
 from refloat.api.meta import Object
 from refloat.app.equipment import Equipment
 from refloat.client import errors, fence, kinds
+from refloat.client.contract import DeleteOptions
 from refloat.client.requests import Request
 from refloat.controllers.failure_recovery import due
 from refloat.controllers.failure_recovery.controller import FailureRecovery
@@ -29,7 +30,7 @@ from refloat.policy.failure_recovery import (
 )
 from refloat.runtime.manager import Worker
 from refloat.sim.run import Sim, run
-from tests.simulation.controller_world import Faulty, World
+from tests.simulation.controller_world import NAMESPACE, Faulty, World
 from tests.simulation.job_world import nothing
 from tests.simulation.recovery_world import (
     FREED_AFTER,
@@ -397,6 +398,28 @@ async def test_a_pod_that_is_freed_is_neither_stuck_nor_due(sim: Sim) -> None:
         assert s.world.sample(STUCK) == 0
         families = [each for each in s.world.metrics.collect() if each.name == DUE]
         assert sum(sample.value for each in families for sample in each.samples) == 0
+
+
+@virtual()
+async def test_a_pod_that_goes_while_its_write_fails_is_not_counted_for_ever(sim: Sim) -> None:
+    def lost(_: Request, number: int) -> errors.ClientError | None:
+        return errors.Timeout("no answer in time") if number == 1 else None
+
+    async with stage(sim) as s:
+
+        async def goes(_: Request) -> None:
+            options = DeleteOptions(grace_seconds=0)
+            await s.world.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=options)
+            await sim.clock.sleep(1)
+
+        await s.node()
+        await s.start(before=goes, refuses=lost)
+        await s.zombie()
+        await s.until(FREED_AFTER + 60)
+        assert await s.phase() == "gone"
+        assert s.world.mortal.writes == 1
+        assert s.world.sample(DUE, reason="WriteFailed") == 0
+        assert s.told(zombie.REASON) == []
 
 
 @virtual()

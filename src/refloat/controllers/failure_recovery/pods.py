@@ -107,12 +107,16 @@ class PodRecovery:
 
     async def reconcile(self, key: str) -> Result:
         assert self.queue is not None
+        pod = self._scene.pods.get(key)
+        if pod is None or not self._scene.is_on:
+            # A write that failed after the pod went, or the gate, has set the reason again.
+            self._due.remove(key)
         if not self._scene.is_on:
             return DONE
         if key == SERVE:
             return Result(requeue_after=self._bounds.serve(self.queue.add))
-        pod = self._scene.pods.get(key)
         if pod is None:
+            self._lost_answers.pop(key, None)
             return DONE
         self._settle(key, pod)
         if pod.spec.node_name in self._scene.lost:
