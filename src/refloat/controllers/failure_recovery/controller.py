@@ -152,7 +152,9 @@ class FailureRecovery:
     async def stop(self, drain_seconds: float = 0.0) -> bool:
         self._started = False
         both = (self._pods.stop(drain_seconds), self._nodes.stop(drain_seconds))
-        return all(await asyncio.gather(*both))
+        ended = all(await asyncio.gather(*both))
+        self._due.clear()  # the process that acts next has its own
+        return ended
 
     def take_up(self, settings: Settings) -> None:
         """Work by other settings from now on, and look at everything that is lost anew."""
