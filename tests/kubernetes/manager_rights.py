@@ -26,6 +26,7 @@ UNUSED = {"jobs/finalizers"}
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 Object = dict[str, Any]
 
@@ -75,8 +76,9 @@ def zombie() -> Object:
 
 @pytest.fixture(scope="module")
 def freed(api: Api) -> Iterator[None]:
-    """The manager has freed a pod that hung on a lost node."""
+    """The manager has freed a pod that hung on a lost node, whose lease does not change."""
     api.create("/api/v1/nodes", {"metadata": {"name": "ghost"}})
+    api.create(LEASES, {"metadata": {"name": "ghost"}, "spec": {"leaseDurationSeconds": 5}})
     api.create(PODS, zombie())
     api.ask("DELETE", f"{PODS}/zombie?gracePeriodSeconds=1")
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -85,6 +87,7 @@ def freed(api: Api) -> Iterator[None]:
         time.sleep(0.2)
     yield
     api.ask("DELETE", GHOST)
+    api.ask("DELETE", f"{LEASES}/ghost")
     api.ask("DELETE", f"{PODS}/zombie?gracePeriodSeconds=0")
 
 
