@@ -77,7 +77,9 @@ class Writes:
                 return node
             try:
                 node = await self._patch(node, body, subresource)
-                log.debug("node-lifecycle-controller: node %s: wrote %s", node.metadata.name, body)
+                if log.isEnabledFor(logging.DEBUG):
+                    text = "node-lifecycle-controller: node %s: wrote %s"
+                    log.debug(text, node.metadata.name, _summary(body))
                 return node
             except errors.NotFound:
                 raise
@@ -110,3 +112,12 @@ class Writes:
         meta = pod.metadata
         text = "node-lifecycle-controller: pod %s/%s on node %s: wrote %s"
         log.debug(text, meta.namespace, meta.name, pod.spec.node_name, status)
+
+
+def _summary(body: Object) -> str:
+    """What a patch of a node changes, in a few words for the log."""
+    if "spec" in body:
+        taints = [f"{each['key']}:{each['effect']}" for each in body["spec"]["taints"] or ()]
+        return f"taints {', '.join(taints) or 'none'}"
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return ", ".join(f"{each['type']}={each.get('status')}" for each in conditions) or "its status"
