@@ -263,3 +263,24 @@ def test_whatever_happens_at_a_write_the_end_is_the_same(
                 assert not (await get(w, "child")).metadata.owner_references
 
     run(program, seed=number)
+
+
+@virtual(seeds=3)
+async def test_an_owner_that_is_added_directly_before_the_delete_saves_its_dependent(
+    sim: Sim,
+) -> None:
+    """The delete is of the version that was judged."""
+    async with world(sim) as w:
+        owner, other = await add(w, "owner"), await add(w, "other")
+        await add(w, "child", owner)
+        added: list[str] = []
+
+        async def before(request: Request) -> None:
+            if request.method == "DELETE" and not added:
+                added.append("other")
+                owners = {"metadata": {"ownerReferences": [owner, other]}}
+                await w.client.patch(MAPS, "child", owners, namespace=NAMESPACE)
+
+        await w.start(before=before)
+        await delete(w, "owner")
+        assert (await there(w), added) == (["child", "other"], ["other"])

@@ -5,6 +5,7 @@ What was decided of single pods, which Kubernetes does not tell, is in
 `test_job_policies`.
 """
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -259,3 +260,41 @@ async def test_a_restart_tells_nothing_again(sim: Sim) -> None:
         await world.restart()
         await world.sleep(60)
         assert world.told.events == before
+
+
+@virtual(seeds=1)
+async def test_each_decision_is_logged_with_the_key_of_the_job(
+    sim: Sim, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="refloat.controllers.job")
+    async with job_world.world(sim, job_world.in_turn(job_world.FAILS, job_world.OK)) as world:
+        await world.submit(completions=1)
+        await world.finished()
+        await world.sleep(5)
+    lines = [
+        each.getMessage()
+        for each in caplog.records
+        if each.name.startswith("refloat.controllers.job") and each.levelno == logging.DEBUG
+    ]
+    assert all(line.startswith("default/job: ") for line in lines)
+    told = "\n".join(lines)
+    for words in (
+        "creates 1 pods (new): 0 active",
+        "counts 1 pods whose finalizers go now, 1 of them failures",
+        "s after failures: 0 active, 0 terminating, 0 succeeded, 1 failed",
+        "has counted 0 succeeded, 1 failed",
+        "creates 1 pods (recreate",
+        "has ended: CompletionsReached",
+    ):
+        assert words in told, told
+
+
+@virtual(seeds=1)
+async def test_the_end_of_a_job_with_active_pods_is_logged(
+    sim: Sim, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="refloat.controllers.job")
+    async with job_world.world(sim, job_world.in_turn(job_world.FOREVER)) as world:
+        await world.submit(activeDeadlineSeconds=5)
+        await world.finished()
+    assert "default/job: ends as failed because of DeadlineExceeded: deletes 1" in caplog.text

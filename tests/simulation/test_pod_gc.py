@@ -16,6 +16,8 @@ from refloat.base.gates import (
     Gates,
 )
 from refloat.client import kinds
+from refloat.client.contract import DeleteOptions
+from refloat.client.requests import Request
 from refloat.controllers.pod_gc import PodGarbageCollector, PodGcMetrics
 from refloat.policy.pod_gc import Settings
 from refloat.runtime.manager import Worker
@@ -217,3 +219,27 @@ def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int
             assert condition(kept, "DisruptionTarget") == TARGET
 
     run(program, seed=number)
+
+
+@virtual(seeds=3)
+async def test_a_new_pod_of_the_same_name_stays(sim: Sim) -> None:
+    """The orphan goes and another pod takes its name, directly before the delete."""
+    async with world(sim) as w:
+        await w.pod("p", node="lost")
+        await w.node("there")
+        replaced: list[str] = []
+
+        async def before(request: Request) -> None:
+            if request.method == "DELETE" and not replaced:
+                replaced.append("p")
+                gone = DeleteOptions(grace_seconds=0)
+                namespace = controller_world.NAMESPACE
+                await w.client.delete(kinds.PODS, "p", namespace=namespace, options=gone)
+                await w.pod("p", node="there")
+
+        await w.start(before=before)
+        await sim.clock.sleep(100)
+        found = await w.found("p")
+        assert replaced == ["p"]
+        assert found is not None
+        assert (found.spec.node_name, found.metadata.deletion_timestamp) == ("there", None)

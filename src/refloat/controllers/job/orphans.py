@@ -6,6 +6,8 @@ nobody else would remove it. A queue of its own, so that thousands of such pods
 do not keep Jobs waiting.
 """
 
+import logging
+
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.client import errors, kinds
@@ -13,6 +15,8 @@ from refloat.controllers.job import writes
 from refloat.controllers.job.sync import Tools
 from refloat.policy import job_conditions, pod_state
 from refloat.runtime.reconcile import DONE, Result
+
+log = logging.getLogger(__name__)
 
 
 class Orphans:
@@ -24,6 +28,7 @@ class Orphans:
     async def reconcile(self, key: str) -> Result:
         pod = self._tools.pods.get(key)
         if pod is not None and pod_state.is_tracked(pod) and await self._is_orphan(pod):
+            log.debug("%s: removes the finalizer: no Job will count the pod", key)
             # 1. This pod is nobody's. 2. A Job adopts it, and counts on the
             # finalizer. 3. We must not remove it now: only as it was seen.
             await writes.remove_finalizer(self._tools.client, pod, unchanged=True)

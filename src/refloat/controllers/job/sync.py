@@ -9,6 +9,7 @@ decision and these lists before it deletes pods, too. See `policy.accounting`
 for what a successor finds after each.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,9 +29,11 @@ from refloat.policy.accounting import Counts
 from refloat.policy.backoff import ZERO
 from refloat.policy.census import Census
 from refloat.policy.outcome import Outcome
-from refloat.runtime.cache import Cache
+from refloat.runtime.cache import Cache, key_of
 from refloat.runtime.reconcile import Result
 from refloat.runtime.recorder import Sink
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Sync:
         self._tools = tools
         self._job = job
         self._uid = job.metadata.uid
+        self._key = key_of(job)
         self._now: datetime = tools.clock.now()
         self._teller = events.Teller(tools.sink, job)
         self._judged: frozenset[str] = frozenset()
@@ -158,19 +162,31 @@ class Sync:
         if decided is not None:
             return await self._end(census, decided, satisfied=satisfied)
         managed = Managed(_counts(census))
-        if satisfied and not census.terms.deleted:
+        if not satisfied:
+            log.debug("%s: waits: the cache has not seen its last pods yet", self._key)
+        elif census.terms.deleted:
+            log.debug("%s: is being deleted: creates no pods", self._key)
+        else:
             managed = await self._manage(census)
         managed.outcome = outcome.completed(census, active=managed.counts.active)
         return managed
 
     async def _end(self, census: Census, decided: Outcome, *, satisfied: bool) -> Managed:
         """Delete all that is active; the finalizers stay, so that the ends count (A4.12)."""
+        log.debug(
+            "%s: ends %s because of %s: deletes %d active pods",
+            self._key,
+            "well" if decided.succeeded else "as failed",
+            decided.reason,
+            len(census.active),
+        )
         if census.active:
             await self._record(census, decided)
         deleted, error = await self._delete(census.active)
         counts = _less(_counts(census), deleted)
         # What cannot be complete yet is decided anew by the next sync.
         if not satisfied:
+            log.debug("%s: waits to end: the cache has not seen all pods yet", self._key)
             again = timedelta(seconds=self._tools.settings.batch_seconds)
             return Managed(counts, wait=again, error=error)
         return Managed(counts, decided if error is None else None, error=error)
@@ -201,6 +217,7 @@ class Sync:
         waited = self._tools.memory.waited(self._uid, census.record, last_failed)
         plan = scaling.plan(census, self._now, self._tools.settings.pods, waited)
         self.action = plan.action
+        self._explain(census, plan)
         counts = _counts(census)
         if plan.delete:
             deleted, error = await self._scale_down(plan.delete)
@@ -225,6 +242,26 @@ class Sync:
             ran=True,
             error=error,
         )
+
+    def _explain(self, census: Census, plan: scaling.Plan) -> None:
+        """Log why pods are created, deleted or waited for."""
+        if not log.isEnabledFor(logging.DEBUG):
+            return
+        state = (
+            f"{len(census.active)} active, {len(census.terminating)} terminating, "
+            f"{census.succeeded} succeeded, {census.failed} failed"
+        )
+        if plan.delete:
+            why = "suspended" if census.terms.suspended else "more than are wanted"
+            log.debug("%s: deletes %d pods (%s): %s", self._key, len(plan.delete), why, state)
+        elif plan.create:
+            why = creation.reason(census)
+            log.debug("%s: creates %d pods (%s): %s", self._key, len(plan.create), why, state)
+        elif plan.wait:
+            seconds = plan.wait.total_seconds()
+            log.debug("%s: waits %.1f s after failures: %s", self._key, seconds, state)
+        else:
+            log.debug("%s: creates and deletes nothing: %s", self._key, state)
 
     def _is_taken(self, name: str) -> bool:
         return f"{self._job.metadata.namespace}/{name}" in self._tools.pods
@@ -312,7 +349,15 @@ class Sync:
                 await writes.write_status(self._tools.client, job, settled.status)
             )
             self._tools.metrics.counted(census.terms, plan.status, settled.status)
+            status = settled.status
+            log.debug(
+                "%s: has counted %d succeeded, %d failed",
+                self._key,
+                status.succeeded,
+                status.failed,
+            )
         if settled.finished and plan.outcome is not None:
+            log.debug("%s: has ended: %s", self._key, plan.outcome.reason)
             self._teller.ended(settled.status, plan.outcome)
             self._tools.metrics.ended(census.terms, plan.outcome)
         if error is not None:
@@ -327,6 +372,12 @@ class Sync:
         annotations = {} if display is None else {attempts.ANNOTATION: display}
         before = self._job
         after = await writes.write_status(self._tools.client, before, plan.status, annotations)
+        log.debug(
+            "%s: counts %d pods whose finalizers go now, %d of them failures",
+            self._key,
+            len(plan.removals),
+            len(judged),
+        )
         memory = self._tools.memory
         memory.wrote(after)
         memory.keep(self._uid, census.record)
