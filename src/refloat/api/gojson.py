@@ -24,7 +24,6 @@ _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
 _ESCAPE = re.compile(rb'\\(?:[bfnrt\\/"]|u[0-9a-fA-F]{4})')
 _HEX = b"0123456789abcdefABCDEF"
-_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
 class SyntaxProblem(ValueError):
@@ -313,29 +312,37 @@ def decode_base64(value: str) -> bytes:
     return base64.b64decode(bare)
 
 
+_NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/\r\n]")
+
+
 def _illegal_base64(written: bytes) -> int | None:
     """Where Go's decoder stops, if it does."""
-    places = [at for at, byte in enumerate(written) if byte not in b"\r\n"]
-    for index, at in enumerate(places):
-        byte = written[at]
-        if byte in _BASE64:
-            continue
-        if byte != ord("="):
-            return at
-        return _illegal_padding(written, places, index)
-    rest = len(places) % 4
-    return len(written) - rest if rest else None
+    found = _NOT_BASE64.search(written)
+    end = len(written) if found is None else found.start()
+    digits = end - written.count(b"\n", 0, end) - written.count(b"\r", 0, end)
+    if found is None:
+        return len(written) - digits % 4 if digits % 4 else None
+    if found[0] != b"=":
+        return end
+    return _illegal_padding(written, end, digits % 4)
 
 
-def _illegal_padding(written: bytes, places: list[int], index: int) -> int | None:
-    position = index % 4
-    at = places[index]
+def _illegal_padding(written: bytes, at: int, position: int) -> int | None:
+    """The same from the first `=` on, which has this position within its four digits."""
     if position < 2:
         return at
     if position == 2:
-        index += 1
-        if index == len(places):
+        following = _digit_from(written, at + 1)
+        if following is None:
             return len(written)
-        if written[places[index]] != ord("="):
-            return places[index] - 1
-    return places[index + 1] if index + 1 < len(places) else None
+        if written[following] != ord("="):
+            return following - 1
+        at = following
+    return _digit_from(written, at + 1)
+
+
+def _digit_from(written: bytes, at: int) -> int | None:
+    """The next place that is no line break."""
+    while at < len(written) and written[at] in b"\r\n":
+        at += 1
+    return at if at < len(written) else None

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -115,6 +116,15 @@ class Exchange:
         """Wait until there is memory for an answer of this size; raises 429 when there is none."""
         if size > limits.SMALL_BYTES and self._shares is not None:
             await self._take(self._shares.answers, self._limits.held_answer_bytes, size)
+
+    async def hold(self, size: int) -> Callable[[], None]:
+        """The same for a part of an answer, until what this returns is called."""
+        if size <= limits.SMALL_BYTES or self._shares is None:
+            return _nothing
+        share, user = self._shares.answers, self.user
+        amount = min(size, self._limits.held_answer_bytes // 2)
+        await limits.wait_for(share, user, amount, self._clock, self._limits.waiting_seconds)
+        return partial(share.give, user, amount)
 
     async def aside(self, size: int, function: Callable[..., _T], /, *args: Any) -> _T:
         """Compute something from so many bytes; if they are many, where it does not hold the loop.
@@ -331,6 +341,10 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def _nothing() -> None:
+    """To be called once what is small was sent."""
+
+
 def _value_count(body: bytes) -> int:
     """At least as many as there are: each value stands behind a comma or at the start of a list."""
     return body.count(b",") + body.count(b"[") + body.count(b"{") + 1
@@ -343,7 +357,12 @@ def _is_crowded(body: bytes) -> bool:
     quick with megabytes: none of them lets another thread run.
     """
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return _value_count(b"".join(bare.split(b'"')[::2])) > limits.MAX_VALUES
+    count = within = 0
+    for start in range(0, len(bare), limits.SMALL_BYTES):
+        parts = bare[start : start + limits.SMALL_BYTES].split(b'"')
+        count += _value_count(b"".join(parts[within::2])) - 1
+        within ^= (len(parts) - 1) & 1
+    return count >= limits.MAX_VALUES
 
 
 def _are_parameters(text: str) -> bool:

@@ -83,17 +83,25 @@ class FairShare:
             self._held.pop(user, None)
 
     def _grant(self) -> None:
-        """Hand out what is there, to the user first that holds the least."""
-        for user in sorted(self._waiting, key=lambda each: self._held.get(each, 0)):
-            queue = self._waiting[user]
-            while queue and self._fits(user, queue[0].amount):
-                waiter = queue.popleft()
-                self._note(user, waiter.amount)
-                waiter.granted.set_result(None)
-                if self._waiting and len(self._waiting) > 1:
-                    break  # the others first
-            if not queue:
-                del self._waiting[user]
+        """Hand out what is there, one after the other to the user that holds the least."""
+        while any(self._grant_one(user) for user in self._by_need()):
+            pass
+
+    def _by_need(self) -> list[str]:
+        return sorted(self._waiting, key=lambda each: self._held.get(each, 0))
+
+    def _grant_one(self, user: str) -> bool:
+        queue = self._waiting[user]
+        while queue and queue[0].granted.done():  # it has left, and does not know yet
+            queue.popleft()
+        granted = bool(queue) and self._fits(user, queue[0].amount)
+        if granted:
+            waiter = queue.popleft()
+            self._note(user, waiter.amount)
+            waiter.granted.set_result(None)
+        if not queue:
+            del self._waiting[user]
+        return granted
 
     def _leave(self, user: str, waiter: _Waiter) -> None:
         if waiter.granted.done() and not waiter.granted.cancelled():

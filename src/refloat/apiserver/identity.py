@@ -7,7 +7,7 @@ What a user may do is not said here but in `roles` and `node_rights`.
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from refloat.api import names
 
@@ -96,6 +96,19 @@ class Aside(Protocol):
 async def directly(_size: int, function: Callable[..., _T], /, *args: Any) -> _T:
     """Here and now, for callers that are not hostile."""
     return function(*args)
+
+
+Hold: TypeAlias = Callable[[int], Coroutine[Any, Any, Callable[[], None]]]
+"""Waits until there is memory for so many bytes; what it returns gives that back."""
+
+
+async def freely(_size: int) -> Callable[[], None]:
+    """For callers that are not hostile."""
+    return _nothing
+
+
+def _nothing() -> None:
+    """There is nothing to give back."""
 
 
 @dataclass(slots=True)

@@ -38,7 +38,8 @@ async def send(
     pieces = list(listing.pieces(found.entries, _piece_size(form), PIECE_BYTES))
     if len(pieces) < 2:
         return await _whole(exchange, resource, found, now)
-    await exchange.reserve(2 * PIECE_BYTES)
+    largest = max(sum(len(entry.value) for entry in piece) for piece in pieces)
+    await exchange.reserve(2 * max(largest, PIECE_BYTES))
     pretty = form.media == forms.JSON and exchange.wants_pretty()
     layout = _layout(resource, form, found, pretty=pretty)
     response = await exchange.stream(form.media)

@@ -33,7 +33,7 @@ from refloat.apiserver import (
 from refloat.apiserver.apply import entries
 from refloat.apiserver.eviction import Evictions
 from refloat.apiserver.exchange import Exchange
-from refloat.apiserver.identity import Aside, Call, Identity, directly
+from refloat.apiserver.identity import Aside, Call, Hold, Identity, directly, freely
 from refloat.apiserver.logs import Logs
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.targets import Target
@@ -177,7 +177,7 @@ class Resources:
     async def _watch(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        lines = self.watch(target, exchange.query, exchange.form, exchange.aside)
+        lines = self.watch(target, exchange.query, exchange.form, exchange.aside, exchange.hold)
         response = await exchange.stream(forms.JSON)
         async with aclosing(lines):
             async for line in lines:
@@ -191,6 +191,7 @@ class Resources:
         query: MultiMapping[str],
         form: forms.Form,
         aside: Aside = directly,
+        hold: Hold = freely,
     ) -> AsyncGenerator[bytes, None]:
         """The lines of a watch; what is wrong with the question is raised at once."""
         asked = options.list_options(query, watch=True)
@@ -202,7 +203,7 @@ class Resources:
             wanted = _selection(target, replace(asked, fields=f"metadata.name={target.name}"))
         watcher, initial = self._watcher(wanted, asked, form)
         shaped = aside if form.shape else directly
-        return self._lines(watcher, initial, asked.timeout, shaped)
+        return self._lines(watcher, initial, asked.timeout, shaped, hold)
 
     async def _lines(
         self,
@@ -210,13 +211,20 @@ class Resources:
         initial: list[Entry] | None,
         timeout: int | None,
         aside: Aside,
+        hold: Hold,
     ) -> AsyncGenerator[bytes, None]:
         try:
             if initial is not None and watcher.after > self._registry.store.revision:
                 raise listing.too_large(watcher.after, self._registry.store.revision)
             seconds = timeout or self._rand.jitter(MIN_WATCH_SECONDS, 1.0)
             lines = watching.lines(
-                watcher, initial, self._dispatcher, self._clock, seconds=seconds, aside=aside
+                watcher,
+                initial,
+                self._dispatcher,
+                self._clock,
+                seconds=seconds,
+                aside=aside,
+                hold=hold,
             )
             async with aclosing(lines):
                 async for line in lines:

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 from refloat.api import kinds
 from refloat.apiserver import listing, selection, stored
-from refloat.apiserver.identity import Aside, directly
+from refloat.apiserver.identity import Aside, Hold, directly, freely
 from refloat.base.clock import Clock
 from refloat.base.tasks import Tasks
 from refloat.store.contract import Entry, Event, Store
@@ -319,6 +319,7 @@ async def lines(
     *,
     seconds: float,
     aside: Aside = directly,
+    hold: Hold = freely,
 ) -> AsyncGenerator[bytes, None]:
     """The stream of a watch until it times out, is cut off, or its reader leaves.
 
@@ -328,8 +329,12 @@ async def lines(
     if initial is not None:
         for entries in listing.pieces(initial, PIECE, READ_BYTES):
             size = sum(len(entry.value) for entry in entries)
-            if piece := await aside(size, _added, entries, watcher):
-                yield piece
+            release = await hold(size)
+            try:
+                if piece := await aside(size, _added, entries, watcher):
+                    yield piece
+            finally:
+                release()
             await give_way()
         if watcher.bookmark is not None:
             yield watcher.bookmark(watcher.after, True)

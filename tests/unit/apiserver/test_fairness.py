@@ -108,6 +108,19 @@ async def test_what_was_granted_to_one_who_left_at_that_moment_is_given_on() -> 
     assert order == ["c"]
 
 
+async def test_two_that_leave_at_one_moment_take_nothing_along() -> None:
+    shared, order = share(1, per_user=1), []
+    await shared.take("a")
+    leavers = [waits(shared, user, order) for user in ("b", "c", "b")]
+    stayer = waits(shared, "d", order)
+    await rest()
+    for leaver in leavers:
+        leaver.cancel()
+    shared.give("a")
+    await stayer
+    assert (shared.used, order) == (1, ["d"])
+
+
 async def test_requests_of_a_busy_user_do_not_delay_the_first_of_another() -> None:
     turns, order = Turns(per_turn=4), []
 
