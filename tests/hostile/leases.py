@@ -43,6 +43,7 @@ async def renewed(target: Target, period: float = PERIOD_SECONDS) -> AsyncIterat
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.1)  # for the connections to be closed
 
 
 async def _register(target: Target, number: int) -> None:
@@ -57,19 +58,18 @@ async def _register(target: Target, number: int) -> None:
 
 async def _renew(target: Target, number: int, renewals: Renewals, period: float) -> None:
     await asyncio.sleep(period * number / NODES)
-    wire: Wire | None = None
-    while True:
-        started = time.monotonic()
-        try:
-            wire = wire or await target.connect()
+    wire = await target.connect()
+    try:
+        while True:
+            started = time.monotonic()
             code = await _renew_once(wire, number)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            wire, code = None, 0
-        took = time.monotonic() - started
-        renewals.count += 1
-        renewals.refused += code != 200
-        renewals.slowest = max(renewals.slowest, took)
-        await asyncio.sleep(max(0.0, period - took))
+            took = time.monotonic() - started
+            renewals.count += 1
+            renewals.refused += code != 200
+            renewals.slowest = max(renewals.slowest, took)
+            await asyncio.sleep(max(0.0, period - took))
+    finally:
+        wire.close()
 
 
 async def _renew_once(wire: Wire, number: int) -> int:

@@ -20,7 +20,7 @@ from refloat.api import gojson
 MAX_DEPTH = 10_000
 
 # Aliases may make a document larger than it is written, up to here.
-MAX_NODES = 100_000
+MAX_NODES = 50_000
 
 # The digits of 2**64. A number with more is no integer to Go, and Python reads
 # some thousands of digits only with an error.

@@ -86,7 +86,7 @@ LARGE_BYTES = 16 * 1024
 
 # Of the values of a body, lists and maps with them. The store of Kubernetes
 # takes objects of 1.5 MB, in which values have some 30 bytes each.
-MAX_VALUES = 100_000
+MAX_VALUES = 50_000
 
 
 class InFlight:

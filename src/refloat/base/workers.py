@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
+from refloat.base import process
 from refloat.base.errors import RefloatError
 
 _T = TypeVar("_T")
@@ -63,3 +64,4 @@ def _switching(
     finally:
         gc.enable()
         sys.setswitchinterval(usual)
+        process.trim_memory()
