@@ -187,13 +187,14 @@ class ClusterManager:
     def _add_jobs(self, namespace: str) -> None:
         """The Jobs and pods of a namespace, or of all, and who takes care of them."""
         how: dict[str, Any] = {"clock": self._clock, "rand": self._rand, "namespace": namespace}
-        jobs = Informer(self._client, kinds.JOBS, indexes=JOB_INDEXES, **how)
         indexes = (*POD_INDEXES, *RECOVERY_POD_INDEXES)
         pods = Informer(self._client, kinds.PODS, indexes=indexes, **how)
-        self._informers += [jobs, pods]
+        self._informers.append(pods)
         self._pods.append(pods)
         if controllers.JOB not in self._settings.controllers:
-            return
+            return  # without rights on Jobs the others still run
+        jobs = Informer(self._client, kinds.JOBS, indexes=JOB_INDEXES, **how)
+        self._informers.append(jobs)
         controller = JobController(
             self._writer,
             jobs,
