@@ -13,7 +13,7 @@ from refloat.agent.runtime import StartError
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
-from refloat.app import agent, supervision
+from refloat.app import agent, supervision, tokens
 from refloat.app.agent import Settings, WholePods
 from refloat.client import errors, kinds
 from refloat.client.local import LocalClient
@@ -129,7 +129,7 @@ def test_the_agents_of_an_embedded_cluster_trust_their_pods(
     (tmp_path / "pki").mkdir()
     (tmp_path / "nodes").mkdir()
     (tmp_path / "pki" / "ca.crt").write_text("authority")
-    monkeypatch.setattr(supervision.tokens, "node_token", lambda *_: "t")
+    monkeypatch.setattr(tokens, "node_token", lambda *_: "t")
     assert "--trust-pods" in supervision.command(tmp_path, "https://x", "n1", [])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from refloat.app import control, faults
+from refloat.app import control, faults, socket_paths
 from refloat.app.control import Control, Object, Refused
 from refloat.base.errors import UsageError
 
@@ -66,7 +66,7 @@ async def test_nonsense_ends_only_its_own_connection(folder: Path) -> None:
     made = Control(folder, echo)
     await made.start()
     try:
-        with control.reachable(folder / control.NAME) as name:
+        with socket_paths.reachable(folder / control.NAME) as name:
             reader, writer = await asyncio.open_unix_connection(name)
         writer.write(b"nonsense\n")
         assert await reader.read() == b""

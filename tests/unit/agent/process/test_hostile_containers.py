@@ -7,8 +7,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from refloat.agent.keeper import mounts, peers, service
 from refloat.app import control, keepers
-from tests.unit.agent.process.node import PATIENCE_SECONDS, Node, node, sh
+from tests.unit.agent.process.node import IS_ROOT, PATIENCE_SECONDS, Node, node, sh
 from tests.unit.agent.process.test_volumes import with_volume
 
 # The agent's own user: nothing but the checks of the keeper keeps such a container out.
@@ -166,28 +166,51 @@ async def test_the_control_socket_hears_no_process_of_a_container(
         await listening.close()
 
 
-def test_another_user_is_refused_whatever_the_mode_of_the_socket() -> None:
+def test_a_process_is_known_by_its_ancestors() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        pid, uid = peers.credentials(ours)
-        assert (pid, uid) == (os.getpid(), os.geteuid())
+        assert peers.credentials(ours) == (os.getpid(), os.geteuid())
         assert peers.refusal(ours, ()) == ""
         assert "is a container's" in peers.refusal(ours, (os.getppid(),))
 
 
-def test_a_process_that_is_gone_is_refused() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind("")  # a name that the kernel chooses
-    listener.listen(1)
-    with ours, theirs, listener:
+@contextmanager
+def connected(uid: int, *, lives: bool) -> Iterator[socket.socket]:
+    """The end of a socket to which a process of a user has connected."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("")  # a name that the kernel chooses, and any user can reach
+        listener.listen(1)
         child = os.fork()
         if child == 0:
-            socket.socket(socket.AF_UNIX).connect(listener.getsockname())
+            os.setuid(uid)
+            line = socket.socket(socket.AF_UNIX)
+            line.connect(listener.getsockname())
+            while lives:
+                signal.pause()
             os._exit(0)
-        os.waitpid(child, 0)
-        with listener.accept()[0] as end:
-            assert "is not known on this machine" in peers.refusal(end, ())
+        try:
+            if not lives:
+                os.waitpid(child, 0)
+            with listener.accept()[0] as end:
+                yield end
+        finally:
+            if lives:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+
+def test_a_process_that_is_gone_is_refused() -> None:
+    with connected(os.getuid(), lives=False) as end:
+        assert "is not known on this machine" in peers.refusal(end, ())
+
+
+def test_a_process_of_another_user_is_refused() -> None:
+    if not IS_ROOT:
+        return  # no other user can be had
+    with connected(65534, lives=True) as end:
+        assert "of user 65534 is not the owner's" in peers.refusal(end, ())
+    with connected(0, lives=True) as end:
+        assert peers.refusal(end, ()) == ""
 
 
 def _nested(depth: int) -> bytes:
@@ -275,7 +298,8 @@ async def _sent(here: Node, line: bytes) -> bytes:
     reader, writer = await asyncio.open_unix_connection(path)
     try:
         writer.write(line + b"\n")
-        return await reader.readline()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await reader.readline()
     except ConnectionError:
         return b""
     finally:
