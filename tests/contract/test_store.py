@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from refloat.store import errors
-from refloat.store.contract import Page, Store
+from refloat.store.contract import Entry, Page, Store
 from refloat.store.engine import BATCH_BYTES, BATCH_WRITES, FORGET_CHANGES
 from tests.contract.stores import fill, keys, read, told, turns
 
@@ -97,6 +97,35 @@ class TestWrites:
 
 
 class TestGroupCommit:
+    async def test_each_write_of_a_batch_sees_those_before_it(self, store: Store) -> None:
+        """All in one batch: they are submitted before the store begins with any of them."""
+        outcomes = await asyncio.gather(
+            store.create("a", b"1"),
+            store.create("a", b"too late"),
+            store.update("a", b"2", expected=1),
+            store.update("a", b"too late", expected=1),
+            store.delete("a", expected=2),
+            store.update("a", b"too late", expected=2),
+            store.create("a", b"4"),
+            store.delete("a", expected=1),
+            store.update("a", b"5", expected=4),
+            return_exceptions=True,
+        )
+        got = [each.revision if isinstance(each, Entry) else type(each) for each in outcomes]
+        conflict = errors.Conflict
+        assert got == [1, errors.Exists, 2, conflict, 3, conflict, 4, conflict, 5]
+        entry = store.get("a")
+        assert entry is not None
+        assert (entry.value, entry.created, entry.revision) == (b"5", 4, 5)
+        assert [each.revision for each in store.events("", after=0)] == [1, 2, 3, 4, 5]
+        assert [each.previous and each.previous.revision for each in store.events("", after=0)] == [
+            None,
+            1,
+            2,
+            None,
+            4,
+        ]
+
     async def test_of_writers_that_want_the_same_the_first_wins(self, store: Store) -> None:
         outcomes = await asyncio.gather(
             *(store.create("a", b"%d" % n) for n in range(10)), return_exceptions=True

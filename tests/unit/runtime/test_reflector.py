@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a reflector says that it has seen a version: not before all initial events came."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import msgspec
+
+from refloat.api.core import Pod
+from refloat.client import kinds
+from refloat.client.contract import Client, Page, WatchEvent
+from refloat.runtime.reflector import FollowSettings, Reflector
+from refloat.sim.run import Sim
+from tests.virtual import virtual
+
+
+def pod(name: str, version: str) -> Pod:
+    metadata = {"name": name, "namespace": "default", "resourceVersion": version}
+    return kinds.PODS.decoder.decode(msgspec.json.encode({"metadata": metadata}))
+
+
+class Script:
+    """A server that sends what a test wrote down, and then nothing more."""
+
+    def __init__(self, events: list[WatchEvent[Pod]], pages: list[Page[Pod]]) -> None:
+        self._events, self._pages = events, pages
+
+    async def watch(self, kind: object, **_how: Any) -> AsyncIterator[WatchEvent[Pod]]:
+        for event in self._events:
+            yield event
+        await asyncio.Event().wait()
+
+    async def list(self, kind: object, **_how: Any) -> AsyncIterator[Page[Pod]]:
+        for page in self._pages:
+            yield page
+
+
+class Seen:
+    """A mirror that asks, at each step, whether the reflector says that it has seen all."""
+
+    def __init__(self) -> None:
+        self.reflector: Reflector[Pod] | None = None
+        self.steps: list[tuple[str, bool]] = []
+
+    def _step(self, what: str) -> None:
+        assert self.reflector is not None
+        self.steps.append((what, self.reflector.has_seen("1")))
+
+    def begin(self) -> None:
+        self._step("begin")
+
+    def tell(self, obj: Pod) -> None:
+        self._step(obj.metadata.name)
+
+    def tell_gone(self, obj: Pod) -> None:
+        self._step(f"-{obj.metadata.name}")
+
+    def complete(self) -> None:
+        self._step("complete")
+
+
+async def follow(sim: Sim, script: Script, *, initial_events: bool) -> Seen:
+    seen = Seen()
+    seen.reflector = Reflector(
+        cast("Client", script),
+        kinds.PODS,
+        seen,
+        clock=sim.clock,
+        rand=sim.rand,
+        settings=FollowSettings(initial_events=initial_events),
+    )
+    running = asyncio.ensure_future(seen.reflector.run())
+    await sim.clock.sleep(10)
+    running.cancel()
+    return seen
+
+
+@virtual()
+async def test_no_initial_event_and_no_other_bookmark_moves_the_position(sim: Sim) -> None:
+    """Objects come in the order of their names; a bookmark of the stream says nothing of them."""
+    events: list[WatchEvent[Pod]] = [
+        WatchEvent("ADDED", pod("a", "105"), "105"),
+        WatchEvent("BOOKMARK", None, "110"),
+        WatchEvent("ADDED", pod("b", "103"), "103"),
+        WatchEvent("BOOKMARK", None, "111", initial_end=True),
+        WatchEvent("ADDED", pod("c", "112"), "112"),
+    ]
+    seen = await follow(sim, Script(events, []), initial_events=True)
+    first = [("begin", False), ("a", False), ("b", False), ("complete", False)]
+    assert seen.steps == [*first, ("c", True)]
+    assert seen.reflector is not None
+    assert (seen.reflector.has_seen("112"), seen.reflector.has_seen("113")) == (True, False)
+
+
+@virtual()
+async def test_no_page_but_the_last_moves_the_position(sim: Sim) -> None:
+    pages = [
+        Page([pod("a", "105")], "110", last=False),
+        Page([pod("b", "103")], "110", last=True),
+    ]
+    seen = await follow(sim, Script([], pages), initial_events=False)
+    assert seen.steps == [("begin", False), ("a", False), ("b", False), ("complete", False)]
+    assert seen.reflector is not None
+    assert seen.reflector.has_seen("110")
