@@ -68,10 +68,15 @@ class Workload:
             (self.cluster.shown / f"go-{name}").touch()
 
     def delete(self, name: str) -> None:
-        """Delete a Job, as kubectl does, also while the server is away."""
+        """Delete a Job, also while the server is away.
+
+        As kubectl does. With a manager, pods go before their Job: those of a Job that is gone
+        belong to the controller of all Jobs, which this cluster has not.
+        """
         self.deleted.add(name)
         self.names.remove(name)
-        options = {"propagationPolicy": "Background"}
+        policy = "Foreground" if self.cluster.manager else "Background"
+        options = {"propagationPolicy": policy}
 
         def done() -> bool:
             with contextlib.suppress(OSError):
