@@ -116,6 +116,7 @@ def job(
     }
     template = {
         "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 5,
         "containers": [container],
         "volumes": [{"name": "v", "hostPath": {"path": str(shown)}}],

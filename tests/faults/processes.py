@@ -47,12 +47,12 @@ def wait(holds: Callable[[], T], what: str, patience: float = PATIENCE_SECONDS) 
     return value
 
 
-def through(admin: Path, link: Link, token: str, path: Path) -> Path:
-    """A kubeconfig of the same cluster, reached over a link."""
+def through(admin: Path, link: Link, user: Object | None, path: Path) -> Path:
+    """A kubeconfig of the same cluster, reached over a link; without a user, the same one."""
     document = yaml.safe_load(admin.read_text())
     document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{link.port}"
-    if token:
-        document["users"][0]["user"] = {"token": token}
+    if user is not None:
+        document["users"][0]["user"] = user
     path.write_text(yaml.safe_dump(document))
     path.chmod(0o600)
     return path
@@ -124,14 +124,8 @@ class Cluster:
         self.components: dict[str, Component] = {}
         self._agents: dict[str, Agent] = {}
         self._managers: list[ManagerProcess] = []
-        self._start_server()
-        self.api = Api(self.server.kubeconfig)
-        self._add(
-            "server",
-            self._start_server,
-            lambda: self.server.process,
-            self.server.errors,  # of all servers of this folder
-        )
+        self.kubeconfig, self.pki = self._add_server()
+        self.api = Api(self.kubeconfig)
         for number in range(1, self.agents + 1):
             self._add_agent(f"n{number}")
         if self.manager:
@@ -149,18 +143,32 @@ class Cluster:
     ) -> None:
         self.components[name] = Component(name, start, process, errors, link)
 
+    def _add_server(self) -> tuple[Path, Path]:
+        """Start what every other component needs; its kubeconfig, and its certificates."""
+        self._start_server()
+        self._add(
+            "server",
+            self._start_server,
+            lambda: self.server.process,
+            self.server.errors,  # of all servers of this folder
+        )
+        return self.server.kubeconfig, self._data / "pki"
+
     def _start_server(self) -> None:
         port = ("--port", str(self._port))
         controllers = WITHOUT_MANAGED if self.manager else "*"
         self.server = Server(self._data, "--controllers", controllers, *port, *self._flags)
 
-    def link(self) -> Link:
-        return Link(self._loop, self._data / "pki", self._port)
+    def link(self, client: tuple[Path, Path] | None = None) -> Link:
+        return Link(self._loop, self.pki, self._port, client)
+
+    def _link_of_node(self, name: str) -> tuple[Link, Object]:
+        """The way of a node to the server, and as which user its kubeconfig has it."""
+        return self.link(), {"token": tokens.node_token(self._data, name)}
 
     def _add_agent(self, name: str) -> None:
-        link = self.link()
-        token = tokens.node_token(self._data, name)
-        access = through(self.server.kubeconfig, link, token, self.folder / f"{name}.kubeconfig")
+        link, user = self._link_of_node(name)
+        access = through(self.kubeconfig, link, user, self.folder / f"{name}.kubeconfig")
         flags = ("--accept-all-pods", *self._flags)
         agent = Agent(self._data, access, name, *flags)
         self._agents[name] = agent
@@ -168,7 +176,7 @@ class Cluster:
 
     def _add_manager(self) -> None:
         link = self.link()
-        access = through(self.server.kubeconfig, link, "", self.folder / "manager.kubeconfig")
+        access = through(self.kubeconfig, link, None, self.folder / "manager.kubeconfig")
 
         def start() -> None:
             log = self.folder / f"manager-{len(self._managers)}.stderr"

@@ -100,6 +100,10 @@ def _agents(_: Clusters) -> list[str]:
     return _pytest("tests/kubernetes/agents.py")
 
 
+def _faults(_: Clusters) -> list[str]:
+    return _pytest("tests/kubernetes/faults.py")
+
+
 SUITES = (
     Suite(
         "contract",
@@ -157,6 +161,12 @@ SUITES = (
         ("REFLOAT_TEST_KUBECONFIG",),
     ),
     Suite(
+        "faults",
+        "api",
+        "etcd stops, and answers are lost: pods run on, and each is counted once",
+        _faults,
+    ),
+    Suite(
         "rights",
         "cluster",
         "the manager has the rights that it needs, and uses what it has",
@@ -179,6 +189,7 @@ def run(suite: Suite, clusters: Clusters) -> Ended:
         "PATH": f"{clusters.binaries}{os.pathsep}{os.environ['PATH']}",
         **dict.fromkeys(suite.variables, str(clusters.kubernetes)),
     }
+    environment["REFLOAT_TEST_BINARIES"] = str(clusters.binaries)
     known = {"REFLOAT_TEST_AUDIT": clusters.audit, "REFLOAT_TEST_AUTHORITY": clusters.authority}
     environment |= {name: str(path) for name, path in known.items() if path is not None}
     if clusters.audit is not None:
