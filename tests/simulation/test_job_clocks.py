@@ -3,6 +3,7 @@
 
 import pytest
 
+from refloat.api.meta import Object
 from refloat.sim.run import Sim
 from tests.simulation import job_world
 from tests.simulation.job_scenarios import indexed
@@ -10,10 +11,10 @@ from tests.simulation.job_world import FAILS, OK, World
 from tests.virtual import virtual
 
 HOUR = 3600.0
-SPECS = {"of a Job": {}, "of an index": indexed(1, backoffLimitPerIndex=3)}
+SPECS: dict[str, Object] = {"of a Job": {}, "of an index": indexed(1, backoffLimitPerIndex=3)}
 
 
-async def second_pod_after(world: World, sim: Sim, spec: dict[str, object]) -> float:
+async def second_pod_after(world: World, sim: Sim, spec: Object) -> float:
     """Seconds from the end of a pod, directly after which the clock is set back, to the next."""
     await world.submit(**spec)
     while not any(pod.is_terminal for pod in await world.pods()):
@@ -29,9 +30,7 @@ async def second_pod_after(world: World, sim: Sim, spec: dict[str, object]) -> f
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @virtual(seeds=3)
-async def test_a_clock_that_goes_back_by_an_hour_costs_no_hour(
-    sim: Sim, spec: dict[str, object]
-) -> None:
+async def test_a_clock_that_goes_back_by_an_hour_costs_no_hour(sim: Sim, spec: Object) -> None:
     """Ten seconds after the failure was seen, which is a second or two after its end."""
     async with job_world.world(sim, job_world.in_turn(FAILS, OK)) as world:
         assert 9 <= await second_pod_after(world, sim, spec) <= 15
@@ -41,7 +40,7 @@ async def test_a_clock_that_goes_back_by_an_hour_costs_no_hour(
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @virtual(seeds=3)
 async def test_after_a_restart_a_failure_in_the_future_costs_one_delay_at_most(
-    sim: Sim, spec: dict[str, object]
+    sim: Sim, spec: Object
 ) -> None:
     async with job_world.world(sim, job_world.in_turn(FAILS, OK)) as world:
         await world.submit(**spec)

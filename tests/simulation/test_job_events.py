@@ -276,7 +276,7 @@ async def test_each_decision_is_logged_with_the_key_of_the_job(
         for each in caplog.records
         if each.name.startswith("refloat.controllers.job") and each.levelno == logging.DEBUG
     ]
-    assert all(line.startswith("default/job: ") for line in lines)
+    assert all(line.startswith("job default/job: ") for line in lines)
     told = "\n".join(lines)
     for words in (
         "creates 1 pods (new): 0 active",
@@ -297,4 +297,4 @@ async def test_the_end_of_a_job_with_active_pods_is_logged(
     async with job_world.world(sim, job_world.in_turn(job_world.FOREVER)) as world:
         await world.submit(activeDeadlineSeconds=5)
         await world.finished()
-    assert "default/job: ends as failed because of DeadlineExceeded: deletes 1" in caplog.text
+    assert "job default/job: ends as failed because of DeadlineExceeded: deletes 1" in caplog.text

@@ -28,7 +28,7 @@ class Orphans:
     async def reconcile(self, key: str) -> Result:
         pod = self._tools.pods.get(key)
         if pod is not None and pod_state.is_tracked(pod) and await self._is_orphan(pod):
-            log.debug("%s: removes the finalizer: no Job will count the pod", key)
+            log.debug("job-orphan-pods %s: removes the finalizer: no Job will count the pod", key)
             # 1. This pod is nobody's. 2. A Job adopts it, and counts on the
             # finalizer. 3. We must not remove it now: only as it was seen.
             await writes.remove_finalizer(self._tools.client, pod, unchanged=True)

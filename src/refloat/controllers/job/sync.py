@@ -163,9 +163,9 @@ class Sync:
             return await self._end(census, decided, satisfied=satisfied)
         managed = Managed(_counts(census))
         if not satisfied:
-            log.debug("%s: waits: the cache has not seen its last pods yet", self._key)
+            log.debug("job %s: waits: the cache has not seen its last pods yet", self._key)
         elif census.terms.deleted:
-            log.debug("%s: is being deleted: creates no pods", self._key)
+            log.debug("job %s: is being deleted: creates no pods", self._key)
         else:
             managed = await self._manage(census)
         managed.outcome = outcome.completed(census, active=managed.counts.active)
@@ -174,7 +174,7 @@ class Sync:
     async def _end(self, census: Census, decided: Outcome, *, satisfied: bool) -> Managed:
         """Delete all that is active; the finalizers stay, so that the ends count (A4.12)."""
         log.debug(
-            "%s: ends %s because of %s: deletes %d active pods",
+            "job %s: ends %s because of %s: deletes %d active pods",
             self._key,
             "well" if decided.succeeded else "as failed",
             decided.reason,
@@ -186,7 +186,7 @@ class Sync:
         counts = _less(_counts(census), deleted)
         # What cannot be complete yet is decided anew by the next sync.
         if not satisfied:
-            log.debug("%s: waits to end: the cache has not seen all pods yet", self._key)
+            log.debug("job %s: waits to end: the cache has not seen all pods yet", self._key)
             again = timedelta(seconds=self._tools.settings.batch_seconds)
             return Managed(counts, wait=again, error=error)
         return Managed(counts, decided if error is None else None, error=error)
@@ -253,15 +253,13 @@ class Sync:
         )
         if plan.delete:
             why = "suspended" if census.terms.suspended else "more than are wanted"
-            log.debug("%s: deletes %d pods (%s): %s", self._key, len(plan.delete), why, state)
+            log.debug("job %s: deletes %d pods (%s): %s", self._key, len(plan.delete), why, state)
         elif plan.create:
             why = creation.reason(census)
-            log.debug("%s: creates %d pods (%s): %s", self._key, len(plan.create), why, state)
+            log.debug("job %s: creates %d pods (%s): %s", self._key, len(plan.create), why, state)
         elif plan.wait:
             seconds = plan.wait.total_seconds()
-            log.debug("%s: waits %.1f s after failures: %s", self._key, seconds, state)
-        else:
-            log.debug("%s: creates and deletes nothing: %s", self._key, state)
+            log.debug("job %s: waits %.1f s after failures: %s", self._key, seconds, state)
 
     def _is_taken(self, name: str) -> bool:
         return f"{self._job.metadata.namespace}/{name}" in self._tools.pods
@@ -351,13 +349,13 @@ class Sync:
             self._tools.metrics.counted(census.terms, plan.status, settled.status)
             status = settled.status
             log.debug(
-                "%s: has counted %d succeeded, %d failed",
+                "job %s: has counted %d succeeded, %d failed",
                 self._key,
                 status.succeeded,
                 status.failed,
             )
         if settled.finished and plan.outcome is not None:
-            log.debug("%s: has ended: %s", self._key, plan.outcome.reason)
+            log.debug("job %s: has ended: %s", self._key, plan.outcome.reason)
             self._teller.ended(settled.status, plan.outcome)
             self._tools.metrics.ended(census.terms, plan.outcome)
         if error is not None:
@@ -373,7 +371,7 @@ class Sync:
         before = self._job
         after = await writes.write_status(self._tools.client, before, plan.status, annotations)
         log.debug(
-            "%s: counts %d pods whose finalizers go now, %d of them failures",
+            "job %s: counts %d pods whose finalizers go now, %d of them failures",
             self._key,
             len(plan.removals),
             len(judged),
