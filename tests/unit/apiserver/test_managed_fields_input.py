@@ -12,7 +12,7 @@ from tests import worlds
 from tests.builders import config_map
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-KNOWN = {"f:data": {".": {}, "f:a": {}}}
+KNOWN: dict[str, Any] = {"f:data": {".": {}, "f:a": {}}}
 
 # (fieldsV1, the field sets of the answer to a PUT, and to a merge patch)
 CASES: list[Any] = [
