@@ -128,7 +128,9 @@ def _shown(
         "target": os.path.normpath(path),
         "name": "",
     }
-    return [*volumes.mounts(folder, pod, container, in_env, shared=settings.shared), message]
+    hidden = (settings.folder, *settings.hidden)
+    places = volumes.Places(shared=settings.shared, hidden=hidden)
+    return [*volumes.mounts(folder, pod, container, in_env, places), message]
 
 
 def _whereabouts(shown: list[dict[str, Any]]) -> dict[str, str]:

@@ -17,6 +17,7 @@ import errno
 import os
 import stat
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,24 @@ Files = Callable[[Object, Object], Awaitable[Mapping[str, File] | None]]
 
 Folder = Callable[[Object, Object], Awaitable[Path | None]]
 """Where the files of a claim's volume are; None for a volume that is no claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Paths of the machine that mean something to the agent."""
+
+    shared: Path | None = None
+    """Where the folders behind claims are that agents made for them."""
+
+    hidden: tuple[Path, ...] = ()
+    """What no container may see."""
+
+    def hides(self, path: Path) -> bool:
+        real = path.resolve()
+        return any(real.is_relative_to(each.resolve()) for each in self.hidden)
+
+
+NOWHERE = Places()
 
 
 class PodFolder:
@@ -188,16 +207,12 @@ def mounts(
     pod: Object,
     container: Object,
     expand: Callable[[str], str],
-    *,
-    shared: Path | None = None,
+    places: Places = NOWHERE,
 ) -> list[dict[str, Any]]:
-    """What the keeper is to show where; raises `StartError`.
-
-    `shared` has the folders behind claims that are not paths of the machine.
-    """
+    """What the keeper is to show where; raises `StartError`."""
     volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
     return [
-        _mount(folder, volumes, each, container["name"], expand, shared)
+        _mount(folder, volumes, each, container["name"], expand, places)
         for each in container.get("volumeMounts") or ()
     ]
 
@@ -208,7 +223,7 @@ def _mount(
     mount: Object,
     container: str,
     expand: Callable[[str], str],
-    shared: Path | None,
+    places: Places,
 ) -> dict[str, Any]:
     name = mount["name"]
     volume = volumes.get(name)
@@ -219,6 +234,10 @@ def _mount(
     source = folder.volume(name) if host is None else host_paths.find(name, host)
     if claim is not None:
         source = source.readlink()
+    of_machine = host is not None or (claim is not None and source.parent != places.shared)
+    if of_machine and places.hides(source):
+        why = f"{source} is in the data directory of the agent"
+        raise StartError(f'MountVolume.SetUp failed for volume "{name}" : {why}', reason="")
     inner = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
     if inner:
         _make_inner(source, inner, name, container)
@@ -228,7 +247,7 @@ def _mount(
         "source": str(source),
         "inner": inner,
         "target": target,
-        "of_machine": host is not None or (claim is not None and source.parent != shared),
+        "of_machine": of_machine,
         "read_only": fixed or mount.get("readOnly", False) or (claim or {}).get("readOnly", False),
         "name": name,
     }

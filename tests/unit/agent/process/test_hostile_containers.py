@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from refloat.agent.keeper import mounts, peers, service
+from refloat.agent.runtime import StartError
 from refloat.app import control, keepers
 from tests.unit.agent.process.node import IS_ROOT, PATIENCE_SECONDS, Node, node, sh
 from tests.unit.agent.process.test_volumes import with_volume
@@ -76,12 +77,11 @@ async def test_a_container_does_not_see_a_file_that_is_hidden(data: Path) -> Non
 @pytest.mark.parametrize("inner", ["", "nodes", "kubeconfig"])
 async def test_a_path_in_the_data_directory_is_not_mounted(data: Path, inner: str) -> None:
     async with node(data / "nodes", **hidden(data), **OWN_USER) as here:
-        if here.runtime.allows["mounts"] == mounts.NONE:
-            return  # documented: there nothing can be hidden
-        host = {"hostPath": {"path": str(data / inner)}}
-        await here.run(with_volume("a", "cat $V; ls -A $V; cat $V/kubeconfig", "/host", host))
-        assert "secret" not in here.log("a")
-        assert "keeper.sock" not in here.log("a")
+        (data.parent / "link").symlink_to(data)
+        for path in (data / inner, data.parent / "link" / inner):
+            host = {"hostPath": {"path": str(path)}}
+            with pytest.raises(StartError, match="is in the data directory of the agent"):
+                await here.start(with_volume("a", "true", "/host", host))
 
 
 async def test_a_claims_folder_in_the_data_directory_is_mounted(data: Path) -> None:
