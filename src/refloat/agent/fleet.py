@@ -195,18 +195,7 @@ class Fleet:
             member.static.listen(partial(self._static_changed, name, member.static))
             client = StaticClient(self._client, member.static, partial(self._check_line, name))
         tell_node = partial(self._tell_of_node, name)
-        worker = PodWorker(
-            client,
-            member.runtime,
-            clock=self._clock,
-            tell=self._tell,
-            wake=lambda uid: self._pods.queue.add((name, uid)),
-            switches=self._switches,
-            self_fence_seconds=member.settings.self_fence_seconds,
-            announce=lambda: self._beats.queue.add(name),
-        )
-        if (before := self._agents.get(name)) is not None:
-            worker.fence.recall(before.worker.fence.promises())
+        worker = self._worker(name, member, client)
         shutdown = Shutdown(
             worker,
             member.shutdown,
@@ -247,6 +236,22 @@ class Fleet:
         worker.permit = claims.mount
         self._agents[name] = _Agent(worker, admission, shutdown, evictions, mirrors, claims)
         member.runtime.listen(lambda uid: self._pods.queue.add((name, uid)))
+
+    def _worker(self, name: str, member: Member, client: Client) -> PodWorker:
+        """With the promises of the agent before it."""
+        worker = PodWorker(
+            client,
+            member.runtime,
+            clock=self._clock,
+            tell=self._tell,
+            wake=lambda uid: self._pods.queue.add((name, uid)),
+            switches=self._switches,
+            self_fence_seconds=member.settings.self_fence_seconds,
+            announce=lambda: self._beats.queue.add(name),
+        )
+        if (before := self._agents.get(name)) is not None:
+            worker.fence.recall(before.worker.fence.promises())
+        return worker
 
     def _check(self, name: str, client: Client) -> Permit:
         """What a node asks before it admits a pod of which nothing runs."""

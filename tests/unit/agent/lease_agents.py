@@ -104,6 +104,7 @@ class Agent:
         )
         self._task: asyncio.Task[None] | None = None
         self.has_begun = False
+        self.started_at = 0.0
 
     @property
     def is_sure(self) -> bool:
@@ -121,6 +122,7 @@ class Agent:
 
     def start(self) -> None:
         """As a process: until it is killed or gives up."""
+        self.started_at = self.sim.clock.monotonic()
         self._task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
