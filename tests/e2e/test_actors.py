@@ -2,11 +2,12 @@
 """An embedded cluster and two managers that all may free zombies: one does, and records it once."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cluster import Api, run, serving
-from tests.e2e.test_manager import managing
+from tests.e2e.test_manager import ManagerProcess, managing
 from tests.e2e.test_zombies import CONFIG, EVENTS, NODES, SAFE, until, zombie
 
 COUNT = 20
@@ -20,6 +21,10 @@ def records(*logs: Path) -> list[str]:
     lines = [line for log in logs for line in log.read_text().splitlines() if "{" in line]
     entries: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return sorted(each["pod"] for each in entries if each.get("action") == "terminated")
+
+
+def says(manager: ManagerProcess, text: str) -> bool:
+    return text in manager.page("health", READY)[1]
 
 
 def test_one_of_three_processes_acts_and_the_others_say_so(tmp_path: Path) -> None:
@@ -37,7 +42,7 @@ def test_one_of_three_processes_acts_and_the_others_say_so(tmp_path: Path) -> No
         ):
             for each in (first, second):
                 standby = f"[+]{ROLE}standby; refloat-up leads"
-                until(lambda each=each: standby in each.page("health", READY)[1])
+                until(partial(says, each, standby))
                 assert each.page("health", "/readyz") == (200, "ok")
                 state = 'refloat_actor_state{controller="failure-recovery-controller",state='
                 assert f'{state}"standby"}} 1.0' in each.page("metrics", "/metrics")[1]

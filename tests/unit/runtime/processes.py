@@ -120,7 +120,7 @@ class Process:
     """One contender, with a client for its election and one for its work."""
 
     def __init__(
-        self, name: str, cluster: Cluster, clock: Clock, rand: Rand, **settings: float
+        self, name: str, cluster: Cluster, clock: Clock, rand: Rand, **settings: Any
     ) -> None:
         self.name = name
         self.clock = ProcessClock(clock, offset=1000.0 * rand.random())

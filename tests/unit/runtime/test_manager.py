@@ -82,7 +82,7 @@ class FakeLeadership(Part):
 
 
 class FakeServing(Part):
-    def ready_when(self, name: str, check: Any) -> None:
+    def ready_when(self, name: str, check: Any, note: Any = None) -> None:
         self.checks[name] = check
 
     async def start(self) -> None:

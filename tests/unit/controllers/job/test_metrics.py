@@ -14,6 +14,7 @@ from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
 from refloat.controllers.job.metrics import JobMetrics
 from refloat.controllers.ttl.metrics import TtlMetrics
 from refloat.policy import terms
+from refloat.runtime.candidate import CandidateMetrics
 from tests.unit.policy import made
 
 PODS = "job_controller_job_pods_finished_total"
@@ -124,6 +125,10 @@ FAMILIES = {
     "job_controller_stale_sync_skips_total": ("group", "resource"),
     "ttl_after_finished_controller_job_deletion_duration_seconds": (),
 }
+ELECTIONS: dict[str, tuple[str, ...]] = {
+    "leader_election_master_status": ("name",),
+    "refloat_actor_state": ("controller", "state"),
+}
 RECOVERY = {
     "refloat_failure_recovery_pod_decisions_total": ("outcome", "reason"),
     "refloat_failure_recovery_node_decisions_total": ("outcome", "reason"),
@@ -155,8 +160,14 @@ def test_the_families_of_zombie_recovery_are_these() -> None:
     assert families(registry) == set(RECOVERY)
 
 
+def test_the_families_of_elections_are_these() -> None:
+    registry = CollectorRegistry()
+    CandidateMetrics(registry)
+    assert families(registry) == set(ELECTIONS)
+
+
 def test_the_families_are_documented_with_their_labels() -> None:
-    families = {**FAMILIES, **RECOVERY}
+    families = {**FAMILIES, **RECOVERY, **ELECTIONS}
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \|", DOCUMENT.read_text(), re.MULTILINE)
     assert {name: tuple(re.findall(r"`(\w+)`", labels)) for name, _, labels in rows} == families
     histograms = {name for name, kind, _ in rows if kind == "histogram"}
