@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole cluster while answers to writes of all its controllers are lost or come late."""
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from refloat.apiserver.identity import Identity
+from refloat.base.tasks import Tasks
+from refloat.client import errors, kinds
+from refloat.client.contract import DeleteOptions
+from refloat.client.local import LocalClient
+from refloat.client.requests import Request
+from refloat.sim.run import Sim
+from tests.simulation import api_program
+from tests.simulation.cluster_world import NAMESPACE, Cluster
+from tests.virtual import virtual
+
+PATIENCE = 30.0
+LATER = 35.0
+JOBS = 8
+
+
+class Wire:
+    """What befalls writes, while it is bad."""
+
+    def __init__(self, sim: Sim) -> None:
+        self.sim = sim
+        self.bad = False
+        self.tasks = Tasks()
+
+
+class Faulty(LocalClient):
+    """Each fourth write: its answer is lost, or it is made after the client has given up."""
+
+    wire: Wire
+
+    async def _call(self, request: Request) -> bytes:
+        wire = self.wire
+        if request.method == "GET" or "/leases" in request.path or not wire.bad:
+            return await super()._call(request)
+        chance = wire.sim.rand.random()
+        if chance < 0.125:
+            with contextlib.suppress(errors.ClientError):
+                await super()._call(request)
+            raise errors.Unavailable("internal error", code=500)
+        if chance < 0.25:
+            wire.tasks.spawn(self._late(request), name="late")
+            await wire.sim.clock.sleep(PATIENCE)
+            raise errors.Timeout("no answer in time")
+        return await super()._call(request)
+
+    async def _late(self, request: Request) -> None:
+        await self.wire.sim.clock.sleep(LATER)
+        with contextlib.suppress(errors.ClientError):
+            await super()._call(request)
+
+
+class FaultyCluster(Cluster):
+    wire: Wire
+
+    def _connect(self, user: Identity) -> LocalClient:
+        client = Faulty(self.server.as_user(user), field_manager=user.name.rpartition(":")[2])
+        client.wire = self.wire
+        return client
+
+
+async def left(cluster: Cluster) -> list[str]:
+    pages = cluster.client.list(kinds.PODS, namespace=NAMESPACE)
+    return [pod.metadata.name async for page in pages for pod in page.items]
+
+
+@pytest.mark.parametrize("how", ["Background", "Foreground"])
+@virtual(seeds=2)
+async def test_jobs_that_are_deleted_under_faults_leave_no_pods_behind(sim: Sim, how: Any) -> None:
+    async with api_program.serving(sim) as server:
+        cluster = FaultyCluster(sim, server)
+        cluster.wire = wire = Wire(sim)
+        await cluster.start()
+        await sim.clock.sleep(30)
+        wire.bad = True
+        for number in range(JOBS):
+            await cluster.submit(f"j{number}", completions=3, parallelism=3)
+        for number in range(JOBS):
+            await sim.clock.sleep(20 * sim.rand.random())
+            options = DeleteOptions(propagation=how)
+            name = f"j{number}"
+            await cluster.client.delete(kinds.JOBS, name, namespace=NAMESPACE, options=options)
+        await sim.clock.sleep(60)
+        wire.bad = False
+        await sim.clock.sleep(600)
+        names = await left(cluster)
+        await cluster.close()
+        await wire.tasks.close()
+        assert names == []
+
+
+@virtual(seeds=2)
+async def test_no_job_counts_more_pods_than_there_were_under_faults(sim: Sim) -> None:
+    async with api_program.serving(sim) as server:
+        cluster = FaultyCluster(sim, server)
+        cluster.wire = wire = Wire(sim)
+        await cluster.start()
+        await cluster.watch()
+        await sim.clock.sleep(30)
+        wire.bad = True
+        script = {"main": {"seconds": 1, "exitCode": 1}}
+        for number in range(JOBS):
+            await cluster.submit(f"j{number}", script=script, backoffLimit=2)
+        await sim.clock.sleep(600)
+        wire.bad = False
+        await sim.clock.sleep(1200)
+        counts = [cluster.job(f"j{number}").status.failed for number in range(JOBS)]
+        pods = [len(cluster.pods(f"j{number}")) for number in range(JOBS)]
+        await cluster.close()
+        await wire.tasks.close()
+        assert counts == pods == [3] * JOBS
