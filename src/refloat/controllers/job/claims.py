@@ -108,10 +108,17 @@ async def claim(
         await _check_alive(client, job)
     adopted = [pod for pod in orphans if await _adopt(client, job, pod, wrote)]
     if released is not None and terms.decided(job) is None:
-        escaped = [pod for pod in owned if pod_state.has_escaped(pod)]
-        kept = [pod for pod in owned if not pod_state.has_escaped(pod)]
+        wanted = _is_wanted(job, owned)
+        escaped = [pod for pod in owned if wanted and pod_state.has_escaped(pod)]
+        kept = [pod for pod in owned if not (wanted and pod_state.has_escaped(pod))]
         owned = kept + [await _taken_back(client, pod, wrote) for pod in (*escaped, *released)]
     return owned + [_adopted(job, pod) for pod in adopted]
+
+
+def _is_wanted(job: Job, pods: Sequence[Pod]) -> bool:
+    """Whether no pod has to go: else one without finalizer is deleted as it is."""
+    wanted = 0 if job.spec.suspend else job.spec.parallelism
+    return sum(map(pod_state.is_active, pods)) <= (1 if wanted is None else wanted)
 
 
 async def _taken_back(client: Client, pod: Pod, wrote: Wrote) -> Pod:

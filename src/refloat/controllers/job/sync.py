@@ -319,9 +319,9 @@ class Sync:
         that it released; if that fails, the pod gets its finalizer again
         (`claims`). Kubernetes looks at neither.
         """
+        self._tools.memory.released(self._uid, pod)
         if not pod_state.is_tracked(pod):
             return pod
-        self._tools.memory.released(self._uid, pod)
         released = await writes.remove_finalizer(self._tools.client, pod, unchanged=True)
         self._wrote(released)
         return pod if released is None else released
