@@ -80,6 +80,9 @@ class Wire:
     def send(self, who: str, method: str, path: str, body: Any = None, **more: str) -> None:
         self.writer.write(request(self.target.headers[who], method, path, body, more))
 
+    def stop_reading(self) -> None:
+        self.reader._transport.pause_reading()  # type: ignore[attr-defined]
+
     async def answer(self) -> int:
         """Read one answer, and count its bytes without keeping them."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -144,25 +144,24 @@ def _yaml_pieces(value: Any, indent: int) -> Iterator[str]:
     if not isinstance(value, dict | list) or _weight_of(value) <= _YAML_VALUES:
         yield _part(value, indent)
         return
-    is_map = isinstance(value, dict)
-    gathered: Any = {} if is_map else []
+    gathered: Any = type(value)()
     weight = 0
-    for key in sorted(value) if is_map else range(len(value)):
-        item = value[key]
+    for key, item in sorted(value.items()) if isinstance(value, dict) else enumerate(value):
         heavy = _weight_of(item)
         if gathered and weight + heavy > _YAML_VALUES:
             yield _part(gathered, indent)
-            gathered, weight = type(gathered)(), 0
+            gathered, weight = type(value)(), 0
         if heavy > _YAML_VALUES:
-            yield from _below_key(key, item, indent) if is_map else _below_dash(item, indent)
+            below = _below_key(key, item, indent) if isinstance(value, dict) else None
+            yield from below or _below_dash(item, indent)
         else:
             weight += heavy
-            gathered.update({key: item}) if is_map else gathered.append(item)
+            gathered.update({key: item}) if isinstance(value, dict) else gathered.append(item)
     if gathered:
         yield _part(gathered, indent)
 
 
-def _below_key(key: str, item: Any, indent: int) -> Iterator[str]:
+def _below_key(key: Any, item: Any, indent: int) -> Iterator[str]:
     yield _part({key: ""}, indent).removesuffix(' ""\n') + "\n"
     yield from _yaml_pieces(item, indent if isinstance(item, list) else indent + 2)
 

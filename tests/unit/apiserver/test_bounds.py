@@ -172,7 +172,9 @@ def test_items_without_a_place_stand_where_insertion_puts_them() -> None:
         for places in itertools.product((None, 0, 1, 2), repeat=count):
             items = [f"{index}:{place}" for index, place in enumerate(places)]
             pairs = zip(items, places, strict=True)
-            order = {(str, item): place for item, place in pairs if place is not None}
+            order: dict[element_order.Key, int] = {
+                (str, item): place for item, place in pairs if place is not None
+            }
             found = element_order._sorted(items, order, "")
             assert [item.partition(":")[2] for item in found] == list(map(str, inserted(places)))
 

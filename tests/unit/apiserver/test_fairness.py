@@ -22,7 +22,8 @@ def waits(shared: FairShare, user: str, order: list[str], amount: int = 1) -> "a
 
 
 async def test_what_comes_free_goes_to_the_user_that_holds_the_least() -> None:
-    shared, order = share(), []
+    shared = share()
+    order: list[str] = []
     for _ in range(4):
         await shared.take("greedy")
     tasks = [waits(shared, "greedy", order) for _ in range(3)]
@@ -39,7 +40,8 @@ async def test_what_comes_free_goes_to_the_user_that_holds_the_least() -> None:
 
 
 async def test_a_user_whose_queue_is_full_is_refused_and_others_are_not() -> None:
-    shared, order = share(1, per_user=1, waiting=2), []
+    shared = share(1, per_user=1, waiting=2)
+    order: list[str] = []
     await shared.take("a")
     tasks = [waits(shared, "a", order) for _ in range(2)]
     await rest()
@@ -64,7 +66,8 @@ async def test_one_user_cannot_have_more_than_its_share() -> None:
 
 
 async def test_a_large_request_is_not_passed_by_small_ones_for_ever() -> None:
-    shared, order = share(10, per_user=8), []
+    shared = share(10, per_user=8)
+    order: list[str] = []
     await shared.take("a", 5)
     large = waits(shared, "b", order, 8)
     await rest()
@@ -75,7 +78,8 @@ async def test_a_large_request_is_not_passed_by_small_ones_for_ever() -> None:
 
 
 async def test_a_waiter_of_a_full_share_does_not_hold_up_others() -> None:
-    shared, order = share(4, per_user=1), []
+    shared = share(4, per_user=1)
+    order: list[str] = []
     await shared.take("a")
     again = waits(shared, "a", order)
     await rest()
@@ -85,7 +89,8 @@ async def test_a_waiter_of_a_full_share_does_not_hold_up_others() -> None:
 
 
 async def test_who_leaves_while_waiting_takes_nothing_along() -> None:
-    shared, order = share(1, per_user=1), []
+    shared = share(1, per_user=1)
+    order: list[str] = []
     await shared.take("a")
     leaver, stayer = waits(shared, "b", order), waits(shared, "c", order)
     await rest()
@@ -98,7 +103,8 @@ async def test_who_leaves_while_waiting_takes_nothing_along() -> None:
 
 
 async def test_what_was_granted_to_one_who_left_at_that_moment_is_given_on() -> None:
-    shared, order = share(1, per_user=1), []
+    shared = share(1, per_user=1)
+    order: list[str] = []
     await shared.take("a")
     leaver, stayer = waits(shared, "b", order), waits(shared, "c", order)
     await rest()
@@ -109,7 +115,8 @@ async def test_what_was_granted_to_one_who_left_at_that_moment_is_given_on() -> 
 
 
 async def test_two_that_leave_at_one_moment_take_nothing_along() -> None:
-    shared, order = share(1, per_user=1), []
+    shared = share(1, per_user=1)
+    order: list[str] = []
     await shared.take("a")
     leavers = [waits(shared, user, order) for user in ("b", "c", "b")]
     stayer = waits(shared, "d", order)
@@ -122,7 +129,8 @@ async def test_two_that_leave_at_one_moment_take_nothing_along() -> None:
 
 
 async def test_requests_of_a_busy_user_do_not_delay_the_first_of_another() -> None:
-    turns, order = Turns(per_turn=4), []
+    turns = Turns(per_turn=4)
+    order: list[str] = []
 
     async def begin(user: str) -> None:
         await turns.begin(user)

@@ -15,7 +15,7 @@ Path: TypeAlias = tuple[str, ...]
 _SELF = "."
 
 # Steps from an object to a field: those of the deepest type are about twenty.
-MAX_DEPTH = 100
+MAX_DEPTH = 50
 
 
 class PathSet:
