@@ -9,6 +9,7 @@ import msgspec
 from refloat.api import codec, errors, gojson, kinds, schema, unmarshal
 from refloat.api.meta import Object
 from refloat.apiserver.identity import Call
+from refloat.apiserver.owner_references import dedup_owners
 from refloat.apiserver.patch import (
     go_values,
     json_patch,
@@ -18,7 +19,7 @@ from refloat.apiserver.patch import (
     strict,
     unstructured,
 )
-from refloat.apiserver.registry import Registry, check_name, dedup_owners, place, revision
+from refloat.apiserver.registry import Registry, check_name, place, revision
 from refloat.apiserver.strategies.base import Strategy
 from refloat.store.contract import Entry
 

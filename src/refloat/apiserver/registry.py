@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import msgspec
-
 from refloat.api import codec, errors, fields, integers, kinds, meta, names, schema, times
 from refloat.api.meta import Object
 from refloat.apiserver import (
@@ -24,6 +22,7 @@ from refloat.apiserver import (
     strategies,
 )
 from refloat.apiserver.identity import Call
+from refloat.apiserver.owner_references import dedup_owners
 from refloat.apiserver.strategies.base import Strategy
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
@@ -40,9 +39,6 @@ MAX_NAME_TRIES = 8
 
 # A write that loses this many races in a row is told so.
 MAX_RACES = 20
-
-# Equal owners have equal bytes.
-_SORTED = msgspec.json.Encoder(order="sorted")
 
 MAX_PREFIX = 58  # a generated name is at most 63 long, with its suffix
 
@@ -536,26 +532,6 @@ def decode(call: Call, body: bytes, wanted: schema.Struct, media: codec.Media) -
         for problem in decoded.problems:
             call.warn(problem)
     return decoded.obj
-
-
-def dedup_owners(call: Call, obj: Object, when: str = "") -> None:
-    """Drop owner references that stand twice, and say so."""
-    owners = obj["metadata"].get("ownerReferences") or ()
-    if len(owners) < 2:
-        return
-    kept: dict[bytes, Object] = {}
-    repeated = [
-        owner.get("uid", "")
-        for owner in owners
-        if kept.setdefault(_SORTED.encode(owner), owner) is not owner
-    ]
-    if repeated:
-        obj["metadata"]["ownerReferences"] = list(kept.values())
-        call.warn(
-            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups "
-            "owner references in 1.20+, and may reject such requests as early as 1.24; "
-            f"please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
-        )
 
 
 def _number(text: str | None) -> int:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from refloat.api import errors, fields, goyaml, schema, selectors
-from refloat.apiserver import attributes, forms, listing, options, registry, uri
+from refloat.apiserver import attributes, forms, listing, options, owner_references, uri
 from refloat.apiserver.apply import sets
 from refloat.apiserver.patch import element_order, json_patch, strategic
 from tests import worlds
@@ -219,6 +219,6 @@ def test_repeated_owners_are_dropped_in_their_order() -> None:
     owners = [{"uid": "1", "name": "a"}, {"name": "b", "uid": "2"}, {"name": "a", "uid": "1"}]
     obj = {"metadata": {"ownerReferences": owners}}
     call = worlds.World().call()
-    registry.dedup_owners(call, obj)
+    owner_references.dedup_owners(call, obj)
     assert obj["metadata"]["ownerReferences"] == owners[:2]
     assert "duplicate UID(s) observed: 1" in call.warnings[0]
