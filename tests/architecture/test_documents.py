@@ -10,7 +10,7 @@ import pytest
 
 from refloat.api import schema
 from refloat.base import gates
-from refloat.cli import agent, main, manager, up
+from refloat.cli import agent, commands, manager, up
 from refloat.demo import catalogue
 from tests.architecture import sources
 from tests.architecture.sources import DOCUMENTS, PACKAGE, ROOT
@@ -48,7 +48,7 @@ def test_make_targets_exist(document: Path) -> None:
 
 def test_commands_of_refloat_exist(document: Path) -> None:
     named = set(re.findall(r"(?:`|bin/)refloat ([a-z]+)", document.read_text()))
-    known = main.refloat.list_commands(click.Context(main.refloat))
+    known = commands.refloat.list_commands(click.Context(commands.refloat))
     assert named - set(known) == set()
 
 
