@@ -17,6 +17,7 @@ from refloat.base.rand import Rand
 from refloat.cli import options, pressure
 
 if TYPE_CHECKING:
+    from refloat.agent.process.images import ImageSettings
     from refloat.app import agent
 
 _NO_PODS = (
@@ -128,9 +129,7 @@ def command(  # one parameter for each option
         shared = {"gates": chosen, "fast": fast, "self_fence_seconds": fence}
         options.run(_simulate(kubeconfig, context, name or "node", simulated_nodes, **shared))
         return
-    from refloat.agent.process import image_file  # noqa: PLC0415 - simulated nodes do without
-    from refloat.agent.process.images import ImageSettings  # noqa: PLC0415
-    from refloat.app import agent  # noqa: PLC0415
+    from refloat.app import agent  # noqa: PLC0415 - simulated nodes do without
 
     node = _checked(name or platform.node().lower())
     settings = agent.Settings(
@@ -144,7 +143,7 @@ def command(  # one parameter for each option
         client_authority=client_ca_file,
         accept_all_pods=accept_all_pods,
         trust_pods=trust_pods,
-        images=ImageSettings() if images is None else image_file.read(images),
+        images=_images(images),
         manifests=pod_manifest_path and pod_manifest_path.expanduser().absolute(),
         end_pods=end_pods,
         fast=fast,
@@ -152,9 +151,14 @@ def command(  # one parameter for each option
         eviction=pressure.eviction(pressures),
         shutdown=pressure.shutdown(pressures),
     )
-    if not trust_pods and os.geteuid() != 0:
-        click.echo(_NO_PODS, err=True)
-    options.run(_run(agent.Agent(settings, RealClock(), Rand()), node))
+    options.run(_run(agent.Agent(settings, RealClock(), Rand()), node, trust_pods=trust_pods))
+
+
+def _images(path: Path | None) -> "ImageSettings":
+    from refloat.agent.process import image_file  # noqa: PLC0415 - simulated nodes do without
+    from refloat.agent.process.images import ImageSettings  # noqa: PLC0415
+
+    return ImageSettings() if path is None else image_file.read(path)
 
 
 def _checked(name: str, shown: str = "") -> str:
@@ -173,7 +177,9 @@ def _address(text: str) -> str:
     return text
 
 
-async def _run(running: "agent.Agent", name: str) -> None:
+async def _run(running: "agent.Agent", name: str, *, trust_pods: bool) -> None:
+    if not trust_pods and os.geteuid() != 0:
+        click.echo(_NO_PODS, err=True)
     options.on_stop(running.stop)
     click.echo(f"node {name} on {running.server}")
     await running.run()
