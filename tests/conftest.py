@@ -23,7 +23,7 @@ settings.load_profile("refloat")
 
 # What waits for processes more than it computes. The scenarios are played once for all
 # workers: whoever asks for them later need not wait. The kills take longest of all.
-_WAITING = ("tests/scenarios/", "tests/e2e/test_crash.py", "tests/e2e/")
+_WAITING = ("tests/scenarios/", "tests/faults/", "tests/e2e/test_crash.py", "tests/e2e/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scenarios: each is a fault at one phase, and what must hold after it.
 
-`LONG` scenarios have faults that last longer than two timeouts of a request (30 s each),
-with the timings of Kubernetes; `make test` leaves them to `make faults`.
+`make test` leaves the `long` ones to `make faults`: their faults last longer than two
+timeouts of a request (30 s each), or a lease has to run out first.
 """
 
+import os
+import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from refloat.client.settings import Settings as ClientSettings
 from tests.faults import schedule
 from tests.faults.processes import wait
 from tests.faults.proxy import Action, Link, Message
@@ -18,6 +22,9 @@ Play = Callable[[Workload, int], None]
 
 # An agent that counts its renewals by time has lost count after two that got no answer.
 RENEWALS = 3
+
+# How often a client tries one request that it may repeat.
+ATTEMPTS = ClientSettings().attempts
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,20 @@ def an_agent_is_stopped_while_its_containers_end(load: Workload, seed: int) -> N
 
 
 @scenario()
+def a_keeper_is_stopped_while_its_containers_end(load: Workload, seed: int) -> None:
+    """The process that has the containers sees late how they ended, and loses no result."""
+    load.submit("a", fail="0")
+    load.running(2)
+    keepers = [load.cluster.keeper(each.name) for each in load.cluster.nodes()]
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    load.release()
+    wait(lambda: not any(each.is_alive() for each in load.runs()), "the containers end")
+    for pid in keepers:
+        os.kill(pid, signal.SIGCONT)
+
+
+@scenario()
 def a_link_is_cut_and_held_for_a_moment(load: Workload, seed: int) -> None:
     """Faults that are shorter than the grace period of a node end nothing."""
     load.submit("a")
@@ -135,32 +156,37 @@ def the_server_is_stopped_for_longer_than_the_grace_period(load: Workload, seed:
     load.running(2)
     server = load.cluster.components["server"]
     server.freeze()
-    time.sleep(8)
+    time.sleep(6)
     server.thaw()
 
 
 # -- the manager -----------------------------------------------------------------------
 
 
+def _create_pods_under(load: Workload, action: Action) -> None:
+    """Keep a fault of creations until the manager has given one up."""
+    with _link(load, "manager").rule(action, is_creation) as rule:
+        load.submit("a", completions=3, parallelism=3)
+        wait(
+            lambda: max(Counter(rule.bodies).values(), default=0) >= ATTEMPTS,
+            "the manager has tried one creation as often as it may",
+        )
+    load.running(3)
+
+
 @scenario(manager=True)
 def the_answers_to_pod_creations_are_lost(load: Workload, seed: int) -> None:
     """The pods exist; the manager never learns that its requests made them."""
-    with _link(load, "manager").rule(Action.LOSE, is_creation, count=3) as rule:
-        load.submit("a", completions=3, parallelism=3)
-        wait(lambda: len(rule.bodies) >= 1, "the manager creates pods")
-        load.running(3)
+    _create_pods_under(load, Action.LOSE)
 
 
-@scenario(manager=True)
+@scenario(manager=True, long=True)
 def the_answers_to_pod_creations_are_errors(load: Workload, seed: int) -> None:
     """The pods exist; the manager is told of an internal error."""
-    with _link(load, "manager").rule(Action.ERROR, is_creation, count=3) as rule:
-        load.submit("a", completions=3, parallelism=3)
-        wait(lambda: len(rule.bodies) >= 1, "the manager creates pods")
-        load.running(3)
+    _create_pods_under(load, Action.ERROR)
 
 
-@scenario(manager=True)
+@scenario(manager=True, long=True)
 def the_manager_dies_while_it_creates_pods(load: Workload, seed: int) -> None:
     """kill -9 of the manager when the first pods exist; the next one goes on."""
     load.every_event = False
