@@ -225,6 +225,12 @@ def jobs_are_deleted_while_links_and_server_fail(load: Workload, seed: int) -> N
 
 
 @scenario()
+def a_few_random_faults(load: Workload, seed: int) -> None:
+    """The first steps of a schedule, which `make test` has the time for."""
+    schedule.play(load, seed, steps=4)
+
+
+@scenario(long=True)
 def random_faults(load: Workload, seed: int) -> None:
     """A schedule drawn from the seed; the server has the controllers."""
     schedule.play(load, seed)
