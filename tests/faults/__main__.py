@@ -11,6 +11,7 @@ import concurrent.futures
 import itertools
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--soak", action="store_true", help="random faults without end")
     parser.add_argument("--at-once", type=int, default=AT_ONCE)
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end in order then, too
     seed = random.randrange(10**6) if asked.seed is None else asked.seed
     if asked.scenario:
         return _one(asked.scenario, seed)

@@ -7,6 +7,7 @@ again with `revive`; one that ended by itself is noted, because only the manager
 """
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -266,12 +267,24 @@ class Cluster:
         return "\n".join(each.read_text() for each in sorted(self.folder.rglob("*.stderr")))
 
 
+def _end_all(folder: Path) -> None:
+    """Kill each process whose command names this folder: it is of this run alone."""
+    for each in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if each.name.isdigit() and f"{folder}/".encode() in (each / "cmdline").read_bytes():
+                os.kill(int(each.name), signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def running(
     folder: Path, *, fast: bool = True, agents: int = 2, manager: bool = False
 ) -> Iterator[Cluster]:
     """A cluster whose nodes are ready, and after the block no process of it."""
-    cluster = Cluster(folder, fast, agents, manager)
+    try:
+        cluster = Cluster(folder, fast, agents, manager)
+    except BaseException:  # also a Ctrl-C in the middle of the start
+        _end_all(folder)
+        raise
     try:
         cluster.heal()
         yield cluster
