@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.e2e.cluster import Api, run, serving
 from tests.e2e.test_manager import ManagerProcess, managing
-from tests.e2e.test_zombies import CONFIG, EVENTS, NODES, SAFE, until, zombie
+from tests.e2e.test_zombies import CONFIG, EVENTS, SAFE, lose_node, until, zombie
 
 COUNT = 20
 CONTROLLERS = "failure-recovery-controller,force-eviction-controller"
@@ -46,8 +46,7 @@ def test_one_of_three_processes_acts_and_the_others_say_so(tmp_path: Path) -> No
                 assert each.page("health", "/readyz") == (200, "ok")
                 state = 'refloat_actor_state{controller="failure-recovery-controller",state='
                 assert f'{state}"standby"}} 1.0' in each.page("metrics", "/metrics")[1]
-            taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
-            api.create(NODES, {"metadata": {"name": "lost"}, "spec": {"taints": [taint]}})
+            lose_node(api, "lost")
             for name in names:
                 zombie(api, name, annotations=SAFE)
             until(lambda: records(*logs) == [f"default/{name}" for name in names])

@@ -40,6 +40,15 @@ def until(what: Callable[[], Any]) -> Any:
     return found
 
 
+def lose_node(api: Api, name: str) -> None:
+    """A node with all the evidence that it is down: taint, Ready not True, a Lease that stands."""
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    api.create(NODES, {"metadata": {"name": name}, "spec": {"taints": [taint]}})
+    silent = {"type": "Ready", "status": "Unknown"}
+    api.patch(f"{NODES}/{name}/status", {"status": {"conditions": [silent]}})
+    api.create(LEASES, {"metadata": {"name": name}, "spec": {"leaseDurationSeconds": 1}})
+
+
 def zombie(api: Api, name: str, **metadata: Any) -> None:
     """A pod on a lost node that hangs in Terminating."""
     container = {"name": "c", "image": "busybox:1"}
@@ -54,11 +63,7 @@ def test_a_manager_frees_zombies_by_a_file_that_changes_while_it_runs(tmp_path: 
     config.write_text(CONFIG.format(gate="false", period="1s"))
     with serving(tmp_path / "data") as server:
         api = Api(server.kubeconfig)
-        taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
-        api.create(NODES, {"metadata": {"name": "lost"}, "spec": {"taints": [taint]}})
-        silent = {"type": "Ready", "status": "Unknown"}
-        api.patch(f"{NODES}/lost/status", {"status": {"conditions": [silent]}})
-        api.create(LEASES, {"metadata": {"name": "lost"}, "spec": {"leaseDurationSeconds": 1}})
+        lose_node(api, "lost")
         zombie(api, "annotated", annotations=SAFE)
         zombie(api, "labelled", labels={"safe": "true"})
         zombie(api, "neither")

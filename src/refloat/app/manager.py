@@ -137,19 +137,24 @@ class ClusterManager:
             self._force_eviction = self._add_force_eviction()
         self._publisher = self._make_publisher()
         self._independent.append(self._publisher)
-        self.endpoints = Endpoints(
-            health=settings.health_at,
-            metrics_at=settings.metrics_at,
+        self.endpoints = self._make_endpoints()
+        self._manager = Manager(self._parts(), clock=clock)
+
+    def _make_endpoints(self) -> Endpoints:
+        """Health and metrics; a controller that lacks a right is not ready."""
+        endpoints = Endpoints(
+            health=self._settings.health_at,
+            metrics_at=self._settings.metrics_at,
             registry=self._registry,
-            clock=clock,
+            clock=self._clock,
             documents={"/debug/caches": self.caches},
         )
         for controller in (self._recovery, self._force_eviction):
             if controller is not None:
-                self.endpoints.ready_when(
+                endpoints.ready_when(
                     f"rights/{controller.name}", partial(getattr, controller.rights, "missing")
                 )
-        self._manager = Manager(self._parts(), clock=clock)
+        return endpoints
 
     @property
     def server(self) -> str:
