@@ -6,13 +6,15 @@ better than none.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from refloat.api import names
+from refloat.api import names, self_fence
+from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Node, Pod
 from refloat.api.events import Event
+from refloat.api.self_fence import Promise
 from refloat.api.structs import ApiObject
 from refloat.base.clock import Clock
 from refloat.base.errors import UsageError
@@ -76,6 +78,7 @@ class Asker:
             namespaces=await self._labels([pod]),
             events=await self._events(pod, namespace),
             of_node=[] if node is None else await self._events(node, ""),
+            promises=await self._promises(pod.spec.node_name),
         )
         return pods.explain(pod, around)
 
@@ -91,6 +94,7 @@ class Asker:
             pods=there,
             namespaces=await self._labels(there),
             events=await self._events(node, ""),
+            promises=await self._promises(name),
         )
         return nodes.explain(node, around)
 
@@ -104,6 +108,18 @@ class Asker:
             return None, False
         except errors.Forbidden:
             return None, True
+
+    async def _promises(self, node: str) -> Mapping[str, Promise] | None:
+        """The self-fenced pods that the Lease of a node lists; None if the Lease is hidden."""
+        if not node:
+            return {}
+        try:
+            lease = await self._client.get(kinds.LEASES, node, namespace=NODE_NAMESPACE)
+        except errors.NotFound:
+            return {}
+        except errors.Forbidden:
+            return None
+        return self_fence.read_listed(lease)
 
     async def _labels(self, there: list[Pod]) -> dict[str, dict[str, str]]:
         found = {}

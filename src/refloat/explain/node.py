@@ -89,7 +89,7 @@ def _of_pod(pod: Pod, node: Node, policy: FailureRecoveryPolicy, around: Surroun
         namespace=around.labels(pod.metadata.namespace),
         silence=zombie.UNWATCHED,
         now=around.now,
-        promise=zombie.shown_promise(pod),
+        promise=around.promise(pod),
     ).text
 
 

@@ -51,12 +51,12 @@ def _node(pod: Pod, around: Surroundings) -> Iterator[Point]:
         yield Point("node", f"{name} does not exist")
     else:
         yield Point("node", f"{name}: {health(around.node, around.now)}")
-    promise = zombie.shown_promise(pod)
+    promise = around.promise(pod)
     if promise is not None:
-        yield Point(
-            "self-fence",
-            f"its node ends it by itself {promise.seconds}s after it last reached the API",
-        )
+        text = f"its node ends it by itself {promise.seconds}s after it last reached the API"
+        if around.promises is None:
+            text += "; by the pod's condition, because you may not read the Lease of the node"
+        yield Point("self-fence", text)
 
 
 def _future(pod: Pod, around: Surroundings) -> Iterator[Point]:
@@ -103,7 +103,7 @@ def _decision(pod: Pod, around: Surroundings, configuration: Configuration) -> I
         namespace=around.labels(pod.metadata.namespace),
         silence=zombie.UNWATCHED,
         now=around.now,
-        promise=zombie.shown_promise(pod),
+        promise=around.promise(pod),
     )
     if isinstance(decision, zombie.Ignore):
         yield Point("recovery", f"nothing is forced: {decision.text}")

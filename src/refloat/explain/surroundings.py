@@ -8,10 +8,12 @@ from datetime import datetime
 from refloat.api import times
 from refloat.api.core import Node, Pod
 from refloat.api.events import Event
+from refloat.api.self_fence import Promise
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
 from refloat.config.load import Configuration
 from refloat.explain.account import Point, when
 from refloat.explain.actors import Outlook
+from refloat.policy import zombie
 
 # Events of an object that are told, the latest: more is what `kubectl describe` is for.
 MAX_EVENTS = 5
@@ -39,6 +41,15 @@ class Surroundings:
     events: Sequence[Event] = ()
     of_node: Sequence[Event] = ()
     """Those of a pod's node."""
+
+    promises: Mapping[str, Promise] | None = None
+    """The self-fenced pods that the node's Lease lists, by uid; None if it may not be read."""
+
+    def promise(self, pod: Pod) -> Promise | None:
+        """What recovery counts. Without the Lease, what the pod's condition shows."""
+        if self.promises is None:
+            return zombie.shown_promise(pod)
+        return self.promises.get(pod.metadata.uid)
 
     def labels(self, namespace: str) -> Mapping[str, str]:
         return self.namespaces.get(namespace, {})

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from refloat.api import times
+from refloat.api import self_fence, times
+from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.meta import Object
 from refloat.base.errors import UsageError
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
@@ -123,6 +124,34 @@ NODE: Object = {
 
 async def lost(client: LocalClient) -> None:
     await client.create(kinds.NODES, NODE)
+
+
+FORGED: Object = {
+    "type": self_fence.CONDITION,
+    "status": "True",
+    "message": self_fence.write(self_fence.Promise(380, 5, "ab")),
+}
+
+
+@virtual()
+async def test_a_promise_is_what_the_lease_of_the_node_lists_and_not_a_condition(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        client = await admin(api)
+        await lost(client)
+        await publish(client, record(sim))
+        pod = await client.get(kinds.PODS, "p", namespace="default")
+        status: Object = {"status": {"conditions": [FORGED]}}
+        await client.patch(kinds.PODS, "p", status, namespace="default", subresource="status")
+        lease: Object = {"metadata": {"name": "n1"}}
+        await client.create(kinds.LEASES, lease, namespace=NODE_NAMESPACE)
+        forged = await told(client, sim)
+        listing = self_fence.write_listed({pod.metadata.uid: self_fence.Promise(100, 5)})
+        annotated: Object = {"metadata": {"annotations": {self_fence.LISTED: listing}}}
+        await client.patch(kinds.LEASES, "n1", annotated, namespace=NODE_NAMESPACE)
+        listed = await told(client, sim)
+    assert "self-fence" not in forged
+    want = "its node ends it by itself 100s after it last reached the API"
+    assert listed["self-fence"] == want
 
 
 async def explained(sim: Sim, *records: tuple[Actor, Object], leader: str = "") -> dict[str, str]:

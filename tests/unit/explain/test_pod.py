@@ -78,9 +78,8 @@ def test_the_time_of_the_forced_end_is_told_with_who_allowed_it() -> None:
 
 def test_a_pod_that_is_due_waits_for_the_silence_of_its_node_in_plain_words() -> None:
     """explain does not watch leases, so it does not say that the pod is forced now."""
-    said = told(
-        stuck(), "recovery", now=at(170), configuration=configuration(nodeGracePeriod="90s")
-    )
+    outlook = Outlook(configuration(nodeGracePeriod="90s"))
+    said = told(stuck(), "recovery", now=at(170), recovery=outlook)
     assert said.startswith("it will be made to fail later unless its node comes back")
     assert said.endswith(
         "awaited: the Lease of its node must stay unchanged for 1m30s,"
@@ -199,9 +198,12 @@ def test_a_promise_of_its_node_is_told() -> None:
     armed = msgspec.convert(
         {"spec": {"nodeName": "n1"}, "status": {"phase": "Running", "conditions": [condition]}}, Pod
     )
-    assert told(armed, "self-fence") == (
-        "its node ends it by itself 380s after it last reached the API"
-    )
+    want = "its node ends it by itself 380s after it last reached the API"
+    listed = {"": self_fence.Promise(380, 5)}
+    assert told(armed, "self-fence", promises=listed) == want
+    assert told(armed, "self-fence", promises={}) == ""
+    hidden = "; by the pod's condition, because you may not read the Lease of the node"
+    assert told(armed, "self-fence", promises=None) == want + hidden
 
 
 def test_a_forced_end_is_told_in_the_words_of_its_condition() -> None:
