@@ -372,12 +372,8 @@ def _instance(folder: Path, rand: Rand) -> str:
 
 def _processes(settings: Settings, volumes: Path) -> ProcessSettings:
     """How containers run; they see neither the data directory nor the agent's credentials."""
-    hidden = [volumes.parent]
-    if settings.kubeconfig is not None:
-        hidden.append(settings.kubeconfig.absolute())
-    return ProcessSettings(
-        settings.folder, images=settings.images, hidden=tuple(hidden), shared=volumes
-    )
+    hidden = (volumes.parent, *kubeconfig.credential_files(settings.kubeconfig))
+    return ProcessSettings(settings.folder, images=settings.images, hidden=hidden, shared=volumes)
 
 
 def _node(settings: Settings, capacity: dict[str, str], port: int) -> NodeSettings:

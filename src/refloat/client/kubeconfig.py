@@ -170,13 +170,33 @@ def find(
     """The cluster to talk to: the named file, KUBECONFIG, the pod's own, or ~/.kube/config."""
     if path is not None:
         return load([path], context=context)
-    if names := environ.get("KUBECONFIG"):
-        files = dict.fromkeys(Path(name) for name in names.split(os.pathsep) if name)
-        return load(list(files), context=context, may_miss=True)
+    if files := _environ_files(environ):
+        return load(files, context=context, may_miss=True)
     if not context and (own := access.in_cluster(environ, service_account)) is not None:
         return own
-    home = Path(environ.get("HOME") or Path.home()) / ".kube" / "config"
-    return load([home], context=context)
+    return load([_home_file(environ)], context=context)
+
+
+def credential_files(
+    path: Path | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = access.SERVICE_ACCOUNT,
+) -> list[Path]:
+    """Where `find` looks for credentials, for a process that hides them from others."""
+    if path is not None:
+        return [path.absolute()]
+    files = _environ_files(environ) or [service_account, _home_file(environ)]
+    return [file.absolute() for file in files]
+
+
+def _environ_files(environ: Mapping[str, str]) -> list[Path]:
+    names = environ.get("KUBECONFIG", "").split(os.pathsep)
+    return list(dict.fromkeys(Path(name) for name in names if name))
+
+
+def _home_file(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or Path.home()) / ".kube" / "config"
 
 
 def load(files: list[Path], *, context: str = "", may_miss: bool = False) -> access.Access:

@@ -15,7 +15,7 @@ from refloat.api.meta import Object
 from refloat.apiserver.inprocess import InProcess
 from refloat.app import agent, supervision, tokens
 from refloat.app.agent import Settings, WholePods
-from refloat.client import errors, kinds
+from refloat.client import errors, kinds, kubeconfig
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim, run
 from tests import builders
@@ -121,6 +121,20 @@ def test_containers_see_neither_the_data_directory_nor_the_kubeconfig() -> None:
     found = agent._processes(settings, Path("/data/volumes"))
     assert found.hidden == (Path("/data"), Path("/home/me/config"))
     assert found.shared == Path("/data/volumes")
+
+
+@pytest.mark.parametrize(
+    ("environ", "want"),
+    [
+        pytest.param({"KUBECONFIG": "/a/b:/c"}, ["/a/b", "/c"], id="those of KUBECONFIG"),
+        pytest.param({"HOME": "/home/me"}, ["/own", "/home/me/.kube/config"], id="the usual ones"),
+    ],
+)
+def test_credentials_that_the_agent_finds_by_itself_are_hidden_too(
+    environ: dict[str, str], want: list[str]
+) -> None:
+    files = kubeconfig.credential_files(environ=environ, service_account=Path("/own"))
+    assert files == [Path(each) for each in want]
 
 
 def test_the_agents_of_an_embedded_cluster_trust_their_pods(

@@ -145,8 +145,8 @@ class _View:
         """Show an empty folder, or an empty file, instead."""
         try:
             at = os.open(os.path.realpath(path), paths.ANY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return  # what this process cannot reach, a container cannot reach either
         with closing(at):
             if stat.S_ISDIR(os.fstat(at).st_mode):
                 flags = _IN_MEMORY | linux.MS_NOEXEC | linux.MS_RDONLY
