@@ -18,6 +18,7 @@ from refloat.api.core import Node, Pod, Taint
 from refloat.client import errors
 from refloat.policy import critical_pods, node_admission
 from refloat.policy import demand as demands
+from refloat.policy.critical_pods import IsCritical
 from refloat.policy.demand import PODS
 from refloat.policy.fit import Place, Tenant
 from refloat.policy.node_admission import Objection, Rejection
@@ -49,6 +50,7 @@ class NodeFacts:
     """What it is low on, by the names of its conditions."""
 
     is_shutting_down: Callable[[], bool] = bool
+    is_critical: IsCritical = critical_pods.has_critical_priority
     checks: Sequence[Check] = field(default_factory=tuple)
 
 
@@ -95,7 +97,7 @@ class Admission:
         for check in self._facts.checks:
             if (found := check(pod)) is not None:
                 return found
-        return node_admission.under_pressure(pod, self._facts.pressure())
+        return node_admission.under_pressure(pod, self._facts.pressure(), self._facts.is_critical)
 
     async def _objections(self, pod: Pod) -> list[Objection]:
         """The node is read when its own labels do not do, or it was last seen tainted."""
@@ -121,7 +123,7 @@ class Admission:
     def _judge(self, pod: Pod, found: Sequence[Objection]) -> Rejection | Later | None:
         if not found:
             return None
-        if not critical_pods.is_critical(pod):
+        if not self._facts.is_critical(pod):
             return found[0].rejection()
         unfit, missing = node_admission.for_critical(found)
         return unfit[0].rejection() if unfit else self._make_room(pod, missing)
@@ -134,7 +136,7 @@ class Admission:
         if not missing:
             return LATER
         staying = [each for each in active if not self._tenants.is_ending(each.metadata.uid)]
-        found = critical_pods.victims(pod, staying, missing)
+        found = critical_pods.victims(pod, staying, missing, self._facts.is_critical)
         if isinstance(found, critical_pods.Unreachable):
             return node_admission.no_room(found)
         for victim in found:

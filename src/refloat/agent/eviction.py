@@ -15,7 +15,8 @@ from refloat.agent.status import Ending
 from refloat.agent.usage import Usage
 from refloat.agent.worker import Tell
 from refloat.base.clock import Clock
-from refloat.policy import kubelet_eviction
+from refloat.policy import critical_pods, kubelet_eviction
+from refloat.policy.critical_pods import IsCritical
 from refloat.policy.eviction_thresholds import RESOURCES, EvictionSettings
 from refloat.policy.kubelet_eviction import Eviction, Measured, State
 from refloat.runtime.event_series import EventType
@@ -42,6 +43,7 @@ class Evictions:
         clock: Clock,
         tell: Tell,
         tell_node: TellNode,
+        is_critical: IsCritical = critical_pods.has_critical_priority,
     ) -> None:
         self._tenants = tenants
         self._usage = usage
@@ -50,6 +52,7 @@ class Evictions:
         self._clock = clock
         self._tell = tell
         self._tell_node = tell_node
+        self._is_critical = is_critical
         self._state = State()
         self._evicted: tuple[str, ...] = ()
         self._wait_until = 0.0
@@ -103,7 +106,9 @@ class Evictions:
 
     def _end_excessive(self, measured: Measured) -> list[Eviction]:
         """Whoever takes more than it may, and does not end for it already."""
-        found = kubelet_eviction.over_limits(self._tenants.active(), measured.pods)
+        found = kubelet_eviction.over_limits(
+            self._tenants.active(), measured.pods, self._is_critical
+        )
         return [each for each in found if self._end(each)]
 
     def _end_for_room(self, measured: Measured) -> list[Eviction]:
@@ -114,7 +119,9 @@ class Evictions:
         resource = RESOURCES[self._state.met[0].signal]
         note = f"Attempting to reclaim {resource}"
         self._tell_node("Warning", "EvictionThresholdMet", note)
-        found = kubelet_eviction.by_pressure(self._state, self._settings, active, measured)
+        found = kubelet_eviction.by_pressure(
+            self._state, self._settings, active, measured, self._is_critical
+        )
         if found is None:
             log.info("low on %s, and there is no pod to evict", resource)
             return []

@@ -47,6 +47,7 @@ from refloat.base.rand import Rand
 from refloat.client import errors
 from refloat.client.contract import Client
 from refloat.client.kinds import NODES, PODS
+from refloat.policy import critical_pods
 from refloat.policy.eviction_thresholds import EvictionSettings
 from refloat.policy.node_shutdown import ShutdownSettings
 from refloat.policy.switches import ALL_ON, Switches
@@ -196,6 +197,7 @@ class Fleet:
             client = StaticClient(self._client, member.static, partial(self._check_line, name))
         tell_node = partial(self._tell_of_node, name)
         worker = self._worker(name, member, client)
+        is_critical = partial(self._is_critical, name)
         shutdown = Shutdown(
             worker,
             member.shutdown,
@@ -212,6 +214,7 @@ class Fleet:
                 clock=self._clock,
                 tell=self._tell,
                 tell_node=tell_node,
+                is_critical=is_critical,
             )
         facts = NodeFacts(
             name,
@@ -220,6 +223,7 @@ class Fleet:
             fetch=partial(client.get, NODES, name),
             pressure=tuple if evictions is None else lambda: evictions.conditions,
             is_shutting_down=lambda: shutdown.is_on,
+            is_critical=is_critical,
             checks=member.checks,
         )
         worker.gate = admission = Admission(facts, worker, self._tell)
@@ -249,9 +253,13 @@ class Fleet:
             self_fence_seconds=member.settings.self_fence_seconds,
             announce=lambda: self._beats.queue.add(name),
         )
+        worker.fence.is_static = partial(self._is_static, name)
         if (before := self._agents.get(name)) is not None:
             worker.fence.recall(before.worker.fence.promises())
         return worker
+
+    def _is_critical(self, name: str, pod: Pod) -> bool:
+        return self._is_static(name, pod.metadata.uid) or critical_pods.has_critical_priority(pod)
 
     def _check(self, name: str, client: Client) -> Permit:
         """What a node asks before it admits a pod of which nothing runs."""

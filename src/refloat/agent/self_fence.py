@@ -30,7 +30,6 @@ from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.contract import Client
 from refloat.client.kinds import PODS
-from refloat.policy import critical_pods
 
 # From the deadline until nothing of the pod is left. The keeper wakes up within
 # milliseconds. To kill 110 pods at once, with 1,200 processes that it must find
@@ -74,6 +73,8 @@ class SelfFence:
         self._listed: Mapping[str, Promise] = {}  # in the Lease, after the last renewal
         self._counted: dict[str, float] = {}  # the renewal after which one was looked at
         self._waiting: dict[str, None] = {}  # those that start after the next renewal
+        # By the node's own list: the annotations of a pod are its author's word.
+        self.is_static: Callable[[str], bool] = lambda _: False
 
     def recall(self, listed: Mapping[str, Promise]) -> None:
         """Go on with what an agent before this one listed in the Lease."""
@@ -128,8 +129,7 @@ class SelfFence:
         annotations = pod.metadata.annotations or {}
         asks = annotations.get(self_fence.ANNOTATION) == "true"
         # Static pods are to run without an API server, and nobody replaces them.
-        is_static = annotations.get(critical_pods.SOURCE, "api") != "api"
-        return (asks and not is_static) or uid in self._promised
+        return (asks and not self.is_static(uid)) or uid in self._promised
 
     async def news(self, pod: Pod) -> Pod | None:
         """One that is due as it is now; None: it is gone, or is woken after a renewal.

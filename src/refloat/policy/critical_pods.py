@@ -6,7 +6,7 @@ rather those that were promised less. The scheduler's preemption is another
 matter (`preemption`): it chooses among nodes and asks before it ends anybody.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,7 +20,9 @@ from refloat.policy.demand import CPU, MEMORY, PODS
 SYSTEM_CRITICAL = 2_000_000_000
 
 MIRROR = "kubernetes.io/config.mirror"
-SOURCE = "kubernetes.io/config.source"
+
+IsCritical: TypeAlias = Callable[[Pod], bool]
+"""Whether a pod is never evicted, and others make room for it."""
 
 Missing: TypeAlias = Mapping[str, int]
 """How much of which resource is missing, in the units of `demand.Needs`."""
@@ -37,11 +39,14 @@ class Unreachable:
         return f"no set of running pods found to reclaim resources: [{listed}]"
 
 
-def is_critical(pod: Pod) -> bool:
-    """Whether it is never evicted, and others make room for it."""
-    annotations = pod.metadata.annotations or {}
-    if MIRROR in annotations or annotations.get(SOURCE, "api") != "api":
-        return True
+def has_critical_priority(pod: Pod) -> bool:
+    """The `IsCritical` of pods of the API: by priority alone.
+
+    Static pods are critical too, and only their node knows which those are. The
+    annotations `config.source` and `config.mirror` do not say it: the author of a
+    pod can write both. A kubelet sets `config.source` to `api` in all pods that come
+    from the API server.
+    """
     return demand.priority(pod) >= SYSTEM_CRITICAL
 
 
@@ -58,19 +63,26 @@ def is_mirror(pod: Pod) -> bool:
     return owner is not None and (owner.kind, owner.name) == ("Node", pod.spec.node_name)
 
 
-def may_preempt(preemptor: Pod, other: Pod) -> bool:
+def may_preempt(
+    preemptor: Pod, other: Pod, is_critical: IsCritical = has_critical_priority
+) -> bool:
     if is_critical(preemptor) and not is_critical(other):
         return True
     return demand.priority(preemptor) > demand.priority(other)
 
 
-def victims(preemptor: Pod, pods: Sequence[Pod], missing: Missing) -> list[Pod] | Unreachable:
+def victims(
+    preemptor: Pod,
+    pods: Sequence[Pod],
+    missing: Missing,
+    is_critical: IsCritical = has_critical_priority,
+) -> list[Pod] | Unreachable:
     """Whom to end: none that was guaranteed anything if others do."""
     classes: dict[str, list[_Tenant]] = {
         name: [] for name in (qos.BEST_EFFORT, qos.BURSTABLE, qos.GUARANTEED)
     }
     for pod in pods:
-        if may_preempt(preemptor, pod):
+        if may_preempt(preemptor, pod, is_critical):
             classes[qos_class(pod)].append(_tenant(pod))
     best_effort, burstable, guaranteed = classes.values()
     if left := _without(missing, [*best_effort, *burstable, *guaranteed]):

@@ -15,6 +15,7 @@ from refloat.api.core import Container, Pod
 from refloat.api.quantity import Quantity
 from refloat.policy import critical_pods, demand
 from refloat.policy import eviction_thresholds as thresholds
+from refloat.policy.critical_pods import IsCritical
 from refloat.policy.eviction_thresholds import DISK, MEMORY, PIDS, EvictionSettings, Threshold
 
 REASON = "Evicted"
@@ -136,12 +137,16 @@ class Eviction:
     """By the node's need, not by its own excess: only then it is a disruption."""
 
 
-def over_limits(pods: Iterable[Pod], usage: Mapping[str, PodUsage]) -> list[Eviction]:
+def over_limits(
+    pods: Iterable[Pod],
+    usage: Mapping[str, PodUsage],
+    is_critical: IsCritical = critical_pods.has_critical_priority,
+) -> list[Eviction]:
     """Those that take more disk than they may; as many as there are."""
     found = []
     for pod in pods:
         used = usage.get(pod.metadata.uid)
-        if used is None or critical_pods.is_critical(pod):
+        if used is None or is_critical(pod):
             continue
         text = _volume_excess(used) or _pod_excess(pod, used) or _container_excess(pod, used)
         if text:
@@ -202,14 +207,18 @@ def _container_excess(pod: Pod, used: PodUsage) -> str:
 
 
 def by_pressure(
-    state: State, settings: EvictionSettings, pods: Sequence[Pod], measured: Measured
+    state: State,
+    settings: EvictionSettings,
+    pods: Sequence[Pod],
+    measured: Measured,
+    is_critical: IsCritical = critical_pods.has_critical_priority,
 ) -> Eviction | None:
     """The one pod that this look evicts, if the node is low and there is one (D6.2)."""
     if not state.met:
         return None
     limit = state.met[0]
     ranked = rank(limit.signal, pods, measured.pods)
-    victim = next((each for each in ranked if not critical_pods.is_critical(each)), None)
+    victim = next((each for each in ranked if not is_critical(each)), None)
     if victim is None:
         return None
     return Eviction(

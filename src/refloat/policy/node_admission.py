@@ -14,6 +14,7 @@ from typing import TypeAlias
 from refloat.api import qos
 from refloat.api.core import Pod, Taint
 from refloat.policy import critical_pods, fit, tolerations
+from refloat.policy.critical_pods import IsCritical
 from refloat.policy.demand import PODS, Demand
 from refloat.policy.fit import Place
 
@@ -81,12 +82,16 @@ TAINTS = Unfit("TaintToleration", "node(s) had taints that the pod didn't tolera
 Objection: TypeAlias = Insufficient | Unfit
 
 
-def under_pressure(pod: Pod, conditions: Sequence[str]) -> Rejection | None:
+def under_pressure(
+    pod: Pod,
+    conditions: Sequence[str],
+    is_critical: IsCritical = critical_pods.has_critical_priority,
+) -> Rejection | None:
     """A node that is low takes critical pods alone (behaviour D6.5).
 
     If only memory is low, it takes whoever was promised some, or puts up with it.
     """
-    if not conditions or critical_pods.is_critical(pod):
+    if not conditions or is_critical(pod):
         return None
     if list(conditions) == [MEMORY_PRESSURE] and _bears_low_memory(pod):
         return None

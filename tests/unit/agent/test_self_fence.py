@@ -115,18 +115,6 @@ def test_a_pod_that_does_not_ask_is_as_ever(value: str | None) -> None:
 
 
 @virtual()
-async def test_static_pods_are_not_armed(sim: Sim) -> None:
-    """They run without an API server."""
-    async with nodes.running(sim) as here:
-        made = asking()
-        made["metadata"]["annotations"]["kubernetes.io/config.source"] = "file"
-        await here.create(made)
-        await here.after(1)
-        assert is_running(here)
-        assert here.runtimes["n0"].deadlines() == {}
-
-
-@virtual()
 async def test_asking_for_it_later_is_too_late(sim: Sim) -> None:
     async with nodes.running(sim) as here:
         await here.create(nodes.pod(script={"main": {"seconds": 30}}, policy="Always"))
