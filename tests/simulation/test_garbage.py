@@ -21,6 +21,7 @@ from tests.simulation.controller_world import FAULTS, NAMESPACE, World
 from tests.virtual import virtual
 
 MAPS = Kind(resources.of("configmaps"), ApiObject)
+SPACES = Kind(resources.of("namespaces"), ApiObject)
 VOLUMES = Kind(resources.of("persistentvolumes"), ApiObject)
 HELD = ["example.com/held"]
 
@@ -103,6 +104,37 @@ async def test_a_dependent_that_does_not_block_is_not_waited_for(sim: Sim) -> No
         await delete(w, "owner", "Foreground")
         assert await there(w) == ["child"]
         assert (await get(w, "child")).metadata.deletion_timestamp is not None
+
+
+@virtual(seeds=3)
+async def test_an_owner_does_not_wait_for_what_is_elsewhere(sim: Sim) -> None:
+    """A user of another namespace writes the uid of an owner that is none of the user's."""
+    async with world(sim) as w:
+        await w.start()
+        await w.client.create(SPACES, {"metadata": {"name": "elsewhere"}})
+        owner = await add(w, "owner")
+        await add(w, "forged", owner, namespace="elsewhere", finalizers=HELD)
+        await delete(w, "owner", "Foreground")
+        assert await there(w) == []
+
+
+@pytest.mark.parametrize("seen_first", [True, False])
+@virtual(seeds=3)
+async def test_an_owner_that_leaves_orphans_writes_nothing_elsewhere(
+    sim: Sim, seen_first: bool
+) -> None:
+    async with world(sim) as w:
+        await w.client.create(SPACES, {"metadata": {"name": "elsewhere"}})
+        if seen_first:
+            await w.start()
+        owner = await add(w, "owner")
+        await add(w, "forged", owner, namespace="elsewhere", finalizers=HELD)
+        await delete(w, "owner", "Orphan")
+        if not seen_first:
+            await w.start()
+        assert await there(w) == []
+        forged = await w.client.get(MAPS, "forged", namespace="elsewhere")
+        assert [each.uid for each in forged.metadata.owner_references or ()] == [owner["uid"]]
 
 
 @virtual()

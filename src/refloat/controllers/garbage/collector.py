@@ -85,7 +85,7 @@ class GarbageCollector:
 
     def _went(self, ref: Ref, meta: ObjectMeta) -> None:
         self._known.note_gone(ref)
-        for dependent, _ in self._known.dependents(ref.uid):
+        for dependent, _ in self._known.dependents(ref):
             self._look_at(dependent)
         self._look_at_waiting(meta)
 
@@ -107,7 +107,7 @@ class GarbageCollector:
             self._orphaning.queue.add(ref)
         elif ownership.waits_for_dependents(meta):
             self._look_at(ref)
-            for dependent, _ in self._known.dependents(ref.uid):
+            for dependent, _ in self._known.dependents(ref):
                 self._look_at(dependent)
 
 
@@ -181,7 +181,7 @@ class Judge:
         """Let it go if nothing keeps it; else see to what does."""
         keeping = [
             (dependent, meta)
-            for dependent, meta in self._known.dependents(ref.uid)
+            for dependent, meta in self._known.dependents(ref)
             if ownership.blocks(meta, ref.uid)
         ]
         if not keeping:
@@ -197,7 +197,7 @@ class Judge:
             if state is None:
                 return  # nobody can say: it stays as it is
             owners.append((owner, state))
-        dependents = [held for _, held in self._known.dependents(ref.uid)]
+        dependents = [held for _, held in self._known.dependents(ref)]
         verdict = ownership.judge(meta, owners, dependents)
         if verdict.disown:
             await disown(self._client, ref, verdict.disown)
@@ -265,7 +265,7 @@ class Orphaner:
         meta = await live(self._client, ref)
         if meta is None or not ownership.leaves_orphans(meta):
             return DONE
-        for dependent, _ in list(self._known.dependents(ref.uid)):
+        for dependent, _ in list(self._known.dependents(ref)):
             await disown(self._client, dependent, [ref.uid])
         await remove_finalizer(self._client, ref, ownership.ORPHAN)
         return DONE

@@ -70,10 +70,15 @@ class Known:
             return None
         return found.metadata
 
-    def dependents(self, uid: str) -> Iterable[tuple[Ref, ObjectMeta]]:
+    def dependents(self, owner: Ref) -> Iterable[tuple[Ref, ObjectMeta]]:
+        """What names it as an owner: in its own namespace, or anywhere if it is in none.
+
+        A user of another namespace can write its uid too, and could keep it from going.
+        """
         for resource, cache in self.caches.items():
-            for obj in cache.by(index.OWNER, uid):
-                yield Ref.of(resource, obj.metadata), obj.metadata
+            for obj in cache.by(index.OWNER, owner.uid):
+                if not owner.namespace or obj.metadata.namespace == owner.namespace:
+                    yield Ref.of(resource, obj.metadata), obj.metadata
 
     def owners(self, meta: ObjectMeta) -> Iterable[Ref]:
         """Those of a kind that is served."""

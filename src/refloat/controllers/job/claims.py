@@ -30,9 +30,16 @@ _replace = msgspec.structs.replace
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 
 
+def _within(namespace: str, uid: str) -> str:
+    """A Job's pods are in its namespace: a user of another one can write its uid into pods too."""
+    return f"{namespace}/{uid}"
+
+
 def _unsettled(pod: Pod) -> Sequence[str]:
     owner = pod.metadata.controller
-    return () if owner is None or pod_state.is_settled(pod) else (owner.uid,)
+    if owner is None or pod_state.is_settled(pod):
+        return ()
+    return (_within(pod.metadata.namespace, owner.uid),)
 
 
 def _uncontrolled(pod: Pod) -> Sequence[str]:
@@ -43,12 +50,12 @@ def _mislabelled(pod: Pod) -> Sequence[str]:
     owner = pod.metadata.controller
     if owner is None or (pod.metadata.labels or {}).get(CONTROLLER_UID) == owner.uid:
         return ()
-    return (owner.uid,) if pod_state.is_settled(pod) else ()
+    return (_within(pod.metadata.namespace, owner.uid),) if pod_state.is_settled(pod) else ()
 
 
 UNSETTLED: Index[Pod] = Index("unsettled pods by controller", _unsettled)
-"""Pods that are not over and counted, by the uid of their Job: the cost of a sync does not grow
-with the pods that there ever were."""
+"""Pods that are not over and counted, by their namespace and the uid of their Job: the cost of a
+sync does not grow with the pods that there ever were."""
 
 UNCONTROLLED: Index[Pod] = Index("uncontrolled pods by namespace", _uncontrolled)
 
@@ -56,6 +63,11 @@ MISLABELLED: Index[Pod] = Index("mislabelled settled pods by controller", _misla
 """Pods that are over and counted and do not say whose they are: nobody's, if their Job has a
 generated selector. With a selector of its own they are all of its settled pods, so they are looked
 at only after one of them has changed (`Memory.looks_at_settled`)."""
+
+
+def unsettled(cache: Cache[Pod], job: Job) -> list[Pod]:
+    """The pods that the Job controls and that are not over and counted."""
+    return cache.by(UNSETTLED, _within(job.metadata.namespace, job.metadata.uid))
 
 
 def selector_of(job: Job) -> selectors.LabelSelector:
@@ -90,7 +102,7 @@ async def claim(
     selector = selector_of(job)
     owned: list[Pod] = []
     strays: list[Pod] = []
-    for pod in cache.by(UNSETTLED, job.metadata.uid):
+    for pod in unsettled(cache, job):
         (owned if matches(selector, pod) else strays).append(pod)
     if job.metadata.deletion_timestamp is not None:
         return owned
@@ -100,7 +112,7 @@ async def claim(
         if pod.metadata.deletion_timestamp is None and matches(selector, pod)
     ]
     if mislabelled:
-        counted = cache.by(MISLABELLED, job.metadata.uid)
+        counted = cache.by(MISLABELLED, _within(job.metadata.namespace, job.metadata.uid))
         strays += [pod for pod in counted if not matches(selector, pod)]
     for pod in strays:
         wrote(await _release(client, job, pod))

@@ -163,7 +163,7 @@ class JobController:
         """See to it that no pod of a Job that is over keeps its finalizer (A20.4)."""
         selector = claims.selector_of(job)
         pods = self._tools.pods
-        candidates = pods.by(claims.UNSETTLED, job.metadata.uid)
+        candidates = claims.unsettled(pods, job)
         candidates += pods.by(claims.UNCONTROLLED, job.metadata.namespace)
         for pod in candidates:
             if pod_state.is_tracked(pod) and claims.matches(selector, pod):
@@ -182,9 +182,10 @@ class JobController:
         if owner is None:
             self._uncontrolled(old, new)
             return
-        self._observe(owner.uid, old, new)
-        if new is not None and _may_be_a_stray(old, new):
-            self._tools.memory.look_again(owner.uid)
+        if self._job_of(now, owner) is not None:
+            self._observe(owner.uid, old, new)
+            if new is not None and _may_be_a_stray(old, new):
+                self._tools.memory.look_again(owner.uid)
         if not self._wake_owner(now, owner) and new is not None and pod_state.is_tracked(new):
             self._orphans.queue.add(cache.key_of(new))
 
@@ -211,12 +212,20 @@ class JobController:
         if was != is_now:
             self._tools.metrics.tracked.labels("delete" if was else "add").inc()
 
+    def _job_of(self, pod: Pod, owner: OwnerReference) -> Job | None:
+        """The Job that this owner of a pod is, in the pod's own namespace.
+
+        The uid alone is no proof: a user can write that of a Job in another namespace.
+        """
+        job = self._tools.jobs.get(f"{pod.metadata.namespace}/{owner.name}")
+        return job if job is not None and job.metadata.uid == owner.uid else None
+
     def _wake_owner(self, pod: Pod, owner: OwnerReference) -> bool:
         """Have the Job looked at; False if it is none, or is gone."""
         if owner.kind != "Job":
             return True
-        job = self._tools.jobs.get(f"{pod.metadata.namespace}/{owner.name}")
-        if job is None or job.metadata.uid != owner.uid:
+        job = self._job_of(pod, owner)
+        if job is None:
             return False
         self._wake(cache.key_of(job))
         return not job_conditions.is_finished(job.status.conditions)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user of one namespace does nothing to the Jobs of another.
+
+The user knows the uid of a Job elsewhere, which is no secret, and writes pods of the
+own namespace that name it: as their controller, in their labels, in their finalizers.
+"""
+
+import pytest
+
+from refloat.api.batch import Job
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.client import kinds
+from refloat.controllers.job import pods as job_pods
+from refloat.policy import pod_state
+from refloat.sim.run import Sim
+from tests.simulation import job_world
+from tests.simulation.job_scenarios import indexed
+from tests.simulation.job_world import OK, Run, World
+from tests.virtual import virtual
+
+ELSEWHERE = "elsewhere"
+
+
+async def forge(world: World, job: Job, name: str = "forged", **owner: str) -> Pod:
+    """A pod of another namespace that says in all ways that it is the Job's."""
+    labels = dict((job.spec.selector and job.spec.selector.match_labels) or {})
+    metadata: Object = {
+        "name": name,
+        "labels": {**labels, "job-name": "job"},
+        "annotations": {pod_state.COMPLETION_INDEX: "0"},
+        "finalizers": [pod_state.TRACKING_FINALIZER],
+        "ownerReferences": [{**job_pods.owner_reference(job), **owner}],
+    }
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}
+    body = {"metadata": metadata, "spec": {**spec, "nodeName": "node-1"}}
+    return await world.client.create(kinds.PODS, body, namespace=ELSEWHERE)
+
+
+async def end(world: World, pod: Pod, phase: str) -> None:
+    """What the node of the pod writes when it ends."""
+    await world.client.patch(
+        kinds.PODS,
+        pod.metadata.name,
+        {"status": {"phase": phase}},
+        namespace=ELSEWHERE,
+        subresource="status",
+    )
+
+
+async def elsewhere(world: World) -> list[Pod]:
+    return [
+        pod
+        async for page in world.client.list(kinds.PODS, namespace=ELSEWHERE)
+        for pod in page.items
+    ]
+
+
+async def open_namespace(world: World) -> None:
+    await world.client.create(kinds.NAMESPACES, {"metadata": {"name": ELSEWHERE}})
+
+
+async def put_back(world: World, pod: Pod, seconds: int) -> None:
+    """Give the pod its finalizer again, faster than any controller removes it."""
+    for number in range(20 * seconds):
+        metadata = {"finalizers": [pod_state.TRACKING_FINALIZER], "labels": {"n": str(number)}}
+        await world.client.patch(
+            kinds.PODS,
+            pod.metadata.name,
+            {"metadata": metadata},
+            patch_type="strategic",
+            namespace=ELSEWHERE,
+        )
+        await world.sleep(0.05)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("spec", [{"completions": 2}, indexed(2)], ids=["plain", "indexed"])
+@virtual(seeds=3)
+async def test_the_end_of_a_pod_elsewhere_is_not_counted(
+    sim: Sim, phase: str, spec: Object
+) -> None:
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=2))) as world:
+        await open_namespace(world)
+        job = await world.submit(**{**spec, "parallelism": 1, "backoffLimit": 0})
+        pod = await forge(world, job)
+        await end(world, pod, phase)
+        world.lag = 0.2  # the controller's: what it judges has changed meanwhile
+        await put_back(world, pod, seconds=10)
+        status = (await world.finished()).status
+        assert (status.succeeded, status.failed) == (2, 0)
+        assert len(await world.pods()) == 2
+
+
+@virtual(seeds=3)
+async def test_a_pod_elsewhere_takes_no_place_of_a_job(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(OK)) as world:
+        await open_namespace(world)
+        job = await world.submit(parallelism=1, completions=1, suspend=True)
+        await forge(world, job)
+        await world.sleep(3)
+        await world.change(suspend=False)
+        assert (await world.finished()).status.succeeded == 1
+
+
+@virtual(seeds=3)
+async def test_a_job_that_ends_deletes_no_pod_elsewhere(sim: Sim) -> None:
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=9))) as world:
+        await open_namespace(world)
+        job = await world.submit(activeDeadlineSeconds=4)
+        pod = await forge(world, job)
+        await world.finished()
+        (kept,) = await elsewhere(world)
+        assert (kept.metadata.uid, kept.is_terminating) == (pod.metadata.uid, False)
+
+
+@virtual(seeds=3)
+async def test_the_finalizer_of_a_pod_elsewhere_is_removed_as_that_of_an_orphan(sim: Sim) -> None:
+    """As in Kubernetes: in its own namespace there is no such Job."""
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=60))) as world:
+        await open_namespace(world)
+        await forge(world, await world.submit())
+        await world.sleep(5)
+        assert [pod_state.is_tracked(pod) for pod in await elsewhere(world)] == [False]
+
+
+@virtual(seeds=10)
+async def test_pods_elsewhere_do_not_stand_for_pods_that_a_job_expects(sim: Sim) -> None:
+    """The cache is behind. Each pod that comes elsewhere would count as one that was created."""
+    async with job_world.world(sim, job_world.in_turn(Run(seconds=60))) as world:
+        await open_namespace(world)
+        job = await world.submit(parallelism=3, completions=3, suspend=True)
+        await world.sleep(3)
+        expectations = world.process.job_controller._tools.memory.expectations
+        expectations.expect_creations(job.metadata.uid, 3)
+        for number in range(3):
+            await forge(world, job, f"forged-{number}")
+        await world.sleep(3)
+        assert not expectations.satisfied(job.metadata.uid)
+        for pod in await elsewhere(world):
+            await world.client.delete(kinds.PODS, pod.metadata.name, namespace=ELSEWHERE)
+        expectations.expect_deletions(job.metadata.uid, 3)
+        await world.sleep(3)
+        assert not expectations.satisfied(job.metadata.uid)
