@@ -297,6 +297,8 @@ class ProcessRuntime:
             )
         except OSError as error:
             raise StartError(f"{error.filename}: {error.strerror}") from error
+        except ValueError as error:  # the author of the pod wrote a zero into a path
+            raise StartError(f"a path of the pod cannot be used: {error}") from error
         await self._send(asked)
 
     def _forgot(self, uid: str, container: str, begun: int) -> bool:

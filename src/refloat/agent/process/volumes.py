@@ -57,7 +57,7 @@ class Places:
     """What no container may see."""
 
     def hides(self, path: Path) -> bool:
-        real = path.resolve()
+        real = Path(os.path.realpath(path))  # `resolve` fails at a circle of links
         return any(real.is_relative_to(each.resolve()) for each in self.hidden)
 
 
@@ -231,13 +231,17 @@ def _mount(
         raise StartError(f'cannot find volume "{name}" to mount into container "{container}"')
     host = volume.get("hostPath")
     claim = volume.get("persistentVolumeClaim")
-    source = folder.volume(name) if host is None else host_paths.find(name, host)
+    if host is not None:
+        # Before its type has the agent make something there, and once more when it is there.
+        _check_visible(name, Path(host["path"]), places)
+        source = host_paths.find(name, host)
+    else:
+        source = folder.volume(name)
     if claim is not None:
         source = source.readlink()
     of_machine = host is not None or (claim is not None and source.parent != places.shared)
-    if of_machine and places.hides(source):
-        why = f"{source} is in the data directory of the agent"
-        raise StartError(f'MountVolume.SetUp failed for volume "{name}" : {why}', reason="")
+    if of_machine:
+        _check_visible(name, source, places)
     inner = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
     if inner:
         _make_inner(source, inner, name, container)
@@ -251,6 +255,12 @@ def _mount(
         "read_only": fixed or mount.get("readOnly", False) or (claim or {}).get("readOnly", False),
         "name": name,
     }
+
+
+def _check_visible(volume: str, path: Path, places: Places) -> None:
+    if places.hides(path):
+        why = f"{path} is in the data directory of the agent"
+        raise StartError(f'MountVolume.SetUp failed for volume "{volume}" : {why}', reason="")
 
 
 def _make_inner(source: Path, inner: str, name: str, container: str) -> None:

@@ -74,6 +74,19 @@ async def test_a_container_does_not_see_a_file_that_is_hidden(data: Path) -> Non
     assert (data / "kubeconfig").read_text() == "secret\n"
 
 
+@pytest.mark.parametrize("kind", ["DirectoryOrCreate", "FileOrCreate"])
+async def test_nothing_is_made_in_the_data_directory(data: Path, kind: str) -> None:
+    async with node(data / "nodes", **hidden(data), **OWN_USER) as here:
+        (data.parent / "link").symlink_to(data)
+        before = sorted(data.rglob("*"))
+        for path in (data / "planted.token", data.parent / "link" / "deep" / "planted.token"):
+            host = {"hostPath": {"path": str(path), "type": kind}}
+            with pytest.raises(StartError, match="is in the data directory of the agent"):
+                await here.start(with_volume("a", "true", "/data", host))
+        planted = [each for each in data.rglob("*") if each not in before]
+        assert [each for each in planted if "pods" not in each.parts] == []
+
+
 @pytest.mark.parametrize("inner", ["", "nodes", "kubeconfig"])
 async def test_a_path_in_the_data_directory_is_not_mounted(data: Path, inner: str) -> None:
     async with node(data / "nodes", **hidden(data), **OWN_USER) as here:

@@ -414,6 +414,22 @@ async def test_the_type_of_a_path_of_the_machine_holds(
             assert path.is_dir() == (kind.startswith("Directory"))
 
 
+@pytest.mark.parametrize("kind", ["", "Directory", "DirectoryOrCreate", "FileOrCreate"])
+async def test_a_zero_in_a_path_of_the_machine_is_refused(tmp_path: Path, kind: str) -> None:
+    host = {"hostPath": {"path": f"{tmp_path}/a\0b", "type": kind}}
+    async with node(tmp_path / "node") as here:
+        with pytest.raises(StartError, match="null byte"):
+            await here.start(with_volume("a", "true", "/data", host))
+
+
+async def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    host = {"hostPath": {"path": str(tmp_path / "circle" / "x")}}
+    async with node(tmp_path / "node") as here:
+        with pytest.raises(StartError, match="too many levels of symbolic links"):
+            await here.start(with_volume("a", "true", "/data", host))
+
+
 @pytest.fixture(params=["openat2", "walk"])
 def opening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the system call, and on a kernel that does not have it."""
