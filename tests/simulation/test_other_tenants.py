@@ -7,16 +7,20 @@ own namespace that name it: as their controller, in their labels, in their final
 
 import pytest
 
+from refloat.api import selectors
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.client import kinds
 from refloat.controllers.job import pods as job_pods
+from refloat.controllers.job.memory import Memory
+from refloat.controllers.job.pod_names import Namer
 from refloat.policy import pod_state
+from refloat.policy.scaling import NewPod
 from refloat.sim.run import Sim
 from tests.simulation import job_world
 from tests.simulation.job_scenarios import indexed
-from tests.simulation.job_world import OK, Run, World
+from tests.simulation.job_world import NAMESPACE, OK, Run, World
 from tests.virtual import virtual
 
 ELSEWHERE = "elsewhere"
@@ -142,3 +146,51 @@ async def test_pods_elsewhere_do_not_stand_for_pods_that_a_job_expects(sim: Sim)
         expectations.expect_deletions(job.metadata.uid, 3)
         await world.sleep(3)
         assert not expectations.satisfied(job.metadata.uid)
+
+
+@pytest.mark.parametrize("lag", [0.0, 5.0], ids=["seen", "not seen yet"])
+@pytest.mark.parametrize("spec", [{"completions": 2}, indexed(2)], ids=["plain", "indexed"])
+@virtual(seeds=3)
+async def test_pods_that_have_the_names_of_a_job_s_pods_neither_stop_it_nor_count(
+    sim: Sim, spec: Object, lag: float
+) -> None:
+    """The names are a hash of what all can read. A user of the namespace takes them first."""
+    async with job_world.world(sim, job_world.in_turn(OK)) as world:
+        job = await world.submit(**{**spec, "parallelism": 1, "suspend": True})
+        await world.sleep(3)
+        namer = Namer(job, Memory(sim.clock), lambda _: False)
+        indexes = [0, 1] if "completionMode" in spec else [None, None]
+        names = [namer.name(NewPod(index)) for index in [*indexes, *indexes]]
+        world.lag = lag
+        container = {"name": "main", "image": "busybox:1"}
+        for name in names:
+            body = {"metadata": {"name": name}, "spec": {"containers": [container]}}
+            await world.client.create(kinds.PODS, body, namespace=NAMESPACE)
+        await world.change(suspend=False)
+        status = (await world.finished()).status
+        assert (status.succeeded, status.failed) == (2, 0)
+        owned = [pod for pod in await world.pods() if pod.metadata.controller is not None]
+        assert len(owned) == 2
+        assert {pod.metadata.name for pod in owned}.isdisjoint(names)
+
+
+@virtual()
+async def test_a_pod_without_a_controller_parses_no_selector_of_all_jobs_anew(
+    sim: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One create of a user would take 30 us of all others' time for each Job of the namespace."""
+    async with job_world.world(sim) as world:
+        for number in range(20):
+            await world.submit(f"job-{number}", suspend=True)
+        await world.sleep(3)
+        parsed: list[object] = []
+        parse = selectors.from_object
+        monkeypatch.setattr(
+            selectors, "from_object", lambda each: parsed.append(each) or parse(each)
+        )
+        container = {"name": "main", "image": "busybox:1"}
+        for number in range(20):
+            body = {"metadata": {"name": f"p-{number}"}, "spec": {"containers": [container]}}
+            await world.client.create(kinds.PODS, body, namespace=NAMESPACE)
+        await world.sleep(3)
+        assert len(parsed) <= 20

@@ -7,6 +7,7 @@ that may still matter, and those of its namespace that nobody controls.
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -70,9 +71,24 @@ def unsettled(cache: Cache[Pod], job: Job) -> list[Pod]:
     return cache.by(UNSETTLED, _within(job.metadata.namespace, job.metadata.uid))
 
 
+# How many selectors are kept parsed, and how long their texts may be. A user who may
+# create Jobs could fill the memory or, without the first bound, keep the controller
+# busy: each pod that no object controls is compared with all Jobs of its namespace,
+# and to parse a selector takes 30 us. 10,000 of 1 KiB take about 20 MB.
+MAX_SELECTORS = 10_000
+MAX_SELECTOR_BYTES = 1024
+
+
 def selector_of(job: Job) -> selectors.LabelSelector:
-    wanted = job.spec.selector
-    return selectors.from_object(None if wanted is None else msgspec.to_builtins(wanted))
+    encoded = msgspec.json.encode(job.spec.selector)
+    return (_known if len(encoded) <= MAX_SELECTOR_BYTES else _parse)(encoded)
+
+
+def _parse(encoded: bytes) -> selectors.LabelSelector:
+    return selectors.from_object(msgspec.json.decode(encoded))
+
+
+_known = lru_cache(MAX_SELECTORS)(_parse)
 
 
 def matches(selector: selectors.LabelSelector, pod: Pod) -> bool:
