@@ -22,18 +22,31 @@ def setup(log_format: Format = "text", level: str = "info") -> None:
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
+# Users write some of what is logged, for example the name of an owner that does not
+# exist. A line break in there would let a user write lines of the log.
+_ESCAPES = {
+    code: ascii(chr(code))[1:-1]
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+    if chr(code) != "\t"
+}
+
+
 class TextFormatter(logging.Formatter):
-    """`12:00:01 INFO apiserver: request done  verb=get code=200`."""
+    """`12:00:01 INFO apiserver: request done  verb=get code=200`; only a traceback has lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
+        return super().formatMessage(record).translate(_ESCAPES)
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
         fields = getattr(record, "fields", None)
         if not fields:
             return line
-        return line + "  " + " ".join(f"{key}={value}" for key, value in fields.items())
+        text = " ".join(f"{key}={value}" for key, value in fields.items())
+        return f"{line}  {text.translate(_ESCAPES)}"
 
 
 class JsonFormatter(logging.Formatter):

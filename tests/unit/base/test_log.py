@@ -25,6 +25,24 @@ def test_text_line_without_fields_is_plain() -> None:
     assert log.TextFormatter().format(record()).endswith("request done")
 
 
+@pytest.mark.parametrize(
+    "text", ["a\nERROR x", "a\r\nb", "a\x1b[2Jb", "a\x00b", "a\u2028b", "a\x85b"]
+)
+def test_what_users_write_is_no_line_of_the_text_log(text: str) -> None:
+    for each in (record(text), record(fields={"pod": text})):
+        line = log.TextFormatter().format(each)
+        assert len(line.splitlines()) == 1
+        assert line.isprintable()
+
+
+def test_a_traceback_keeps_its_lines() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        line = log.TextFormatter().format(record(exc_info=sys.exc_info()))
+    assert line.splitlines()[-1] == "ValueError: broken"
+
+
 def test_json_line_is_one_object() -> None:
     line = log.JsonFormatter().format(record("two\nlines", fields={"code": 200}))
     assert "\n" not in line
