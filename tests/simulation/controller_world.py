@@ -29,7 +29,7 @@ from refloat.runtime.recorder import Sink
 from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation import api_program
-from tests.simulation.job_world import MortalClient, Told, nothing
+from tests.simulation.job_world import MortalClient, Told
 
 NAMESPACE = "default"
 AT_ONCE = DeleteOptions(grace_seconds=0)
@@ -42,17 +42,10 @@ class Faulty(MortalClient):
 
     fails_to_read = 0
 
-    def __init__(self, api: InProcess) -> None:
-        super().__init__(api)
-        self.before_read: Callable[[Request], Awaitable[None]] = nothing
-        """What happens before each read."""
-
     async def _call(self, request: Request) -> bytes:
-        if request.method == "GET":
-            await self.before_read(request)
-            if self.fails_to_read:
-                self.fails_to_read -= 1
-                raise errors.Unavailable("not now")
+        if request.method == "GET" and self.fails_to_read:
+            self.fails_to_read -= 1
+            raise errors.Unavailable("not now")
         return await super()._call(request)
 
 

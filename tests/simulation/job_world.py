@@ -95,6 +95,8 @@ class MortalClient(LocalClient):
         """Before which writes it dies, whatever their number."""
         self.before: Callable[[Request], Awaitable[None]] = nothing
         """What happens before each write."""
+        self.before_read: Callable[[Request], Awaitable[None]] = nothing
+        """What happens before each read."""
         self.loses: Container[int] = ()
         """The numbers of the writes whose answers are lost, though they happen."""
         self.answers: Callable[[Request, Callable[[], Awaitable[bytes]]], Awaitable[bytes]] | None
@@ -108,6 +110,7 @@ class MortalClient(LocalClient):
         if self.died.is_set():
             await self._never()
         if request.method == "GET":
+            await self.before_read(request)
             return await super()._call(request)
         self.writes += 1
         number = self.writes

@@ -169,6 +169,54 @@ async def test_when_something_is_back_silence_counts_anew(sim: Sim) -> None:
         assert await here.ready(every[0]) == "Unknown"
 
 
+async def status_of(here: World, among: list[str]) -> list[str]:
+    return [await here.ready(each) for each in among]
+
+
+@virtual()
+async def test_after_a_full_outage_each_node_has_its_whole_grace_anew(sim: Sim) -> None:
+    """Behaviour C3.15: in each zone, whatever a node said last, and if it never said anything."""
+    excluded = {"node.kubernetes.io/exclude-disruption": ""}
+    last = ["not-ready", "ready", "new"]
+    async with world(sim) as here:
+        await here.nodes(names(2), labels=zone("a"))
+        await here.start()
+        await here.until(60)
+        await here.node("not-ready", posts=False, labels=zone("b"))
+        await here.post("not-ready", Ready="False")
+        await here.node("ready", labels={**zone("a"), **excluded})
+        await here.node("new", posts=False, leases=False, labels=zone("b"))
+        await here.until(102)
+        assert await status_of(here, last) == ["False", "True", ""]
+        await here.post("n0")
+        here.keep_beating("n0")
+        await here.until(105)  # the pass that sees it: nothing before it counts
+        await here.until(154.8)
+        assert await status_of(here, last) == ["False", "True", ""]
+        await here.until(155)
+        assert await status_of(here, last) == ["Unknown", "Unknown", ""]
+        await here.until(164.8)
+        assert await status_of(here, last) == ["Unknown", "Unknown", ""]
+        await here.until(165)
+        assert await status_of(here, last) == ["Unknown", "Unknown", "Unknown"]
+
+
+@virtual()
+async def test_during_a_full_outage_silence_counts(sim: Sim) -> None:
+    """Behaviour C3.15: only its end gives another grace, not its begin and not its length."""
+    async with world(sim) as here:
+        await here.nodes(names(2))
+        await here.start()
+        await here.until(40)
+        await here.post("n0", Ready="False")
+        await here.until(50)  # all is down from now on
+        assert await status_of(here, names(2)) == ["False", "Unknown"]
+        await here.until(89.8)
+        assert await here.ready("n0") == "False"
+        await here.until(95)
+        assert await here.ready("n0") == "Unknown"
+
+
 async def replace_all(here: World, old: list[str], new: list[str]) -> None:
     """In a pass between the two there are no nodes at all."""
     for each in old:

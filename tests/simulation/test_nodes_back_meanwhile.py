@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node that is ready again between a decision about it and the write: it is left as it is.
+
+It comes back at the moment of a write of the node lifecycle controller, after
+the controller has decided. A pod on it tolerates no loss for a single second, so
+one moment with a NoExecute taint would cost it.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+import pytest
+
+from refloat.api import structs
+from refloat.api.core import Node
+from refloat.api.meta import Object
+from refloat.client import kinds
+from refloat.client.requests import Request
+from refloat.policy import node_taints
+from refloat.policy.tolerations import NO_EXECUTE
+from refloat.runtime.informer import Informer
+from refloat.sim.run import Sim
+from tests import builders
+from tests.simulation.job_world import nothing
+from tests.simulation.node_world import World, world
+from tests.virtual import virtual
+
+NODE = "n0"
+WELL = ("w0", "w1", "w2", "w3")
+KEY = node_taints.UNREACHABLE
+AT_ONCE: Object = {
+    "key": KEY,
+    "operator": "Exists",
+    "effect": NO_EXECUTE,
+    "tolerationSeconds": 0,
+}
+
+Match: TypeAlias = Callable[[Object], bool]
+
+
+def is_status(body: Object) -> bool:
+    return "status" in body
+
+
+def is_eviction(body: Object) -> bool:
+    taints = body.get("spec", {}).get("taints") or ()
+    return any((each["key"], each["effect"]) == (KEY, NO_EXECUTE) for each in taints)
+
+
+@contextlib.asynccontextmanager
+async def versions(here: World) -> AsyncIterator[list[Node]]:
+    """All versions of the node, from now on."""
+    every: list[Node] = []
+
+    def saw(_: Node | None, node: Node | None) -> None:
+        if node is not None and node.metadata.name == NODE:
+            every.append(node)
+
+    nodes = Informer(here.client, kinds.NODES, clock=here.sim.clock, rand=here.sim.rand)
+    nodes.add_handler(saw)
+    nodes.start()
+    await nodes.wait_synced()
+    try:
+        yield every
+    finally:
+        await nodes.close()
+
+
+def return_before(here: World, match: Match, act: Callable[[], Awaitable[None]]) -> None:
+    """Act, once, before the first write of this kind to the node."""
+
+    async def before(request: Request) -> None:
+        if request.method != "PATCH" or not request.path.startswith(f"/api/v1/nodes/{NODE}"):
+            return
+        if match(msgspec.json.decode(request.body or b"{}")):
+            here.process.client.before = nothing
+            await act()
+
+    here.process.client.before = before
+
+
+@pytest.mark.parametrize("said", ["True", "False"])
+@pytest.mark.parametrize("match", [is_status, is_eviction], ids=["lost", "tainted"])
+def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
+    match: Match, said: str
+) -> None:
+    """Behaviour C3.4, C3.8; `said`: its Ready condition before it fell silent.
+
+    A node that said False has a taint already: the other one comes without a turn.
+    """
+
+    @virtual(seeds=2)
+    async def run(sim: Sim) -> None:
+        async with world(sim) as here:
+            await here.nodes([NODE, *WELL])
+            await here.post(NODE, Ready=said)
+            here.keep_beating(*WELL)
+            await here.pod("p", node=NODE, tolerations=[AT_ONCE])
+            await here.start()
+            await here.until(20)
+            async with versions(here) as every:
+                count: list[int] = []
+
+                async def back() -> None:
+                    await here.post(NODE)
+                    here.keep_beating(NODE)
+                    await here.sleep(0.01)  # the answer of a slow server: `every` has that post
+                    count.append(len(every))
+
+                return_before(here, match, back)
+                await here.until(120)
+            since = every[count[0] - 1 :]
+            assert [structs.is_true(each.status.conditions, "Ready") for each in since] == [
+                True
+            ] * len(since)
+            assert [each for each in since if KEY in node_taints.no_execute_held(each)] == []
+            assert not (await here.get_pod()).is_terminating
+
+    run()
+
+
+@virtual(seeds=2)
+async def test_another_node_of_the_name_is_not_tainted_for_the_first(sim: Sim) -> None:
+    """It is new and not ready yet, so it has its own turn (behaviour C3.8, C3.10)."""
+    async with world(sim) as here:
+        await here.nodes([NODE, *WELL])
+        here.keep_beating(*WELL)
+        await here.start()
+        await here.until(20)
+        uids: list[str] = []
+
+        async def replace() -> None:
+            await here.client.delete(kinds.NODES, NODE)
+            created = await here.client.create(kinds.NODES, builders.node(NODE))
+            await here.post(NODE, Ready="False")
+            uids.append(created.metadata.uid)
+
+        async with versions(here) as every:
+            return_before(here, is_eviction, replace)
+            await here.until(59.8)
+            second = [each for each in every if each.metadata.uid in uids]
+            assert second
+            assert [each for each in second if node_taints.no_execute_held(each)] == []
+            await here.until(70)
+        assert node_taints.no_execute_held(every[-1]) == [node_taints.NOT_READY]
