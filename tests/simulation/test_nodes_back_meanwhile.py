@@ -81,12 +81,15 @@ def return_before(here: World, match: Match, act: Callable[[], Awaitable[None]])
     here.process.client.before = before
 
 
+@pytest.mark.parametrize("lag", [0.0, 3.0], ids=["seen", "unseen"])
 @pytest.mark.parametrize("said", ["True", "False"])
 @pytest.mark.parametrize("match", [is_status, is_eviction], ids=["lost", "tainted"])
 def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
-    match: Match, said: str
+    match: Match, said: str, lag: float
 ) -> None:
     """Behaviour C3.4, C3.8; `said`: its Ready condition before it fell silent.
+
+    With a lag the controller learns of the return from the refused write alone.
 
     A node that said False has a taint already: the other one comes without a turn.
     """
@@ -104,12 +107,14 @@ def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
                 count: list[int] = []
 
                 async def back() -> None:
+                    here.lag = lag
                     await here.post(NODE)
-                    here.keep_beating(NODE)
                     await here.sleep(0.01)  # the answer of a slow server: `every` has that post
                     count.append(len(every))
 
                 return_before(here, match, back)
+                await here.until(65)  # that post is the one sign of life until now
+                here.keep_beating(NODE)
                 await here.until(120)
             since = every[count[0] - 1 :]
             assert [structs.is_true(each.status.conditions, "Ready") for each in since] == [
