@@ -16,9 +16,9 @@ from refloat.api import self_fence
 from refloat.api.meta import Object
 from refloat.client import kinds
 from refloat.policy.eviction_thresholds import MEMORY
-from refloat.sim.run import Sim
+from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
-from tests.virtual import run, virtual
+from tests.virtual import virtual
 
 SOURCE = "kubernetes.io/config.source"
 FORGED = [{SOURCE: "file"}, {SOURCE: "http"}, {SOURCE: ""}, {manifests.HASH: "x", SOURCE: "file"}]
