@@ -4,11 +4,12 @@
 from collections import Counter
 from datetime import timedelta
 
-from refloat.client import errors
+from refloat.client import errors, kinds
 from refloat.client.requests import Request
 from refloat.policy.failure_recovery import Annotated, Budget, FailureRecoveryPolicy
 from refloat.sim.run import Sim
-from tests.simulation.recovery_world import FREED_AFTER, SAFE, stage, zombies
+from tests import builders
+from tests.simulation.recovery_world import FREED_AFTER, GRACE_SECONDS, SAFE, stage, zombies
 from tests.virtual import virtual
 
 THREE_A_MINUTE = FailureRecoveryPolicy(budget=Budget(3, timedelta(minutes=1)))
@@ -32,6 +33,25 @@ async def test_a_budget_is_kept_exactly(sim: Sim) -> None:
         assert told.endswith("the budget of 3 pods in 1m0s is used up")
         assert s.decided("held", "Budget") == 5
         assert s.decided("terminated", "Annotation") == 8
+
+
+@virtual(seeds=3)
+async def test_many_pods_of_one_namespace_do_not_use_up_the_budget_of_another(sim: Sim) -> None:
+    """A user can bind pods to a lost node, and delete them."""
+    async with stage(sim, THREE_A_MINUTE) as s:
+        await s.node()
+        await s.start()
+        client = s.world.client
+        await client.create(kinds.NAMESPACES, {"metadata": {"name": "quiet"}})
+        await zombies(s, 20)
+        pod = builders.pod("p", node="n", grace=GRACE_SECONDS, annotations=SAFE, namespace="quiet")
+        await client.create(kinds.PODS, pod, namespace="quiet")
+        running = {"status": {"phase": "Running"}}
+        await client.patch(kinds.PODS, "p", running, namespace="quiet", subresource="status")
+        await client.delete(kinds.PODS, "p", namespace="quiet")
+        await s.until(FREED_AFTER + 65)
+        found = await client.get(kinds.PODS, "p", namespace="quiet")
+        assert found.status.phase == "Failed"
 
 
 @virtual(seeds=5)

@@ -91,6 +91,54 @@ class Ledger:
         self._taken -= 1
 
 
+class Line:
+    """The keys of pods that wait for the budget. Namespaces take turns, each in its own order.
+
+    A user of one namespace can bind thousands of pods to a lost node and delete them. In one
+    line for all, the pods of other namespaces would wait behind those.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[str, None]] = {}  # by namespace; the next one first
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, key: str) -> None:
+        keys = self._waiting.setdefault(_namespace(key), {})
+        self._size += key not in keys
+        keys[key] = None
+
+    def discard(self, key: str) -> None:
+        namespace = _namespace(key)
+        keys = self._waiting.get(namespace, {})
+        if key not in keys:
+            return
+        del keys[key]
+        self._size -= 1
+        if not keys:
+            del self._waiting[namespace]
+
+    def next(self) -> str:
+        """Take the next one out; its namespace comes last then."""
+        namespace, keys = next(iter(self._waiting.items()))
+        key = next(iter(keys))
+        del self._waiting[namespace], keys[key]
+        self._size -= 1
+        if keys:
+            self._waiting[namespace] = keys
+        return key
+
+    def clear(self) -> None:
+        self._waiting.clear()
+        self._size = 0
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]
+
+
 def holds(unreachable: int, nodes: int, above_percent: int) -> bool:
     """Whether too many nodes are unreachable for anything to be forced."""
     return unreachable > FEW_NODES and unreachable * 100 > nodes * above_percent

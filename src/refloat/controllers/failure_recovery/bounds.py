@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who has to wait for the budget or for the nodes, and who comes next.
 
-Pods that the budget holds stand in a line, and as many are let go as slots
-come free: were all of them looked at for each slot, ten thousand zombies would
-be a hundred million looks. What the hold by nodes keeps is let go at once when
+Pods that the budget holds stand in a line in which namespaces take turns, and as
+many are let go as slots come free: were all of them looked at for each slot, ten
+thousand zombies would be a hundred million looks. What the hold by nodes keeps is let go at once when
 it ends. Each cause is told once for each node, until it is over.
 """
 
@@ -16,7 +16,7 @@ from refloat.controllers.failure_recovery.events import Teller
 from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
 from refloat.controllers.failure_recovery.scene import Scene
 from refloat.policy import zombie
-from refloat.policy.recovery_bounds import Ledger
+from refloat.policy.recovery_bounds import Ledger, Line
 
 BUDGET, NODES = "Budget", "UnreachableNodes"
 
@@ -29,7 +29,7 @@ class Bounds:
         self._teller = teller
         self._clock = clock
         self._ledger = Ledger(None)
-        self._line: dict[str, None] = {}  # keys of pods that wait for the budget, in order
+        self._line = Line()
         self._slots: dict[str, Ledger] = {}  # key of a pod -> where it has a slot
         self._held: dict[str, None] = {}  # keys of pods, and names, that the nodes hold
         self._told: dict[tuple[str, str], None] = {}  # cause and node
@@ -109,7 +109,7 @@ class Bounds:
             return self._slots.pop(key)
         if not self._line and self._ledger.take(self._clock.monotonic()):
             return self._ledger
-        self._line[key] = None
+        self._line.add(key)
         budget = self._scene.settings.policy.budget
         assert budget is not None
         window = durations.show(budget.window)
@@ -118,7 +118,7 @@ class Bounds:
 
     def forget(self, key: str) -> bool:
         """It needs no slot any more; whether it had one, which is now for others."""
-        self._line.pop(key, None)
+        self._line.discard(key)
         self._held.pop(key, None)
         slot = self._slots.pop(key, None)
         if slot is not None:
@@ -129,8 +129,7 @@ class Bounds:
         """Let as many go as there are slots; how long until the next, if that is known."""
         now = self._clock.monotonic()
         while self._line and self._ledger.take(now):
-            key = next(iter(self._line))
-            del self._line[key]
+            key = self._line.next()
             self._slots[key] = self._ledger
             add(key)
         if not self._line:
