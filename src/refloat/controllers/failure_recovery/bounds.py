@@ -3,8 +3,8 @@
 
 Pods that the budget holds stand in a line in which namespaces take turns, and as
 many are let go as slots come free: were all of them looked at for each slot, ten
-thousand zombies would be a hundred million looks. What the hold by nodes keeps is let go at once when
-it ends. Each cause is told once for each node, until it is over.
+thousand zombies would be a hundred million looks. What the hold by nodes keeps is
+let go at once when it ends. Each cause is told once for each node, until it is over.
 """
 
 from collections.abc import Callable, Iterable
