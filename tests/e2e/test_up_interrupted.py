@@ -13,6 +13,9 @@ from tests.e2e import cluster
 
 BANNER = b"Kubernetes API at"
 
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so their children.
+DEFAULT_SIGINT = ("env", "--default-signal=INT")
+
 
 def loads(library: str) -> Callable[[int, Path], bool]:
     """The process has got so far that it loads this library."""
@@ -41,7 +44,7 @@ def test_ctrl_c_during_the_start_ends_it_quietly(
     folder = tmp_path / "data"
     flags = ("--data-dir", str(folder), "--nodes", "0", "--controllers", "none")
     with subprocess.Popen(
-        [cluster.REFLOAT, "up", *flags],
+        [*DEFAULT_SIGINT, cluster.REFLOAT, "up", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
