@@ -349,6 +349,7 @@ async def test_a_job_over_its_deadline_fails_when_its_pods_have_ended(sim: Sim) 
         ]
         over = "FailureTarget=DeadlineExceeded"
         assert c.story(c.job())[2:] == [
+            (60, counts(1, 0, 0, more=f"uncounted 1+0 {over}")),  # before its pod is deleted
             (60, counts(0, 1, 0, more=f"uncounted 1+0 {over}")),
             (60, counts(0, 1, 1, more=over)),
             (71, counts(0, 0, 1, more=over)),
@@ -379,6 +380,7 @@ async def test_stragglers_of_a_success_are_deleted_and_not_counted(sim: Sim) -> 
             ]
         met = "SuccessCriteriaMet=SuccessPolicy"
         assert c.story(c.job())[2:] == [
+            (6, counts(2, 0, 0, 1, met)),  # before they are deleted
             (6, counts(0, 2, 0, 1, met)),
             (17, counts(0, 0, 0, 1, met)),
             (17, counts(0, 0, 0, 1, f"{met} Complete=SuccessPolicy")),

@@ -11,6 +11,7 @@ import os
 import signal
 import stat
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -230,28 +231,29 @@ def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
         subprocess.run(["rm", "-rf", str(top)], check=True)  # pytest itself could not
 
 
-def test_a_folder_that_its_owner_cannot_read_is_removed(tmp_path: Path) -> None:
-    shut = tmp_path / "u" / "volumes" / "v" / "shut"
-    (shut / "inside" / "more").mkdir(parents=True)
+def test_a_folder_that_its_owner_cannot_read_is_removed() -> None:
+    """Not below pytest's own folder, which other users cannot enter."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shut = folder / "u" / "volumes" / "v" / "shut"
+        (shut / "inside" / "more").mkdir(parents=True)
 
-    def act() -> None:
-        PodFolder(tmp_path, "u").remove()
+        def act() -> None:
+            PodFolder(folder, "u").remove()
 
-    def as_nobody() -> None:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-        act()
+        def as_nobody() -> None:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            act()
 
-    if IS_ROOT:
-        for each in (tmp_path, *tmp_path.rglob("*")):
-            os.chown(each, NOBODY, NOBODY)
-        for each in tmp_path.parents[:2]:
-            each.chmod(0o755)
-    (shut / "inside").chmod(0)
-    shut.chmod(0)
-    assert in_child(as_nobody if IS_ROOT else act) == 0
-    assert not (tmp_path / "u").exists()
+        if IS_ROOT:
+            for each in (folder, *folder.rglob("*")):
+                os.chown(each, NOBODY, NOBODY)
+        (shut / "inside").chmod(0)
+        shut.chmod(0)
+        assert in_child(as_nobody if IS_ROOT else act) == 0
+        assert not (folder / "u").exists()
 
 
 def test_a_file_of_messages_that_is_a_link_is_not_opened_for_all(tmp_path: Path) -> None:
