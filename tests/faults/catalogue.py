@@ -137,6 +137,26 @@ def a_link_is_cut_and_held_for_a_moment(load: Workload, seed: int) -> None:
             link.mend()
 
 
+@scenario(long=True)
+def a_node_is_lost_before_its_pod_starts(load: Workload, seed: int) -> None:
+    """The pod is evicted: it counts as failed, though no container ran, and is replaced."""
+    _freeze_until_eviction(load)
+
+
+@scenario(manager=True, long=True)
+def a_managed_job_loses_a_node_before_its_pod_starts(load: Workload, seed: int) -> None:
+    """As above, and `refloat manager` counts."""
+    _freeze_until_eviction(load)
+
+
+def _freeze_until_eviction(load: Workload) -> None:
+    load.cluster.components["n1"].freeze()
+    load.submit("a")
+    observer = load.observer
+    wait(lambda: len(observer.deleted_while_running) == 1, "the pod of the lost node is evicted")
+    assert len(load.runs()) < len(observer.pods), "the pod has not started"
+
+
 # -- the server ------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ class History:
 
 def all_of(history: History) -> list[str]:
     """All violations of a run."""
-    checks = (overlaps, miscounts, killed, restarted, strays, false_records)
+    checks = (overlaps, miscounts, unstarted, killed, restarted, strays, false_records)
     return [each for check in checks for each in check(history)]
 
 
@@ -81,6 +81,19 @@ def miscounts(history: History) -> Iterator[str]:
         if any((status.get("uncountedTerminatedPods") or {}).values()):
             yield f"{name}: has ended and still has pods to count"
         yield from _uncounted_indexes(history, job)
+
+
+def unstarted(history: History) -> Iterator[str]:
+    """A pod that failed before a container ran has a deletion or a refusal on record.
+
+    It counts as failed, as in Kubernetes: a node can be lost before the pod starts there.
+    """
+    for job in history.jobs:
+        for uid, pod in _pods_of(history, job).items():
+            if pod["status"].get("phase") != "Failed" or uid in history.runs:
+                continue
+            if uid not in history.deleted_while_running and not pod["status"].get("reason"):
+                yield f"{pod['metadata']['name']} failed, no container ran: {_brief(pod)}"
 
 
 def _uncounted_indexes(history: History, job: Object) -> Iterator[str]:

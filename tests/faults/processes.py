@@ -243,6 +243,7 @@ class Cluster:
         """The object, once something is so of it."""
 
         def value() -> Object | None:
+            self._restart_manager()
             with contextlib.suppress(OSError):
                 answer = self.api.ask("GET", path)
                 if answer.status == 200 and holds(answer.object):
@@ -250,6 +251,12 @@ class Cluster:
             return None
 
         return wait(value, what) or {}
+
+    def _restart_manager(self) -> None:
+        """Start the manager again, as its Deployment does: one that lost its lease ends."""
+        manager = self.components.get("manager")
+        if manager is not None and not manager.is_alive():
+            manager.restart(self.failures)
 
     def close(self) -> None:
         for each in self.components.values():

@@ -68,15 +68,10 @@ class Workload:
             (self.cluster.shown / f"go-{name}").touch()
 
     def delete(self, name: str) -> None:
-        """Delete a Job, also while the server is away.
-
-        As kubectl does. With a manager, pods go before their Job: those of a Job that is gone
-        belong to the controller of all Jobs, which this cluster has not.
-        """
+        """Delete a Job as kubectl does, also while the server is away."""
         self.deleted.add(name)
         self.names.remove(name)
-        policy = "Foreground" if self.cluster.manager else "Background"
-        options = {"propagationPolicy": policy}
+        options = {"propagationPolicy": "Background"}
 
         def done() -> bool:
             with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ from refloat.api.selectors import LabelSelector
 from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions
 from refloat.client.requests import Request
-from refloat.controllers.job import claims
+from refloat.controllers.job import claims, orphans
 from refloat.controllers.job.settings import Settings
 from refloat.policy import pod_state
 from refloat.sim.run import Sim
@@ -232,6 +232,23 @@ async def test_beside_kubernetes_only_jobs_that_name_refloat_are_taken_care_of(s
         await world.finished("ours")
         owners = [pod.metadata.controller for pod in world.kubelet.created]
         assert [owner.name for owner in owners if owner is not None] == ["ours"]
+
+
+@virtual(seeds=3)
+async def test_beside_kubernetes_pods_of_jobs_that_are_gone_lose_the_finalizer_after_a_wait(
+    sim: Sim,
+) -> None:
+    """Kubernetes' controller comes first, if it runs; without it the pods could never go."""
+    how = DeleteOptions(propagation="Background")
+    beside = Settings(takes_default=False)
+    async with job_world.world(sim, job_world.in_turn(FOREVER), beside) as world:
+        await world.submit(managedBy="refloat.dev/job-controller")
+        await world.sleep(5)
+        await world.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=how)
+        await world.sleep(orphans.OTHERS_FIRST_SECONDS - 1)
+        assert [pod_state.is_tracked(pod) for pod in await world.pods()] == [True]
+        await world.sleep(2)
+        assert [pod_state.is_tracked(pod) for pod in await world.pods()] == [False]
 
 
 @virtual(seeds=5)
