@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from typing import NamedTuple
 
-from refloat.api.batch import Job
+from refloat.api.batch import Job, JobStatus, UncountedTerminatedPods
 from refloat.api.core import Pod
 from refloat.base.clock import Clock
 from refloat.policy import backoff, pod_state
@@ -37,6 +37,24 @@ class _Written(NamedTuple):
     at: float
 
 
+class _Tally(NamedTuple):
+    """Which pods a status has counted or listed."""
+
+    succeeded: int
+    failed: int
+    uncounted: UncountedTerminatedPods
+    completed: str
+
+
+_NONE = _Tally(0, 0, UncountedTerminatedPods(), "")
+
+
+def _tally(status: JobStatus) -> _Tally:
+    listed = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    lists = UncountedTerminatedPods(listed.succeeded or None, listed.failed or None)
+    return _Tally(status.succeeded, status.failed, lists, status.completed_indexes)
+
+
 class Memory:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -52,6 +70,7 @@ class Memory:
         self._counted: dict[str, set[str]] = {}
         self._released: dict[str, dict[str, str]] = {}
         self._looked: set[str] = set()
+        self._tallies: dict[str, _Tally] = {}
         self._jobs: dict[str, _Written] = {}
         self._pods: dict[str, _Written] = {}
 
@@ -86,6 +105,16 @@ class Memory:
         """This is what the Job is after a write of ours."""
         version = _version(job)
         self._jobs[job.metadata.uid] = _Written(version, self._clock.monotonic())
+        self.confirm_tally(job)
+
+    def confirm_tally(self, job: Job) -> None:
+        """The pods that this status has counted are known to be counted."""
+        self._tallies[job.metadata.uid] = _tally(job.status)
+
+    def was_counted_elsewhere(self, job: Job) -> bool:
+        """Whether another process may have counted pods whose finalizers the cache still shows."""
+        tally = _tally(job.status)
+        return tally not in (_NONE, self._tallies.get(job.metadata.uid))
 
     def wrote_pod(self, uid: str, pod: Pod | None) -> None:
         """This is what a pod of the Job is after a write of ours; None if it is gone."""
@@ -203,6 +232,7 @@ class Memory:
         self._counted.pop(uid, None)
         self._released.pop(uid, None)
         self._looked.discard(uid)
+        self._tallies.pop(uid, None)
         self._jobs.pop(uid, None)
         self._pods.pop(uid, None)
 

@@ -19,7 +19,7 @@ from refloat.api.core import Pod
 from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.contract import Client
-from refloat.controllers.job import attempts, claims, creation, events, writes
+from refloat.controllers.job import attempts, claims, confirmation, creation, events, writes
 from refloat.controllers.job.memory import Memory
 from refloat.controllers.job.metrics import RECONCILING, JobMetrics
 from refloat.controllers.job.settings import Settings
@@ -84,7 +84,7 @@ class Sync:
         memory = self._tools.memory
         satisfied = memory.expectations.satisfied(self._uid)
         expected = memory.finalizers.expected(self._uid)
-        pods = await self._claim(settled=satisfied)
+        pods = await self._confirm(await self._claim(settled=satisfied))
         self._report_late_pods()
         again = await self._remove_again(pods, expected)
         census = policy_census.observe(
@@ -117,6 +117,16 @@ class Sync:
         except BaseException:
             memory.look_again(self._uid)
             raise
+
+    async def _confirm(self, pods: list[Pod]) -> list[Pod]:
+        """The pods as they were, or are, when the last count of them was written."""
+        tools = self._tools
+        if not tools.memory.was_counted_elsewhere(self._job):
+            return pods
+        if not tools.pods_seen(self._job.metadata.resource_version or "0"):
+            pods = await confirmation.read(tools.client, tools.memory, self._job, pods)
+        tools.memory.confirm_tally(self._job)
+        return pods
 
     def _report_late_pods(self) -> None:
         """Report the creation of pods that came after their create had failed."""
