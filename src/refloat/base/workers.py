@@ -7,6 +7,7 @@ Functions that run here must not touch what the loop changes meanwhile.
 """
 
 import asyncio
+import contextlib
 import gc
 import sys
 from collections.abc import Callable
@@ -23,25 +24,42 @@ _T = TypeVar("_T")
 # small requests wait for a tenth of a second; a switch costs microseconds.
 SWITCH_SECONDS = 0.0005
 
+# After this the answer to a large request is sent, as a rule, and what it was made of
+# is free. A trim takes some milliseconds, so many requests share one.
+TRIM_SECONDS = 1.0
+
 
 class Worker:
     """One thread, which is started when it is first needed."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+        self._trim: asyncio.TimerHandle | None = None
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
         """What the function returns or raises; it runs to its end even if the caller leaves."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, "worker")
         loop = asyncio.get_running_loop()
-        result, error = await loop.run_in_executor(self._threads, _switching, function, args)
+        try:
+            result, error = await loop.run_in_executor(self._threads, _switching, function, args)
+        finally:
+            if self._trim is None:
+                self._trim = loop.call_later(TRIM_SECONDS, self._trim_now)
         if error is not None:
             raise error
         return cast("_T", result)
 
+    def _trim_now(self) -> None:
+        self._trim = None
+        if self._threads is not None:
+            with contextlib.suppress(RuntimeError):  # it was closed meanwhile
+                self._threads.submit(process.trim_memory)
+
     def close(self) -> None:
         """Start nothing more; what runs is not waited for."""
+        if self._trim is not None:
+            self._trim.cancel()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
