@@ -54,7 +54,7 @@ class Worker:
         self._trim = None
         if self._threads is not None:
             with contextlib.suppress(RuntimeError):  # it was closed meanwhile
-                self._threads.submit(process.trim_memory)
+                self._threads.submit(_release)
 
     def close(self) -> None:
         """Start nothing more; what runs is not waited for."""
@@ -62,6 +62,12 @@ class Worker:
             self._trim.cancel()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _release() -> None:
+    """Free what large requests left behind in cycles, a failed one its body, and return it."""
+    gc.collect()
+    process.trim_memory()
 
 
 def _switching(
