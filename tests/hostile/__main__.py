@@ -28,7 +28,7 @@ async def _run(data_dir: Path, chosen: list[attacks.Attack], loop: str) -> int:
         async for cost in siege.costs(chosen):
             print(cost, flush=True)
             costs.append(cost)
-            excesses += cost.excesses
+            excesses += cost.excesses()
     if costs:
         print(
             f"\nlongest callback {max(each.busy for each in costs) * 1000:.0f} ms, "

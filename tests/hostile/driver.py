@@ -43,15 +43,14 @@ class Cost:
     slowest_lease: float  # seconds of the slowest renewal
     refused_leases: int
 
-    @property
-    def excesses(self) -> list[str]:
+    def excesses(self, growth: int = GROWTH_BYTES) -> list[str]:
         """What of this is more than allowed and does not depend on how busy the machine is."""
         found = []
         if self.busy > STALL_SECONDS:
             found.append(f"{self.name}: one callback took {self.busy * 1000:.0f} ms")
         if self.answer > ANSWER_BYTES:
             found.append(f"{self.name}: an answer of {self.answer / MB:.1f} MB")
-        if self.growth > GROWTH_BYTES:
+        if self.growth > growth:
             found.append(f"{self.name}: memory grew by {self.growth / MB:.0f} MB")
         if self.refused_leases:
             found.append(f"{self.name}: {self.refused_leases} renewals failed")
