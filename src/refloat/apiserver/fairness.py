@@ -101,6 +101,8 @@ class FairShare:
             waiter.granted.set_result(None)
         if not queue:
             del self._waiting[user]
+        elif granted:
+            self._waiting[user] = self._waiting.pop(user)  # behind those that hold as little
         return granted
 
     def _leave(self, user: str, waiter: _Waiter) -> None:

@@ -57,6 +57,42 @@ async def test_a_user_whose_queue_is_full_is_refused_and_others_are_not() -> Non
     assert shared.used == 0
 
 
+async def test_users_with_full_queues_take_turns_at_a_single_place() -> None:
+    shared = share(1, per_user=1, waiting=3)
+    order: list[str] = []
+    await shared.take("a")
+    tasks = [waits(shared, user, order) for user in ("a", "a", "a", "b", "b", "b")]
+    await rest()
+    shared.give("a")
+    for turn in range(5):
+        await rest()
+        shared.give(order[turn])
+    await asyncio.gather(*tasks)
+    assert order == ["a", "b", "a", "b", "a", "b"]
+
+
+async def test_a_user_that_never_stops_asking_does_not_keep_a_single_place() -> None:
+    shared = share(1, per_user=1, waiting=3)
+    order: list[str] = []
+    await shared.take("busy")
+    tasks = [waits(shared, "busy", order) for _ in range(3)]
+    await rest()
+    tasks.append(waits(shared, "other", order))
+    await rest()
+    shared.give("busy")
+    for turn in range(4):
+        await rest()
+        if order[turn] == "other":
+            break
+        tasks.append(waits(shared, "busy", order))  # its queue is full again
+        await rest()
+        shared.give("busy")
+    assert order == ["busy", "other"]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_one_user_cannot_have_more_than_its_share() -> None:
     shared = share(4, per_user=3)
     for _ in range(3):
