@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from refloat.apiserver import identity
+from refloat.apiserver.authentication import Tokens
+from refloat.apiserver.identity import ADMIN
 from refloat.apiserver.limits import TOO_MANY, Limits
 from refloat.apiserver.targets import Target
 from tests import servers
@@ -25,6 +28,7 @@ SOON = 0.1
 """Seconds, for a bound that a test wants to be reached."""
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 AUTH = f"Authorization: Bearer {servers.TOKEN}\r\n"
 
 
@@ -38,9 +42,18 @@ class Wire:
     def send(self, text: str | bytes) -> None:
         self.writer.write(text.encode() if isinstance(text, str) else text)
 
-    def ask(self, method: str, path: str, body: bytes = b"", headers: str = "") -> None:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: str = "",
+        *,
+        token: str = servers.TOKEN,
+    ) -> None:
         length = f"Content-Length: {len(body)}\r\n" if body else ""
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{AUTH}{length}{headers}\r\n"
+        auth = f"Authorization: Bearer {token}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{auth}{length}{headers}\r\n"
         self.send(head.encode() + body)
 
     async def head(self) -> tuple[int, dict[str, str]]:
@@ -294,6 +307,20 @@ async def test_a_place_is_given_back_when_a_watch_ends() -> None:
                 watch.ask("GET", f"{MAPS}?watch=1")
                 assert (await watch.head())[0] == 200
             await until(lambda: server.server.in_flight.counts["watch"] == 0)
+
+
+async def test_a_nodes_large_lease_does_not_wait_for_the_thread_that_users_share() -> None:
+    tokens = Tokens({servers.TOKEN: ADMIN, "of-the-node": identity.node("n1")})
+    lease = {"metadata": {"name": "n1", "annotations": {"example.com/k": "v" * 30_000}}}
+    async with servers.serving(Limits(waiting=0), tokens=tokens) as server:
+        await server.server._shares.worker.turns.take("other")
+        async with connected(server) as wire:
+            wire.ask("POST", MAPS, config_map("large", 30_000))
+            assert (await wire.status())[0] == 429
+            wire.ask("POST", LEASES, json.dumps(lease).encode(), token="of-the-node")
+            assert (await wire.answer())[0] == 201
+            wire.ask("GET", f"{LEASES}/n1", token="of-the-node")
+            assert (await wire.answer())[0] == 200
 
 
 # -- what is wrong ---------------------------------------------------------

@@ -51,14 +51,38 @@ WORKER_SECONDS = 60.0
 _T = TypeVar("_T")
 
 
+class SharedWorker:
+    """A thread that users share: one computation at a time, and users take turns."""
+
+    def __init__(self, waiting: int) -> None:
+        """`waiting` is how many computations of one user may wait."""
+        self._worker = Worker()
+        self.turns = FairShare(1, per_user=1, waiting=waiting)
+
+    async def run(self, user: str, clock: Clock, function: Callable[..., _T], *args: Any) -> _T:
+        """What the function returns or raises; raises 429 when its turn does not come in time."""
+        await limits.wait_for(self.turns, user, 1, clock, WORKER_SECONDS)
+        try:
+            return await self._worker.run(function, *args)
+        finally:
+            self.turns.give(user)
+
+    def close(self) -> None:
+        self._worker.close()
+
+
 class Shares:
     """What all requests of a server share."""
 
     def __init__(self, bounds: Limits) -> None:
-        self.worker = Worker()
-        self.worker_turns = FairShare(1, per_user=1, waiting=bounds.waiting)
+        self.worker = SharedWorker(bounds.waiting)
+        self.urgent_worker = SharedWorker(bounds.waiting)
         self.bodies = _halved(bounds.held_body_bytes, bounds.waiting)
         self.answers = _halved(bounds.held_answer_bytes, bounds.waiting)
+
+    def close(self) -> None:
+        self.worker.close()
+        self.urgent_worker.close()
 
 
 def _halved(total: int, waiting: int) -> FairShare:
@@ -93,6 +117,7 @@ class Exchange:
         self.user = ""
         self.labels: metrics.Labels | None = None  # once it is known to be for a resource
         self.mutating = False
+        self.urgent = False  # a node's, which says that it lives
         self.streaming = False  # the answer has begun
         self._clock = clock
         self._limits = bounds
@@ -129,16 +154,13 @@ class Exchange:
     async def aside(self, size: int, function: Callable[..., _T], /, *args: Any) -> _T:
         """Compute something from so many bytes; if they are many, where it does not hold the loop.
 
-        One at a time, and users take turns.
+        One at a time, and users take turns. What is urgent waits for its like alone.
         """
         if size < limits.LARGE_BYTES or self._shares is None:
             return function(*args)
-        turns = self._shares.worker_turns
-        await limits.wait_for(turns, self.user, 1, self._clock, WORKER_SECONDS)
-        try:
-            return await self._shares.worker.run(function, *args)
-        finally:
-            turns.give(self.user)
+        urgent = self.urgent and size <= limits.URGENT_BYTES
+        worker = self._shares.urgent_worker if urgent else self._shares.worker
+        return await worker.run(self.user, self._clock, function, *args)
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         """Write to an answer no more at once than a client takes that reads."""

@@ -105,7 +105,7 @@ class Server:
         self._connections.pre_shutdown()
         await self._clock.sleep(0)  # connections that wait for a request end here
         await self._connections.shutdown(self._limits.shutdown_seconds)
-        self._shares.worker.close()
+        self._shares.close()
 
     def _malformed(self, error: errors.StatusError) -> None:
         self._metrics.done(metrics.MALFORMED, error.code, 0.0)
@@ -206,6 +206,7 @@ class Server:
         # A log may be followed for as long as a watch.
         kind = "watch" if target.subresource == "log" else limits.kind_of(verb)
         if limits.is_urgent(user, target, verb) and self._urgent.try_take(user.name):
+            exchange.urgent = True
             try:
                 return await self._resources.serve(exchange, user, verb, target)
             finally:

@@ -84,6 +84,12 @@ SMALL_BYTES = 64 * 1024
 # size take about 50 ms, ordinary ones of less than this are the rule.
 LARGE_BYTES = 16 * 1024
 
+# A node's urgent request up to here does not wait for the thread that all users
+# share, but only for those of other nodes: a Lease with a thousand promises and a
+# Node with hundreds of images are smaller. A hostile one takes about a second of
+# that thread, and nodes take turns.
+URGENT_BYTES = 256 * 1024
+
 # Of the values of a body, lists and maps with them. The store of Kubernetes
 # takes objects of 1.5 MB, in which values have some 30 bytes each.
 MAX_VALUES = 50_000

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
@@ -70,15 +71,41 @@ def _release() -> None:
     process.trim_memory()
 
 
+class _Pace:
+    """How the interpreter runs while at least one worker computes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._usual = 0.0
+
+    def begin(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count > 1:
+                return
+            self._usual = sys.getswitchinterval()
+            sys.setswitchinterval(SWITCH_SECONDS)
+            # A collection holds the interpreter, and looks in vain at all that is being
+            # made here: a decoded body is freed by its counts alone.
+            gc.disable()
+
+    def end(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                gc.enable()
+                sys.setswitchinterval(self._usual)
+
+
+_PACE = _Pace()  # of the whole interpreter
+
+
 def _switching(
     function: Callable[..., _T], args: tuple[object, ...]
 ) -> tuple[_T | None, RefloatError | None]:
     """What the function returns, or the foreseen error that it raises."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    # A collection holds the interpreter, and looks in vain at all that is being
-    # made here: a decoded body is freed by its counts alone.
-    gc.disable()
+    _PACE.begin()
     try:
         return function(*args), None
     except RefloatError as error:
@@ -86,6 +113,5 @@ def _switching(
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return None, error
     finally:
-        gc.enable()
-        sys.setswitchinterval(usual)
+        _PACE.end()
         process.trim_memory()

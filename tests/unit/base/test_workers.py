@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from refloat.base.errors import UsageError
-from refloat.base.workers import Worker
+from refloat.base.workers import SWITCH_SECONDS, Worker
 
 
 async def test_the_loop_runs_on_while_a_computation_does() -> None:
@@ -44,6 +44,32 @@ async def test_a_foreseen_error_comes_without_the_frames_that_hold_its_input() -
     frames = [entry.name for entry in raised.traceback]
     assert "fail" not in frames
     worker.close()
+
+
+async def test_the_interpreter_is_left_as_it_was_by_two_that_compute_at_once() -> None:
+    first, second, usual = Worker(), Worker(), sys.getswitchinterval()
+    both, end = threading.Barrier(3), threading.Event()
+
+    def compute(go_on: threading.Event) -> None:
+        both.wait()
+        go_on.wait()
+
+    early = threading.Event()
+    tasks = [
+        asyncio.ensure_future(first.run(compute, early)),
+        asyncio.ensure_future(second.run(compute, end)),
+    ]
+    await asyncio.to_thread(both.wait)
+    early.set()
+    await tasks[0]
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+    assert not gc.isenabled()
+    end.set()
+    await tasks[1]
+    assert sys.getswitchinterval() == usual
+    assert gc.isenabled()
+    first.close()
+    second.close()
 
 
 async def test_the_interpreter_is_left_as_it_was() -> None:
