@@ -12,7 +12,7 @@ from aiohttp import client_exceptions, hdrs, http_exceptions, web
 from refloat.api import codec, errors
 from refloat.apiserver import connection, forms, limits, metrics, uri
 from refloat.apiserver.fairness import FairShare
-from refloat.apiserver.identity import WARNED_CHARACTERS, WARNING_CHARACTERS
+from refloat.apiserver.identity import WARNED_CHARACTERS, WARNING_CHARACTERS, arguments
 from refloat.apiserver.limits import Limits
 from refloat.base.clock import Clock, RealClock
 from refloat.base.workers import Worker
@@ -63,7 +63,7 @@ class SharedWorker:
         """What the function returns or raises; raises 429 when its turn does not come in time."""
         await limits.wait_for(self.turns, user, 1, clock, WORKER_SECONDS)
         try:
-            return await self._worker.run(function, *args)
+            return await self._worker.run(function, *arguments(args))
         finally:
             self.turns.give(user)
 
@@ -157,7 +157,7 @@ class Exchange:
         One at a time, and users take turns. What is urgent waits for its like alone.
         """
         if size < limits.LARGE_BYTES or self._shares is None:
-            return function(*args)
+            return function(*arguments(args))
         urgent = self.urgent and size <= limits.URGENT_BYTES
         worker = self._shares.urgent_worker if urgent else self._shares.worker
         return await worker.run(self.user, self._clock, function, *args)

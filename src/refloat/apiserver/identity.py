@@ -85,8 +85,31 @@ WARNING_CHARACTERS = 256
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An argument that the loop reads when its computation begins.
+
+    An object that was read before the computation waits for its turn would be
+    old by then, and its write would lose the race to each other writer.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def read(self) -> Any:
+        return self.function(*self.args)
+
+
+def arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a computation that begins now."""
+    return tuple(each.read() if isinstance(each, Late) else each for each in args)
+
+
 class Aside(Protocol):
-    """Runs a computation on so many bytes; if they are many, where it does not hold the loop."""
+    """Runs a computation on so many bytes; if they are many, where it does not hold the loop.
+
+    An argument may be `Late`.
+    """
 
     def __call__(
         self, _size: int, function: Callable[..., _T], /, *args: Any
@@ -95,7 +118,7 @@ class Aside(Protocol):
 
 async def directly(_size: int, function: Callable[..., _T], /, *args: Any) -> _T:
     """Here and now, for callers that are not hostile."""
-    return function(*args)
+    return function(*arguments(args))
 
 
 Hold: TypeAlias = Callable[[int], Coroutine[Any, Any, Callable[[], None]]]

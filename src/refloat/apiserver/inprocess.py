@@ -18,7 +18,7 @@ from refloat.api import errors
 from refloat.apiserver import forms, targets, uri
 from refloat.apiserver.authorization import Authorizer
 from refloat.apiserver.exchange import Exchange
-from refloat.apiserver.identity import Identity
+from refloat.apiserver.identity import Identity, arguments
 from refloat.apiserver.resources import Resources
 
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ class _Exchange(Exchange):
         """The caller is this process itself, and takes what it asks for."""
 
     async def aside(self, size: int, function: Callable[..., _T], /, *args: Any) -> _T:
-        return function(*args)
+        return function(*arguments(args))
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)

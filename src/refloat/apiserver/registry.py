@@ -21,7 +21,7 @@ from refloat.apiserver import (
     stored,
     strategies,
 )
-from refloat.apiserver.identity import Call
+from refloat.apiserver.identity import Call, Late
 from refloat.apiserver.owner_references import dedup_owners
 from refloat.apiserver.strategies.base import Strategy
 from refloat.base.gates import Gates
@@ -229,10 +229,10 @@ class Registry:
         `given` is the resourceVersion that the caller insists on; `settled` says
         that `produce` also decided who owns which field.
         """
+        edit = _Edit(call, resource, name, produce, subresource, given, settled)
+        late = Late(self.get, (resource, namespace, name))
         for _ in range(MAX_RACES):
-            entry = self.get(resource, namespace, name)
-            edit = _Edit(call, resource, name, produce, subresource, given, settled)
-            new, value, ends = await call.run(_size(entry), self._edited, edit, entry)
+            entry, new, value, ends = await call.run(_size(late.read()), self._edited, edit, late)
             self._admission.validate(resource, new, name)
             if value is not None and not ends and not call.dry_run:
                 full_disk.check(self.store, resource, value, new)
@@ -243,8 +243,8 @@ class Registry:
                     break
         raise errors.modified(resource.group, resource.plural, name)
 
-    def _edited(self, edit: "_Edit", entry: Entry) -> tuple[Object, bytes | None, bool]:
-        """The object after an edit, its bytes if they are others, and whether it ends with this.
+    def _edited(self, edit: "_Edit", entry: Entry) -> tuple[Entry, Object, bytes | None, bool]:
+        """The object before and after an edit, its bytes if they are others, whether it ends.
 
         It may run aside: it looks at the entry alone, and the write that follows
         fails if there is a newer one.
@@ -262,9 +262,9 @@ class Registry:
         self._prepare_update(call, resource, new, old, edit.subresource)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old or apply.is_same_but_for_times(new, old):
-            return new, None, False
+            return entry, new, None, False
         ends = meta.is_terminating(new) and deletion.is_over(new) and not strategy.awaits_more(new)
-        return new, stored.pack(resource, new), ends
+        return entry, new, stored.pack(resource, new), ends
 
     def _prepare_update(
         self, call: Call, resource: kinds.Resource, new: Object, old: Object, subresource: str

@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from refloat.api import errors
 from refloat.apiserver import limits
 from refloat.apiserver.exchange import Exchange, Shares
+from refloat.apiserver.identity import Late
 from refloat.apiserver.limits import Limits
 from tests.clocks import rest
 
@@ -67,3 +69,29 @@ async def test_nodes_take_turns_with_what_is_urgent(shares: Shares) -> None:
     shares.urgent_worker.turns.give("a")
     await asyncio.gather(*tasks)
     assert order == ["a", "b", "a", "b", "a"]
+
+
+async def test_a_late_argument_is_read_on_the_loop_once_it_is_its_turn(shares: Shares) -> None:
+    value, readers = "old", []
+
+    def read() -> str:
+        readers.append(threading.get_ident())
+        return value
+
+    await shares.worker.turns.take("other")
+    late = Late(read, ())
+    task = asyncio.ensure_future(exchange(shares, "a").aside(limits.LARGE_BYTES, str, late))
+    await rest()
+    value = "new"
+    shares.worker.turns.give("other")
+    assert await task == "new"
+    assert readers == [threading.get_ident()]
+
+
+async def test_a_turn_whose_argument_is_gone_is_given_back(shares: Shares) -> None:
+    def read() -> None:
+        raise errors.not_found("", "configmaps", "c")
+
+    with pytest.raises(errors.StatusError):
+        await exchange(shares, "a").aside(limits.LARGE_BYTES, str, Late(read, ()))
+    assert shares.worker.turns.used == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refloat.api.errors import StatusError
-from refloat.apiserver import registry
+from refloat.apiserver import identity, registry
 from refloat.store import errors as store_errors
 from tests import builders
 from tests.refusals import refusal
@@ -64,6 +64,25 @@ async def test_writer_that_loses_every_race_is_told(world: World) -> None:
     ):
         await world.replace(builders.config_map(data={"a": "b"}))
     assert tries == registry.MAX_RACES
+
+
+async def test_a_writer_that_waits_for_its_turn_behind_other_writers_gets_through(
+    world: World,
+) -> None:
+    await world.create(builders.config_map(data={"other": "0"}))
+    turns = 0
+
+    async def behind_another(size: int, function: Any, /, *args: Any) -> Any:
+        nonlocal turns
+        turns += 1
+        await world.change(CONFIG_MAPS, "c", lambda obj: obj["data"].update(other=str(turns)))
+        return await identity.directly(size, function, *args)
+
+    def add(obj: Any) -> None:
+        obj["data"]["own"] = "v"
+
+    await world.change(CONFIG_MAPS, "c", add, aside=behind_another)
+    assert world.get(CONFIG_MAPS, "c")["data"] == {"own": "v", "other": "1"}
 
 
 async def test_delete_races_with_an_update_and_both_end_well(world: World) -> None:
