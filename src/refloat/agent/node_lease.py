@@ -105,12 +105,14 @@ class NodeLease:
         """Learn which version may be written on."""
         sent_at = self._clock.monotonic()
         self._whole = False
+        own = self._ownership
         try:
             lease = await self._client.get(LEASES, self._name, namespace=NODE_NAMESPACE)
         except errors.NotFound:
+            if own is not None:
+                own.judge_absence(sent_at=sent_at, now=self._clock.monotonic())
             self._version = self._listing = ""
             return
-        own = self._ownership
         if own is not None:
             was_sure = own.is_sure
             try:

@@ -15,7 +15,11 @@ From both follows what a Lease proves:
 3. So a Lease that another identity renews `PROOF_RENEWALS` times while we watch
    has a living owner, and we are not it (`Taken`).
 4. A Lease that another identity leaves alone for the lease's duration, while we
-   watch, has no living owner. We take it.
+   watch, has no living owner. We take it. If the Lease lists pods that end by
+   themselves (`api.self_fence`), they may run without their agent: then we wait
+   until the last of them is dead.
+5. A Lease that was deleted while we watched it proves nothing of its owner, which
+   creates it again with its next renewal. We wait for as long as in 4.
 
 Between 3 and 4 the owner is not known (`Unsure`). Errors and answers that make
 no sense prove nothing. What a renewTime says of the time is never used: clocks
@@ -27,6 +31,7 @@ Only the ownership is judged here; `node` sends the requests.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from refloat.api import self_fence
 from refloat.api.coordination import Lease
 from refloat.base.clock import Clock
 from refloat.base.errors import RefloatError
@@ -57,9 +62,9 @@ class Taken(RefloatError):
 class Unsure(Retry):
     """The Lease has another identity, and it is not known whether its owner lives."""
 
-    def __init__(self, message: str, *, seconds: float) -> None:
-        """`seconds`: for so long its owner must be silent."""
-        super().__init__(message, after=seconds / READS)
+    def __init__(self, message: str, *, seconds: float, duration: float) -> None:
+        """`seconds`: for so long its owner must be silent. `duration`: of the Lease."""
+        super().__init__(message, after=duration / READS)
         self.seconds = seconds
 
 
@@ -91,12 +96,24 @@ def duration_of(lease: Lease) -> float:
     return float(lease.spec.lease_duration_seconds or DEFAULT_SECONDS)
 
 
+def silence_of(lease: Lease) -> float:
+    """For how many seconds a dead owner's Lease stands still until its last pod is dead.
+
+    Of pods that end by themselves only: others run for as long as their machine does.
+    """
+    promises = self_fence.read_listed(lease).values()
+    return max([duration_of(lease), *(self_fence.dead_seconds(each) for each in promises)])
+
+
 @dataclass(slots=True)
 class _Rival:
     """Another identity in the Lease, and what was seen of it."""
 
     renewal: tuple[Identity, str]  # by which identity and with which renewTime
     seen_at: float  # when the last answer came
+    duration: float  # of its Lease
+    needed: float  # for how long it must be silent
+    is_absent: bool = False  # whether the last answer was that there is no Lease
     silent: float = 0.0  # for how long it was seen not to renew
     renewals: int = 0  # that were seen while we watched
 
@@ -129,29 +146,56 @@ class Ownership:
         self._owns = False
         if identity.instance == self.identity.instance and not self._has_owned:
             return  # of the process before this one on our folder, which is dead
-        seconds = duration_of(lease)
         rival = self._watch(identity, lease, sent_at=sent_at, now=now)
         if rival.renewals >= PROOF_RENEWALS:
             raise Taken(self._name)
-        if rival.silent < seconds:
-            text = f"node {self._name}: its lease has another identity, {identity}"
-            raise Unsure(text, seconds=seconds)
+        text = f"node {self._name}: its lease has another identity, {identity}"
+        self._check_silence(rival, text)
+
+    def judge_absence(self, *, sent_at: float, now: float) -> None:
+        """Return if this process may create the Lease, which is not there; raises `Unsure`."""
+        rival = self._rival
+        if rival is None:
+            return  # it was ours, or no other identity was seen in it
+        if rival.is_absent:
+            self._count_pause(rival, sent_at)
+        else:
+            # Its owner may have renewed it before it was deleted. That is no renewal that we saw.
+            rival.is_absent, rival.silent = True, 0.0
+        rival.seen_at = now
+        text = f"node {self._name}: its lease was deleted, and had another identity"
+        self._check_silence(rival, text)
+
+    def _check_silence(self, rival: _Rival, text: str) -> None:
+        if rival.silent < rival.needed:
+            raise Unsure(text, seconds=rival.needed, duration=rival.duration)
 
     def _watch(self, identity: Identity, lease: Lease, *, sent_at: float, now: float) -> _Rival:
         renewal = (identity, lease.spec.renew_time or "")
-        rival = self._rival
+        duration, rival = duration_of(lease), self._rival
         if rival is None:
-            rival = self._rival = _Rival(renewal, now)
+            rival = self._rival = _Rival(renewal, now, duration, duration)
         elif rival.renewal != renewal:
             rival.renewal, rival.silent = renewal, 0.0
             rival.renewals += 1
         else:
-            # The Lease stood still from the last answer to this request. Of a longer pause only
-            # a part counts: if the API server was away, the owner could not renew either.
-            pause = max(sent_at - rival.seen_at, 0.0)
-            rival.silent += min(pause, MAX_PAUSES * duration_of(lease) / READS)
-        rival.seen_at = now
+            self._count_pause(rival, sent_at)
+        # A Lease that was ours until its identity was taken off lists promises of our own. To wait
+        # for them would end these pods.
+        is_own_list = self._has_owned and not identity.instance and not rival.renewals
+        rival.duration, rival.needed = duration, duration if is_own_list else silence_of(lease)
+        rival.is_absent, rival.seen_at = False, now
         return rival
+
+    @staticmethod
+    def _count_pause(rival: _Rival, sent_at: float) -> None:
+        """The Lease stood still from the last answer to this request.
+
+        Of a longer pause only a part counts: if the API server was away, the owner could not
+        renew either.
+        """
+        pause = max(sent_at - rival.seen_at, 0.0)
+        rival.silent += min(pause, MAX_PAUSES * rival.duration / READS)
 
     def wrote(self, lease: Lease) -> None:
         """The answer of a write of ours."""

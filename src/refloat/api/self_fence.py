@@ -32,6 +32,9 @@ MAX_LISTED = 2000
 # Ten years: a larger number is a mistake, and would be too large for a time.
 MAX_SECONDS = 10 * 365 * 86_400
 
+# A clock may run so much faster than another.
+_DRIFT = 1.01
+
 _FORM = re.compile(
     r"Ends by itself (?P<seconds>\d+)s after its node last renewed its lease,"
     r" and is dead (?P<kill>\d+)s later \(boot (?P<boot>[0-9a-f-]+)\)"
@@ -49,6 +52,11 @@ class Promise:
     boot_id: str = ""
     """The boot of the machine in which it was given; after another one nothing runs any more.
     The condition has it, the Lease does not."""
+
+
+def dead_seconds(promise: Promise) -> float:
+    """How long the Lease must have been seen unchanged until the pod is dead for sure."""
+    return (promise.seconds + promise.kill_grace_seconds) * _DRIFT
 
 
 def write(promise: Promise) -> str:

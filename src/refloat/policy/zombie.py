@@ -36,9 +36,6 @@ UNWATCHED = node_evidence.UNWATCHED
 CONDITION = "KueueFailureRecovery"
 REASON = "KueueForcefullyTerminated"
 
-# A clock may run so much faster than another (self-fencing).
-_DRIFT = 1.01
-
 
 class Reason(StrEnum):
     """Why a pod is left alone."""
@@ -321,7 +318,7 @@ def shown_promise(pod: Pod) -> self_fence.Promise | None:
 
 def fence_seconds(promise: self_fence.Promise) -> float:
     """How long the lease must have been seen unchanged until the pod is dead for sure."""
-    return (promise.seconds + promise.kill_grace_seconds) * _DRIFT
+    return self_fence.dead_seconds(promise)
 
 
 def _awaited(

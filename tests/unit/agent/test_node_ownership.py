@@ -9,8 +9,12 @@ import pytest
 
 from refloat.agent import node_ownership
 from refloat.agent.node_ownership import Taken
+from refloat.api import self_fence, times
 from refloat.api.coordination import Lease
+from refloat.api.meta import Object
+from refloat.api.self_fence import Promise
 from refloat.client import errors, kinds
+from refloat.client.contract import Client
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim, run
 from tests.simulation import api_program
@@ -104,6 +108,102 @@ async def test_a_second_agent_owns_the_node_when_the_first_is_silent(sim: Sim) -
         first.start()
         await sim.clock.sleep(4 * BEAT_SECONDS)
         assert (first.replaced, second.replaced) == (["n1"], [])
+        assert await owner(api) == f"b/{second.incarnation}"
+
+
+async def _list_promise(client: Client, annotations: Object | None = None) -> None:
+    """A pod in the Lease that ends by itself: dead after 390 s."""
+    listing = self_fence.write_listed({"p": Promise(380, 10)})
+    patch = {"metadata": {"annotations": {self_fence.LISTED: listing, **(annotations or {})}}}
+    await client.patch(kinds.LEASES, "n1", patch, namespace="kube-node-lease")
+
+
+async def _delete_lease(agent: Agent) -> None:
+    await agent.wire.delete(kinds.LEASES, "n1", namespace="kube-node-lease")
+
+
+@virtual()
+async def test_a_second_agent_waits_until_the_pods_of_the_first_have_ended_by_themselves(
+    sim: Sim,
+) -> None:
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        await first.settle()
+        await first.beat()
+        await _list_promise(first.wire)
+        second.start()
+        await sim.clock.sleep(390 * 1.01 - 1)
+        assert not second.is_sure
+        await sim.clock.sleep(2 * LEASE_SECONDS / node_ownership.READS)
+        assert (second.waited, second.is_sure) == ([390 * 1.01], True)
+
+
+@virtual()
+async def test_a_second_agent_that_waits_for_pods_hears_a_living_owner_as_soon(sim: Sim) -> None:
+    """It does not read the Lease more rarely."""
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        await first.settle()
+        await first.beat()
+        await _list_promise(first.wire)
+        second.start()
+        await sim.clock.sleep(1)
+        for _ in range(node_ownership.PROOF_RENEWALS):
+            await _renew_as(first)
+            await sim.clock.sleep(LEASE_SECONDS / node_ownership.READS)
+        assert second.replaced == ["n1"]
+
+
+async def _renew_as(agent: Agent) -> None:
+    """A renewal that lists the same pods."""
+    patch = {"spec": {"renewTime": times.format_micro(agent.sim.clock.now())}}
+    await agent.wire.patch(kinds.LEASES, "n1", patch, namespace="kube-node-lease")
+
+
+@virtual()
+async def test_a_restart_on_the_same_folder_does_not_wait_for_pods_that_end_by_themselves(
+    sim: Sim,
+) -> None:
+    async with api_program.serving(sim) as api:
+        first, again = (Agent(sim, api, "a") for _ in range(2))
+        await first.settle()
+        await first.beat()
+        await _list_promise(first.wire)
+        await again.settle()
+        assert (again.waited, again.is_sure) == ([], True)
+
+
+@virtual()
+async def test_a_lease_that_is_deleted_is_not_taken_from_a_living_owner(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        await first.settle()
+        await first.beat()
+        second.start()
+        await sim.clock.sleep(1)
+        await _delete_lease(first)
+        await sim.clock.sleep(LEASE_SECONDS / 2)
+        assert not second.has_begun
+        await first.beat()
+        assert (await owner(api), first.is_sure) == (f"a/{first.incarnation}", True)
+        first.start()
+        await sim.clock.sleep(4 * BEAT_SECONDS)
+        assert (first.replaced, second.replaced, second.has_begun) == ([], ["n1"], False)
+
+
+@virtual()
+async def test_a_lease_that_is_deleted_is_made_when_its_owner_does_not_return(sim: Sim) -> None:
+    async with api_program.serving(sim) as api:
+        first, second = (Agent(sim, api, name) for name in "ab")
+        await first.settle()
+        await first.beat()
+        second.start()
+        await sim.clock.sleep(LEASE_SECONDS / 2)
+        await _delete_lease(first)
+        await sim.clock.sleep(LEASE_SECONDS - 1)
+        assert not second.is_sure
+        await sim.clock.sleep(3 * LEASE_SECONDS / node_ownership.READS)
+        assert second.is_sure
         assert await owner(api) == f"b/{second.incarnation}"
 
 
@@ -250,11 +350,17 @@ def test_a_lease_without_our_identity_is_taken_back_when_it_is_left_alone() -> N
     _survives(trouble)
 
 
-def test_a_lease_that_was_deleted_is_made_again() -> None:
+def test_a_lease_without_our_identity_is_taken_back_before_our_own_pods_end() -> None:
     async def trouble(agent: Agent) -> None:
-        await agent.wire.delete(kinds.LEASES, "n1", namespace="kube-node-lease")
+        await _list_promise(agent.wire, {node_ownership.ANNOTATION: None})
+        await agent.sim.clock.sleep(BEAT_SECONDS)
+        assert not agent.is_sure
 
     _survives(trouble)
+
+
+def test_a_lease_that_was_deleted_is_made_again() -> None:
+    _survives(_delete_lease)
 
 
 def _survives(trouble: Callable[[Agent], object]) -> None:
