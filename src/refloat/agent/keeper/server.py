@@ -170,6 +170,7 @@ class Server:
         answer(
             {
                 "pid": os.getpid(),
+                "protocol": specs.PROTOCOL,
                 "mounts": self._keeping.view,
                 "processes": cgroups.processes if cgroups is not None else groups.INHERITED,
                 "memory": cgroups.memory if cgroups is not None else groups.MEASURED,

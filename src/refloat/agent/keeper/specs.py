@@ -6,6 +6,10 @@ Without a library: the keeper is to be small. An error names the field.
 
 from typing import Any
 
+# What a keeper understands. It grows with each change of `start` that an older keeper would
+# ignore: a keeper outlives the upgrade of its agent. Those before 2 do not tell it.
+PROTOCOL = 2
+
 Spec = dict[str, Any]
 
 # No grace, timeout or deadline is longer: about 317 years.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from refloat.agent.keeper import mounts
+from refloat.agent.keeper import mounts, specs
 from refloat.agent.process.settings import User
 from refloat.agent.runtime import StartError
 from refloat.api.meta import Object
@@ -71,7 +71,19 @@ class Machine:
 
     @classmethod
     def of(cls, allows: dict[str, Any]) -> "Machine":
-        """From what the keeper says."""
+        """From what the keeper says; raises `StartError` if it is of another version.
+
+        An older one would ignore what it does not know, such as which part of a volume is meant.
+        """
+        protocol = allows.get("protocol", 1)
+        if protocol != specs.PROTOCOL:
+            pid = allows.get("pid")
+            raise StartError(
+                f"the keeper of this node (process {pid}) is of another version of Refloat: it has "
+                f"protocol {protocol}, the agent has {specs.PROTOCOL}. What runs goes on, and "
+                f"nothing can start. Drain the node, then `kill {pid}` on its machine: that ends "
+                "the keeper and what is left of its containers, and the agent starts a new keeper"
+            )
         return cls(
             view=allows["mounts"],
             read_only_root=allows["read_only_root"],

@@ -352,3 +352,40 @@ async def test_a_keeper_that_cannot_start_says_where_it_told_why(tmp_path: Path)
     with pytest.raises(KeeperError, match=r"did not start; see .*keeper\.log"):
         await link.connect(here.settings.folder, lambda _: None, lambda _: None)
     assert "IsADirectoryError" in (tmp_path / "node" / "keeper.log").read_text()
+
+
+@pytest.mark.parametrize("protocol", [None, 1, 3])
+async def test_a_keeper_of_another_version_starts_nothing_until_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int | None
+) -> None:
+    """As after an upgrade of the agent."""
+    async with node(tmp_path) as here:
+        await here.start(pod("a", "sleep", "100"))
+        with monkeypatch.context() as patched:
+            _answer_hello_as(patched, protocol)
+            await again(here)
+        keeper = here.runtime.allows["pid"]
+        with pytest.raises(StartError, match=f"another version of Refloat.*`kill {keeper}`"):
+            await here.start(pod("b", "sleep", "100"))
+        assert not here.current("a").has_ended
+        assert "b" not in here.runtime.pods()
+        os.kill(keeper, signal.SIGTERM)  # as the message says
+        await here.ended("a")
+        await until(lambda: here.runtime.allows["pid"] != keeper)
+        assert (await here.run(sh("b", "exit 3"))).exit_code == 3
+
+
+def _answer_hello_as(patched: pytest.MonkeyPatch, protocol: int | None) -> None:
+    """What a keeper of that protocol says; None: of one before there was a number."""
+    send = link.Link.send
+
+    async def older(answer: "asyncio.Future[Any]") -> Any:
+        new = ("protocol", "read_only_root", "seccomp")
+        said = {name: value for name, value in (await answer).items() if name not in new}
+        return said if protocol is None else said | {"protocol": protocol}
+
+    def ask(self: link.Link, op: str, **arguments: Any) -> Any:
+        answer = send(self, op, **arguments)
+        return older(answer) if op == "hello" else answer
+
+    patched.setattr(link.Link, "send", ask)

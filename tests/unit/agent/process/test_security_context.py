@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refloat.agent.keeper import mounts
+from refloat.agent.keeper import mounts, specs
 from refloat.agent.process import security_context
 from refloat.agent.process.security_context import Machine
 from refloat.agent.process.settings import User
@@ -212,7 +212,8 @@ async def test_a_refused_container_leaves_no_volume_behind(tmp_path: Path) -> No
 
 
 def test_the_facts_of_a_machine_are_its_own() -> None:
-    machine = Machine.of({"mounts": mounts.NONE, "read_only_root": False, "seccomp": True})
+    said = {"mounts": mounts.NONE, "read_only_root": False, "seccomp": True}
+    machine = Machine.of({"protocol": specs.PROTOCOL, **said})
     assert (machine.view, machine.uid) == (mounts.NONE, os.geteuid())
     assert machine.is_known_group(0)
     assert not machine.is_known_group(71_001)
