@@ -68,7 +68,7 @@ class Candidate:
         self._settings = settings
         self._metrics = metrics
         self._on_change = on_change
-        self._wanted = True
+        self._wanted = False  # until `contend`: a process without the controller is no standby
         self._changed = asyncio.Event()
         self._tasks = Tasks()
         self._elector: Elector | None = None  # of the present term, or of the last one
@@ -118,13 +118,16 @@ class Candidate:
     async def _run(self) -> None:
         while True:
             self._changed.clear()
-            if self._wanted:
-                await self._until_changed(self._term())
-            else:
+            if not self._wanted:
                 await self._changed.wait()
+            elif (error := await self._until_changed(self._term())) is not None:
+                name, wait = self._settings.name, self._settings.retry_period
+                text = "%s: the term as leader by the Lease %s failed; again in %.1f s"
+                log.error(text, self.controller, name, wait, exc_info=error)
+                await self._clock.sleep(wait)
 
-    async def _until_changed(self, term: Coroutine[object, object, None]) -> None:
-        """One term, which ends early if there is nothing to lead for any more."""
+    async def _until_changed(self, term: Coroutine[object, object, None]) -> Exception | None:
+        """One term, which ends early if there is nothing to lead for any more; how it failed."""
         work = asyncio.ensure_future(term)
         changed = asyncio.ensure_future(self._until_unwanted())
         try:
@@ -132,7 +135,8 @@ class Candidate:
         finally:
             for task in (work, changed):
                 task.cancel()
-            await asyncio.gather(work, changed, return_exceptions=True)
+            ends = await asyncio.gather(work, changed, return_exceptions=True)
+        return next((each for each in ends if isinstance(each, Exception)), None)
 
     async def _until_unwanted(self) -> None:
         while self._wanted:
@@ -155,8 +159,10 @@ class Candidate:
             self._tell(leads=True)
             await elector.lost()
         finally:
-            self._tell(leads=False)
-            await elector.close()
+            try:
+                self._tell(leads=False)
+            finally:
+                await elector.close()  # else it would renew the Lease for ever
 
     def _saw_holder(self, holder: str) -> None:
         if holder and holder != self._settings.identity:
