@@ -3,9 +3,14 @@
 
 from datetime import timedelta
 
+import pytest
+
+from refloat.client.requests import Request
 from refloat.policy import zombie
 from refloat.policy.failure_recovery import FailureRecoveryPolicy
-from refloat.sim.run import Sim
+from refloat.runtime.lease_observer import LATE_ANSWER_SECONDS
+from refloat.sim.run import Sim, run
+from tests.simulation.job_world import nothing
 from tests.simulation.recovery_world import (
     FREED_AFTER,
     GRACE_SECONDS,
@@ -103,3 +108,32 @@ async def test_a_configured_grace_period_counts(sim: Sim) -> None:
         await s.start()
         await s.zombie()
         await freed(s, 300)
+
+
+# -- a server that stands still
+
+
+@pytest.mark.parametrize("what", ["/nodes/", "/leases/"])
+def test_a_node_whose_renewal_waits_before_a_frozen_server_is_not_forced(what: str) -> None:
+    """The server answers the look after a freeze, and the renewal lands just after that."""
+
+    async def program(sim: Sim) -> None:
+        async with stage(sim) as s:
+
+            async def frozen(request: Request) -> None:
+                if what in request.path:
+                    s.world.mortal.before_read = nothing
+                    await sim.clock.sleep(LATE_ANSWER_SECONDS + 1)
+
+            await s.node()
+            await s.start(before_read=frozen)
+            await s.zombie()
+            await s.until(FREED_AFTER + LATE_ANSWER_SECONDS + 2)
+            assert await s.phase() == "Running"
+            await s.renew()
+            renewed = s.seconds
+            await left_alone(s, until=renewed + NODE_GRACE - 1)
+            await s.until(renewed + NODE_GRACE + 1)
+            assert await s.phase() == "Failed"
+
+    run(program, seed=0)

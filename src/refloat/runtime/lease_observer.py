@@ -9,21 +9,29 @@ wrong. A silence is counted only while the observer could have seen its end:
 * It begins anew when the API server did not answer a read, or the watch of
   leases broke: while the server is out, no node can renew its Lease, so a Lease
   that stays the same proves nothing.
+* It begins anew when the API server answered a read late: the server stood still,
+  and the renewal of a living node may still wait behind the read.
 
 Whoever acts reads the Lease once more right before the write and notes the
 answer here: if it is not the version that was silent, the silence is over.
 What a silence means is said by `policy.node_evidence`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.base.clock import Clock
+from refloat.client import errors
 from refloat.policy.node_evidence import LeaseSilence
 
 # Of a lease that does not say for how long it is good: the kubelet's number.
 _LASTS_SECONDS = 40.0
+
+# An answer to a read that comes later shows that the server stood still. All requests of a
+# manager at once wait for some 3 s at its usual rate limit, so a busy manager is not meant.
+LATE_ANSWER_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -69,6 +77,19 @@ class LeaseObserver:
     def is_cut_off(self) -> bool:
         """Whether the last read was not answered."""
         return self._is_cut_off
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """One live read is inside. No silence counts before a late answer, or without one."""
+        asked = self._clock.monotonic()
+        try:
+            yield
+        except (errors.Timeout, errors.Unavailable):
+            self.lose_contact()
+            raise
+        if self._clock.monotonic() - asked > LATE_ANSWER_SECONDS:
+            self.lose_contact()
+        self.answered()
 
     def lose_contact(self) -> None:
         """The API server did not answer a read: no silence before its next answer counts."""

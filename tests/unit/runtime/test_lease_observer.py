@@ -6,7 +6,7 @@ import pytest
 
 from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.policy.node_evidence import LeaseSilence
-from refloat.runtime.lease_observer import LeaseObserver
+from refloat.runtime.lease_observer import LATE_ANSWER_SECONDS, LeaseObserver
 from tests.clocks import ManualClock
 
 
@@ -59,6 +59,20 @@ async def test_all_silence_begins_anew_when_the_server_did_not_answer(
     observer.answered()
     assert not observer.observe("n", lease())
     assert observer.silence("n") == LeaseSilence(7, 40)
+
+
+async def test_all_silence_begins_anew_when_the_server_answered_late(
+    clock: ManualClock, observer: LeaseObserver
+) -> None:
+    observer.observe("n", lease())
+    await clock.advance(100)
+    with observer.reading():
+        await clock.advance(LATE_ANSWER_SECONDS)
+    assert observer.silence("n") == LeaseSilence(100 + LATE_ANSWER_SECONDS, 40)
+    with observer.reading():
+        await clock.advance(LATE_ANSWER_SECONDS + 0.1)
+    assert not observer.is_cut_off
+    assert observer.silence("n") == LeaseSilence(0, 40)
 
 
 async def test_all_silence_begins_anew_when_the_watch_of_leases_broke(clock: ManualClock) -> None:

@@ -4,7 +4,8 @@
 Before anything is forced the node and its lease are asked for live: a cache
 may be behind, and a node that is back must not lose its pods. The lease comes
 last, because a node that returns renews its lease before it posts its status.
-If its version is not the one that was silent, its silence begins anew. One look serves
+If its version is not the one that was silent, its silence begins anew, and so do all
+silences when an answer comes late or never. One look serves
 the pods of a node that are due within the same tenth of a second, else
 thousands of zombies would ask the same thousands of times. The pod itself
 needs no such look: every write names the version that was decided on, and is
@@ -106,14 +107,11 @@ class Looks:
         async with look.lock:
             if asked - look.at > FRESH_SECONDS:
                 began = self._clock.monotonic()
-                try:
+                with self._leases.reading():
                     look.node = await self._get_node(name)
+                with self._leases.reading():
                     lease = await self._get_lease(name)
-                except (errors.Timeout, errors.Unavailable):
-                    self._leases.lose_contact()
-                    raise
                 look.at = began
-                self._leases.answered()
                 self._leases.observe(name, lease)
             return look.node
 

@@ -3,7 +3,8 @@
 
 The node comes before its lease, because a node that returns renews its lease
 before it posts its status. If the lease is not the version that was silent,
-its silence begins anew (`runtime.lease_observer`).
+its silence begins anew, and so do all silences when an answer comes late or never
+(`runtime.lease_observer`).
 """
 
 from refloat.api import structs
@@ -65,13 +66,10 @@ class LiveReads:
 
     async def read(self, name: str) -> Sight | None:
         """All that the next step depends on; None if the node does not exist."""
-        try:
+        with self._leases.reading():
             node = await self._node(name)
+        with self._leases.reading():
             lease = await self._lease(name)
-        except (errors.Timeout, errors.Unavailable):
-            self._leases.lose_contact()
-            raise
-        self._leases.answered()
         if node is None:
             return None
         if not force_eviction.concerns(node):
