@@ -2,14 +2,26 @@
 """The budget: never more at once than it allows, and nobody in its line is forgotten."""
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from refloat.api import times
 from refloat.client import errors, kinds
 from refloat.client.requests import Request
+from refloat.controllers.failure_recovery.controller import FailureRecovery
+from refloat.policy import zombie
 from refloat.policy.failure_recovery import Annotated, Budget, FailureRecoveryPolicy
 from refloat.sim.run import Sim
 from tests import builders
-from tests.simulation.recovery_world import FREED_AFTER, GRACE_SECONDS, SAFE, stage, zombies
+from tests.simulation.recovery_world import (
+    FREED_AFTER,
+    GRACE_SECONDS,
+    NODE_GRACE,
+    SAFE,
+    Stage,
+    stage,
+    zombies,
+)
 from tests.virtual import virtual
 
 THREE_A_MINUTE = FailureRecoveryPolicy(budget=Budget(3, timedelta(minutes=1)))
@@ -127,6 +139,66 @@ async def test_a_reload_while_writes_are_under_way_gives_no_budget_anew(sim: Sim
         assert [await s.phase(name) for name in names].count("Failed") == 3
         await s.until(FREED_AFTER + 3605)
         assert [await s.phase(name) for name in names].count("Failed") == 6
+
+
+def leads(s: Stage, *, leads: bool) -> None:
+    (worker,) = s.world.workers
+    assert isinstance(worker, FailureRecovery)
+    worker.lead(leads=leads)
+
+
+@virtual(seeds=5)
+async def test_leadership_that_is_lost_and_won_gives_no_budget_anew(sim: Sim) -> None:
+    """Neither what writes under way spend, nor what this process or another one spent."""
+    policy = FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1)))
+    async with stage(sim, policy) as s:
+
+        async def slowly(_: Request, call: Callable[[], Awaitable[bytes]]) -> bytes:
+            answer = await call() if s.world.mortal.writes < 3 else b""
+            await sim.clock.sleep(NODE_GRACE + 10)
+            return answer or await call()
+
+        await s.node()
+        await s.start(answers=slowly)
+        names = await zombies(s, 8)
+        await s.until(FREED_AFTER + 1)
+        for _ in range(3):
+            leads(s, leads=False)
+            await sim.clock.sleep(1)
+            leads(s, leads=True)
+        await s.until(FREED_AFTER + 300)
+        assert [await s.phase(name) for name in names].count("Failed") == 3
+        leads(s, leads=False)
+        leads(s, leads=True)
+        await s.until(FREED_AFTER + 3500)
+        assert [await s.phase(name) for name in names].count("Failed") == 3
+        await s.until(FREED_AFTER + 3800)
+        assert [await s.phase(name) for name in names].count("Failed") == 6
+
+
+@virtual(seeds=3)
+async def test_what_another_leader_spent_meanwhile_counts_once(sim: Sim) -> None:
+    policy = FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1)))
+    async with stage(sim, policy) as s:
+        await s.node()
+        await s.start()
+        await s.zombie("mine")
+        await s.until(FREED_AFTER + 1)
+        leads(s, leads=False)
+        await s.zombie("other")
+        condition = {
+            "type": zombie.CONDITION,
+            "status": "True",
+            "reason": zombie.REASON,
+            "lastTransitionTime": times.format_time(sim.clock.now()),
+        }
+        await s.world.status("other", phase="Failed", conditions=[condition])
+        for _ in range(3):
+            await sim.clock.sleep(1)
+            leads(s, leads=True)
+        names = await zombies(s, 4)
+        await s.until(FREED_AFTER + 300)
+        assert [await s.phase(name) for name in names].count("Failed") == 1
 
 
 @virtual()

@@ -46,7 +46,7 @@ class Ledger:
         the old budget did not look back: of what is in its window more is known
         here, because some of it may be gone by now, or not to be seen yet.
         """
-        since, seen = now - self._window, sorted(noted)
+        since, seen = now - self.window, sorted(noted)
         recent = [each for each in self._spent if each > since]
         if self._budget is None:
             # Another process may have spent some of what can be seen; what cannot is known here.
@@ -55,11 +55,15 @@ class Ledger:
         self._spent = deque(sorted([*(each for each in seen if each <= since), *recent]))
         self._budget = budget
 
+    def add(self, spent: Iterable[float]) -> None:
+        """Count what another process has spent meanwhile."""
+        self._spent = deque(sorted([*self._spent, *spent]))
+
     def wait(self, now: float) -> float | None:
         """Seconds until there is a slot, 0 if now; none if all are taken by writes under way."""
         if self._budget is None:
             return 0.0
-        window = self._window
+        window = self.window
         self._drop_old(now)
         over = len(self._spent) + self._taken - self._budget.max_pods
         if over < 0:
@@ -67,12 +71,12 @@ class Ledger:
         return self._spent[over] + window - now if over < len(self._spent) else None
 
     @property
-    def _window(self) -> float:
+    def window(self) -> float:
         """For how many seconds a spent slot is remembered."""
         return _UNSEEN_SECONDS if self._budget is None else self._budget.window.total_seconds()
 
     def _drop_old(self, now: float) -> None:
-        while self._spent and self._spent[0] + self._window <= now + _ROUNDING:
+        while self._spent and self._spent[0] + self.window <= now + _ROUNDING:
             self._spent.popleft()
 
     def take(self, now: float) -> bool:

@@ -7,16 +7,20 @@ thousand zombies would be a hundred million looks. What the hold by nodes keeps 
 let go at once when it ends. Each cause is told once for each node, until it is over.
 """
 
+import operator
 from collections.abc import Callable, Iterable
 
 from refloat.api import durations, structs, times
-from refloat.api.core import Node
+from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
 from refloat.controllers.failure_recovery.events import Teller
 from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
 from refloat.controllers.failure_recovery.scene import Scene
 from refloat.policy import zombie
 from refloat.policy.recovery_bounds import Ledger, Line
+
+# The precision of the times in conditions.
+_WHOLE_SECOND = 1.0
 
 BUDGET, NODES = "Budget", "UnreachableNodes"
 
@@ -30,6 +34,9 @@ class Bounds:
         self._clock = clock
         self._ledger = Ledger(None)
         self._line = Line()
+        # By the uid of a pod, when it was made to fail: those that the ledger counts, and those
+        # that a write is under way for. The oldest come first.
+        self._counted: dict[str, float] = {}
         self._slots: dict[str, Ledger] = {}  # key of a pod -> where it has a slot
         self._held: dict[str, None] = {}  # keys of pods, and names, that the nodes hold
         self._told: dict[tuple[str, str], None] = {}  # cause and node
@@ -38,38 +45,62 @@ class Bounds:
 
     def begin(self) -> None:
         """The process begins: what others spent before it is read off the pods."""
-        self._ledger = Ledger(self._scene.settings.policy.budget, self._noted())
+        self._counted = self._noted()
+        self._ledger = Ledger(self._scene.settings.policy.budget, self._counted.values())
         self._slots.clear()
         self._let_go()
 
     def take_up(self) -> None:
-        """The settings are new: nobody waits any more, but what is spent goes on to count."""
+        """The settings are new, or another process led meanwhile: nobody waits any more.
+
+        What is spent goes on to count, also what writes under way will spend, and what another
+        process spent.
+        """
         for slot in self._slots.values():
             slot.give_back()
         self._slots.clear()
+        noted = self._noted()
+        self._ledger.add(at for uid, at in noted.items() if uid not in self._counted)
         budget = self._scene.settings.policy.budget
-        self._ledger.change(budget, self._clock.monotonic(), self._noted())
+        self._ledger.change(budget, self._clock.monotonic(), noted.values())
+        self._counted = noted | self._counted
         self._let_go()
+
+    def note(self, pod: Pod) -> None:
+        """A write that makes the pod fail is about to be sent, in a slot of the ledger."""
+        now = self._clock.monotonic()
+        self._counted[pod.metadata.uid] = now
+        # By then no window looks back at it, though pods tell of whole seconds only.
+        oldest = now - self._ledger.window - _WHOLE_SECOND
+        while (first := next(iter(self._counted))) and self._counted[first] < oldest:
+            del self._counted[first]
+
+    def disown(self, pod: Pod) -> None:
+        """The write did not happen: if the pod fails, another process spent a slot for it."""
+        self._counted.pop(pod.metadata.uid, None)
 
     def _let_go(self) -> None:
         self._line.clear()
         self._held.clear()
         self._told.clear()
 
-    def _noted(self) -> list[float]:
+    def _noted(self) -> dict[str, float]:
         """What pods tell of when they were made to fail, by whole seconds: at the latest then."""
         budget = self._scene.settings.policy.budget
-        return [] if budget is None else list(self._within(budget.window.total_seconds()))
+        if budget is None:
+            return {}
+        pods = self._within(budget.window.total_seconds())
+        return dict(sorted(pods, key=operator.itemgetter(1)))
 
-    def _within(self, seconds: float) -> Iterable[float]:
+    def _within(self, seconds: float) -> Iterable[tuple[str, float]]:
         now, wall = self._clock.monotonic(), self._clock.now()
         for pod in self._scene.pods:
             held = structs.find(pod.status.conditions, zombie.CONDITION)
             if held is None or held.reason != zombie.REASON or not held.last_transition_time:
                 continue
-            age = (wall - times.parse(held.last_transition_time)).total_seconds() - 1.0
+            age = (wall - times.parse(held.last_transition_time)).total_seconds() - _WHOLE_SECOND
             if age < seconds:
-                yield now - max(0.0, age)
+                yield pod.metadata.uid, now - max(0.0, age)
 
     # -- the nodes
 

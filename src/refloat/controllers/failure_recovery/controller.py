@@ -130,6 +130,7 @@ class FailureRecovery:
     def start(self) -> None:
         """Begin to act, unless another process leads."""
         self._started = True
+        self._bounds.begin()
         self._begin()
         self._pods.start()
         self._nodes.start()
@@ -137,16 +138,17 @@ class FailureRecovery:
     def lead(self, *, leads: bool) -> None:
         """Act from now on as the elected process of the cluster, or stop. Without a call it acts.
 
-        A new leader begins as a new process does: another one acted before it.
+        Another process may have acted before a new leader. Writes of this one may still be
+        under way from when it led last: they go on to count for the budget.
         """
         self._scene.leads = leads
         if self._started:
+            self._bounds.take_up()
             self._begin()
 
     def _begin(self) -> None:
-        """Silences of leases count from now, and the budget is read off the pods."""
+        """Silences of leases count from now."""
         self._scene.leases.begin(self._leases)
-        self._bounds.begin()
         self._look_at_all()
 
     async def stop(self, drain_seconds: float = 0.0) -> bool:

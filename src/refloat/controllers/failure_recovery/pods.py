@@ -200,6 +200,7 @@ class PodRecovery:
             live = self._scene.decide(pod, seen)
             if not isinstance(live, Terminate):
                 return self._leave_after_look(key, pod, live)
+            self._bounds.note(pod)
             spent = True  # an answer that is lost may have been a yes
             await self._terminate(key, pod, live)
         except REFUSED as error:
@@ -213,6 +214,7 @@ class PodRecovery:
                 slot.spend(self._clock.monotonic())
             else:
                 slot.give_back()
+                self._bounds.disown(pod)
             self.serve()
         # The watch brings the pod as it is now, and with it what comes next.
         return DONE
