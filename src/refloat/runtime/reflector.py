@@ -41,6 +41,10 @@ T_contra = TypeVar("T_contra", contravariant=True)
 # that a long list does not hold up everybody else.
 PER_TURN = 100
 
+# A watch that goes on from its position so soon after its last event has missed nothing: some
+# load balancers cut watches every half a minute. A server that was out is silent for longer.
+RESUME_SECONDS = 5.0
+
 # 2 to the power of more is beyond any cap, and soon beyond a float.
 _LARGEST_EXPONENT = 62
 
@@ -126,8 +130,8 @@ class Reflector(Generic[T]):
         self._position = ""  # empty: all objects have to be listed
         self._doubtful = False  # has something failed since the position was set?
         self._failures = 0  # since something came of it
-        self.failed_at: float | None = None
-        """Until when the server last could not be followed, on the monotonic clock."""
+        self._failed_at: float | None = None
+        self._heard_at = clock.monotonic()  # when the server last told anything
         self._is_cut_off = False
         self._taken = 0
 
@@ -148,6 +152,18 @@ class Reflector(Generic[T]):
             if error is not None:
                 await self._failed(error, lasted)
 
+    @property
+    def failed_at(self) -> float | None:
+        """Until when the server last could not be followed, on the monotonic clock.
+
+        A cut soon after which the watch went on does not count.
+        """
+        return self._clock.monotonic() if self._is_out else self._failed_at
+
+    @property
+    def _is_out(self) -> bool:
+        return self._is_cut_off and self._clock.monotonic() - self._heard_at > RESUME_SECONDS
+
     def has_seen(self, version: str) -> bool:
         """Whether everything up to this resourceVersion was told.
 
@@ -163,7 +179,6 @@ class Reflector(Generic[T]):
         if isinstance(error, errors.Expired | Rewound):
             self._position = ""
         else:
-            self.failed_at = self._clock.monotonic()
             self._is_cut_off = True
         self._doubtful = True
         self._failures += 1
@@ -210,9 +225,10 @@ class Reflector(Generic[T]):
 
     def _answered(self) -> None:
         """The server tells of its present: what failed before is over."""
-        if self._is_cut_off:
-            self.failed_at = self._clock.monotonic()
-            self._is_cut_off = False
+        if self._is_out:
+            self._failed_at = self._clock.monotonic()
+        self._is_cut_off = False
+        self._heard_at = self._clock.monotonic()
         self._doubtful = False
 
     def _check(self, version: str) -> None:
@@ -277,6 +293,8 @@ class Reflector(Generic[T]):
         return cast("AsyncGenerator[Page[T], None]", pages)
 
     def _take(self, event: WatchEvent[T]) -> None:
+        if not self._is_cut_off:
+            self._heard_at = self._clock.monotonic()
         if not self._position:
             self._take_initial(event)
             return

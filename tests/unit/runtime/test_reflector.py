@@ -2,15 +2,16 @@
 """When a reflector says that it has seen a version: not before all initial events came."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import msgspec
 
 from refloat.api.core import Pod
-from refloat.client import kinds
+from refloat.client import errors, kinds
 from refloat.client.contract import Client, Page, WatchEvent
-from refloat.runtime.reflector import FollowSettings, Reflector
+from refloat.runtime.reflector import RESUME_SECONDS, FollowSettings, Reflector
 from refloat.sim.run import Sim
 from tests.virtual import virtual
 
@@ -103,3 +104,79 @@ async def test_no_page_but_the_last_moves_the_position(sim: Sim) -> None:
     assert seen.steps == [("begin", False), ("a", False), ("b", False), ("complete", False)]
     assert seen.reflector is not None
     assert seen.reflector.has_seen("110")
+
+
+class Cuts(Script):
+    """A server that tells something every so often; watches are cut, and lists may take long."""
+
+    def __init__(self, sim: Sim, *, lasts: int, every: int) -> None:
+        super().__init__([], [])
+        self._sim, self._lasts, self._every = sim, lasts, every
+        self.version = 1
+        self.cuts = 0
+        self.takes = 0.0
+
+    async def watch(self, kind: object, **_how: Any) -> AsyncIterator[WatchEvent[Pod]]:
+        for second in range(1, self._lasts + 1):
+            await self._sim.clock.sleep(1)
+            if second % self._every == 0:
+                self.version += 1
+                yield WatchEvent("BOOKMARK", None, str(self.version))
+        self.cuts += 1
+        raise errors.Unavailable("cut")
+
+    async def list(self, kind: object, **_how: Any) -> AsyncIterator[Page[Pod]]:
+        await self._sim.clock.sleep(self.takes)
+        yield Page([], str(self.version), last=True)
+
+
+@contextlib.asynccontextmanager
+async def followed(sim: Sim, server: Cuts) -> AsyncIterator[Reflector[Pod]]:
+    seen = Seen()
+    seen.reflector = Reflector(
+        cast("Client", server),
+        kinds.PODS,
+        seen,
+        clock=sim.clock,
+        rand=sim.rand,
+        settings=FollowSettings(initial_events=False),
+    )
+    running = asyncio.ensure_future(seen.reflector.run())
+    yield seen.reflector
+    running.cancel()
+
+
+@virtual(seeds=3)
+async def test_a_watch_that_is_cut_often_and_soon_goes_on_has_not_failed(sim: Sim) -> None:
+    server = Cuts(sim, lasts=35, every=2)
+    async with followed(sim, server) as reflector:
+        await sim.clock.sleep(600)
+        assert server.cuts > 10
+        assert reflector.failed_at is None
+
+
+@virtual(seeds=3)
+async def test_a_server_that_does_not_come_back_soon_has_failed_until_it_does(sim: Sim) -> None:
+    server = Cuts(sim, lasts=100, every=1)
+    async with followed(sim, server) as reflector:
+        await sim.clock.sleep(50)
+        server.takes = 20
+        await sim.clock.sleep(51)
+        assert server.cuts == 1
+        assert reflector.failed_at is None
+        await sim.clock.sleep(RESUME_SECONDS)
+        assert reflector.failed_at == sim.clock.monotonic()
+        await sim.clock.sleep(50)
+        assert reflector.failed_at is not None
+        assert 120 <= reflector.failed_at <= 121
+
+
+@virtual(seeds=3)
+async def test_a_watch_that_was_silent_before_it_was_cut_has_failed(sim: Sim) -> None:
+    """The server may have stood still before."""
+    server = Cuts(sim, lasts=35, every=20)
+    async with followed(sim, server) as reflector:
+        await sim.clock.sleep(36)
+        assert server.cuts == 1
+        assert reflector.failed_at is not None
+        assert 35 <= reflector.failed_at <= 36
