@@ -242,6 +242,26 @@ async def test_a_controller_that_was_restarted_watches_the_lease_anew(sim: Sim) 
         assert await w.found("p") is None
 
 
+@virtual(seeds=3)
+async def test_a_controller_that_was_restarted_does_not_trust_what_was_begun(sim: Sim) -> None:
+    """The node returned while no controller ran, and its Ready condition is still Unknown."""
+    async with world(sim) as w:
+        await wish(w)
+        await w.start(dies_at=2, dies_after=True)  # it has just begun
+        await sim.clock.sleep(60)
+        await w.stop()
+        assert PROGRESS in ((await node(w)).metadata.annotations or {})
+        await w.start()
+        await sim.clock.sleep(5)
+        await renew(w)
+        await sim.clock.sleep(60)
+        found = await w.found("p")
+        assert found is not None
+        assert found.status.phase == "Running"
+        assert await taints(w) == []
+        assert told(w)[-1] == "Warning ForceEvictionRefused"
+
+
 @virtual()
 async def test_a_wish_that_is_taken_back_is_forgotten(sim: Sim) -> None:
     async with world(sim) as w:

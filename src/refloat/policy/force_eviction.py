@@ -7,7 +7,8 @@ that whoever looks next goes on:
 
     (nothing)       refused, or waits until the lease has stood still for long enough
     VolumesCleared  the node's lists of volumes are empty; all is asked once more
-    Evicting        begun: it is finished, whatever the node says from now on
+    Evicting        begun: pods are failed as long as all that still holds; when they are
+                    gone it is finished, whatever the node says
 
 Who reads and writes is `controllers.force_eviction`; what a node's agent may
 start meanwhile is asked here too.
@@ -144,7 +145,7 @@ class ClearVolumes:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """From here on it is finished."""
+    """From here on pods are evicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +210,24 @@ def decide(seen: Sight, settings: Settings) -> Step:
         return _before(seen, done, settings)
     if settings.hands_over or done.handed_over:
         return _others_work(seen, done, settings)
-    return _work(seen, done)
+    return _work(seen, done, settings)
 
 
 def _before(seen: Sight, done: Progress | None, settings: Settings) -> Step:
     """Nothing was forced yet, so everything is asked."""
+    if (missing := _missing_evidence(seen, settings)) is not None:
+        return missing
+    return ClearVolumes() if done is None and not settings.hands_over else Begin()
+
+
+def _missing_evidence(seen: Sight, settings: Settings) -> Refuse | Wait | None:
+    """What to do instead of anything that needs the node to be down; None if it counts as down."""
     if (why := _sign_of_life(seen)) is not None:
         return Refuse(why)
     left = seen.lease.left(settings.node_grace)
     if left > 0:
         return Wait(min(left, settings.poll_seconds), node_evidence.awaited(settings.node_grace))
-    return ClearVolumes() if done is None and not settings.hands_over else Begin()
+    return None
 
 
 def _sign_of_life(seen: Sight) -> str | None:
@@ -235,10 +243,11 @@ def _is_ready(node: Node) -> bool:
     return structs.is_true(node.status.conditions, "Ready")
 
 
-def _work(seen: Sight, done: Progress) -> Step:
+def _work(seen: Sight, done: Progress, settings: Settings) -> Step:
+    """Progress on the node is no evidence: the node may have returned while no process looked."""
     leaving = tuple(evicted(seen.node, seen.pods, done))
     if leaving:
-        return Evict(leaving)
+        return _missing_evidence(seen, settings) or Evict(leaving)
     return Detach(tuple(seen.attachments)) if seen.attachments else Finish()
 
 

@@ -167,8 +167,23 @@ WAIT_FOR_VOLUMES = Wait(5, "volumes are attached")
         ),
         pytest.param(
             Sight(node(WISHED, progress=BEGUN, ready="True"), FRESH, [P], renewed=True),
-            Evict((P,)),
-            id="it came back after it began: it is finished",
+            Refuse("it is Ready"),
+            id="it came back after it began, and pods are there",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=BEGUN), FRESH, [P], renewed=True),
+            Refuse("it renews its lease"),
+            id="its lease moved after it began, and pods are there",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=BEGUN), FRESH, [P]),
+            Wait(5, AWAITED),
+            id="it began, but this observer has not seen it silent for long enough",
+        ),
+        pytest.param(
+            Sight(node(WISHED, progress=BEGUN, ready="True"), FRESH, [GONE], renewed=True),
+            Finish(),
+            id="it came back when its pods were gone: it is finished",
         ),
         pytest.param(
             Sight(node(WISHED, progress=BEGUN), STILL, [GONE], [HELD]),

@@ -44,6 +44,8 @@ _STEPS = 10
 # for zombie recovery, longer than the requests of a manager wait at its usual rate limit.
 LATE_SECONDS = 3.0
 
+_AT_ONCE = Result(requeue_after=0.0)
+
 # A user waits for it; most failures are a node that changed meanwhile.
 _SETTINGS = ControllerSettings(workers=4, backoff=Backoff(base=0.2, cap=30.0))
 
@@ -131,7 +133,9 @@ class ForceEviction:
                 self._audit.wait(seen.node, step.why)
                 return Result(requeue_after=step.seconds)
             with fence.fenced(self._check(step, began)):
-                await self._apply(step, seen)
+                await self._apply(step, seen, began)
+            if isinstance(step, force_eviction.Evict) and self._is_late(began):
+                return _AT_ONCE  # many pods: what is left needs new reads
         raise Retry(f"node {key} changes with each step")
 
     def _tell_of_mistyped(self, name: str) -> None:
@@ -178,15 +182,19 @@ class ForceEviction:
 
         Steps that depend on the node being down need reads that are not old.
         """
-        is_judged = isinstance(step, force_eviction.ClearVolumes | force_eviction.Begin)
+        judged = force_eviction.ClearVolumes | force_eviction.Begin | force_eviction.Evict
+        is_judged = isinstance(step, judged)
 
         def check() -> None:
             if not self._is_on:
                 raise Retry("the gate was switched off before the write was sent")
-            if is_judged and self._clock.monotonic() - began > LATE_SECONDS:
+            if is_judged and self._is_late(began):
                 raise Retry("the reads of node and lease are too old for the write")
 
         return check
+
+    def _is_late(self, began: float) -> bool:
+        return self._clock.monotonic() - began > LATE_SECONDS
 
     def _forget(self, name: str) -> None:
         self._reads.forget(name)
@@ -194,13 +202,13 @@ class ForceEviction:
         self._audit.forget(name)
         self._metrics.under_way.set(len(self._reads))
 
-    async def _apply(self, step: Step, seen: Sight) -> None:
+    async def _apply(self, step: Step, seen: Sight, began: float) -> None:
         node = seen.node
         match step:
             case force_eviction.ClearVolumes():
                 await self._writes.clear_volumes(node)
             case force_eviction.Evict(pods):
-                await self._evict(pods, node)
+                await self._evict(pods, node, began)
             case force_eviction.Detach(attachments):
                 await self._detach(attachments, node)
             case _:
@@ -248,12 +256,15 @@ class ForceEviction:
             if await self._writes.detach(each, node):
                 self._metrics.volumes.inc()
 
-    async def _evict(self, pods: tuple[Pod, ...], node: Node) -> None:
-        """All of them, though one should fail; that one is tried again."""
+    async def _evict(self, pods: tuple[Pod, ...], node: Node, began: float) -> None:
+        """All of them, though one should fail; that one is tried again.
+
+        But only as long as the reads, which began then, are not old.
+        """
         failed: errors.ClientError | None = None
         for pod in pods:
-            if not self._is_on:
-                return
+            if not self._is_on or self._is_late(began):
+                break
             try:
                 await self._pods.evict(pod, node, self._writes, self._switches)
             except errors.ClientError as error:
