@@ -11,20 +11,25 @@ wrong. A silence is counted only while the observer could have seen its end:
   that stays the same proves nothing.
 * It begins anew when the API server answered a read late: the server stood still,
   and the renewal of a living node may still wait behind the read.
+* It begins anew when the observer's own process did not run for a while: what came
+  meanwhile was not read yet.
 
 Whoever acts reads the Lease once more right before the write and notes the
 answer here: if it is not the version that was silent, the silence is over.
 What a silence means is said by `policy.node_evidence`.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from refloat.api.coordination import NODE_NAMESPACE, Lease
-from refloat.base.clock import Clock
+from refloat.base.clock import Clock, Handle
 from refloat.client import errors
 from refloat.policy.node_evidence import LeaseSilence
+
+log = logging.getLogger(__name__)
 
 # Of a lease that does not say for how long it is good: the kubelet's number.
 _LASTS_SECONDS = 40.0
@@ -32,6 +37,11 @@ _LASTS_SECONDS = 40.0
 # An answer to a read that comes later shows that the server stood still. All requests of a
 # manager at once wait for some 3 s at its usual rate limit, so a busy manager is not meant.
 LATE_ANSWER_SECONDS = 5.0
+
+# How often the observer notes that its process runs, and the gap that shows a stop (SIGSTOP, a
+# paused virtual machine). A busy event loop is late by less.
+_TICK_SECONDS = 2.5
+STOP_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -50,6 +60,8 @@ class LeaseObserver:
         self._failed_at = failed_at
         self._began = clock.monotonic()
         self._is_cut_off = False
+        self._ran_at = self._began
+        self._timer: Handle | None = None
         self._leases: dict[str, _Observed] = {}
 
     def begin(self, leases: Iterable[Lease]) -> None:
@@ -59,6 +71,27 @@ class LeaseObserver:
         for lease in leases:
             if lease.metadata.namespace == NODE_NAMESPACE:
                 self.observe(lease.metadata.name, lease)
+
+    def watch_stops(self) -> None:
+        """Notice from now on when this process does not run, until `close`."""
+        self.close()
+        self._ran_at = self._clock.monotonic()
+        self._timer = self._clock.call_at(self._ran_at + _TICK_SECONDS, self._tick)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        """Timers that are due are called before any work that they wake, also after a stop."""
+        now = self._clock.monotonic()
+        stood = now - self._ran_at
+        if stood > STOP_SECONDS:
+            log.warning("this process did not run for %.0f s: silence counts anew", stood)
+            self._began = now
+        self._ran_at = now
+        self._timer = self._clock.call_at(now + _TICK_SECONDS, self._tick)
 
     def observe(self, name: str, lease: Lease | None) -> bool:
         """Note the lease of a node, None if it has none; whether it is another than before."""

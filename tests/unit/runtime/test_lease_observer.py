@@ -7,7 +7,10 @@ import pytest
 from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.policy.node_evidence import LeaseSilence
 from refloat.runtime.lease_observer import LATE_ANSWER_SECONDS, LeaseObserver
+from refloat.sim.run import Sim
 from tests.clocks import ManualClock
+from tests.unit.runtime.processes import ProcessClock
+from tests.virtual import virtual
 
 
 def lease(version: str = "1", *, lasts: int | None = 40, namespace: str = NODE_NAMESPACE) -> Lease:
@@ -102,3 +105,17 @@ def test_a_lease_that_does_not_say_for_how_long_it_is_good_has_the_kubelets_numb
 ) -> None:
     observer.observe("n", lease(lasts=None))
     assert observer.silence("n").lasts == 40
+
+
+@virtual(seeds=5)
+async def test_all_silence_begins_anew_after_a_stop_of_the_process(sim: Sim) -> None:
+    process = ProcessClock(sim.clock)
+    observer = LeaseObserver(process)
+    observer.watch_stops()
+    observer.observe("n", lease())
+    await process.sleep(20)
+    assert observer.silence("n").seconds == 20
+    process.freeze(60)
+    await process.sleep(60 + 7)
+    assert observer.silence("n").seconds == 7
+    observer.close()

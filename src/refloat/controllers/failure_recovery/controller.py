@@ -130,6 +130,7 @@ class FailureRecovery:
     def start(self) -> None:
         """Begin to act, unless another process leads."""
         self._started = True
+        self._scene.leases.watch_stops()
         self._bounds.begin()
         self._begin()
         self._pods.start()
@@ -153,6 +154,7 @@ class FailureRecovery:
 
     async def stop(self, drain_seconds: float = 0.0) -> bool:
         self._started = False
+        self._scene.leases.close()
         both = (self._pods.stop(drain_seconds), self._nodes.stop(drain_seconds))
         ended = all(await asyncio.gather(*both))
         self._due.clear()  # the process that acts next has its own
