@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
-# Arguments of test-kubernetes, faults and soak, e.g. ARGS='--only contract'
+# Arguments of test-kubernetes, faults, soak and measure, e.g. ARGS='--only contract'
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-kubernetes lint bench faults fuzz soak clean lock
+.PHONY: pictures help setup demo test test-kubernetes lint measure bench faults fuzz soak clean lock
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lint: setup ## lint, format, types and import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+measure: setup ## the code measures beside their targets; ARGS='--tests' for the tests
+	@$(BIN)/python -m tools.measure $(ARGS)
+
 # One more than two processors: some tests wait for processes, and begin first.
 test: JOBS ?= 3
 test: lint ## everything: lint, types, contracts, all tests
@@ -55,6 +58,10 @@ fuzz: setup ## send malformed requests until something breaks; SEED=n repeats a 
 
 bench: setup ## the benchmarks
 	@$(BIN)/refloat bench
+
+pictures: setup ## draw the pictures of the documents again
+	@$(BIN)/python -m tools.pictures.architecture docs/architecture.txt docs/architecture.svg
+	@$(BIN)/python -m tools.pictures.demo docs/demo.svg
 
 lock: setup ## pin the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv

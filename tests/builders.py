@@ -4,9 +4,13 @@
 Keyword arguments go into the metadata unless they are one of the builder's own.
 """
 
+import json
 from typing import Any
 
+from refloat.agent import simulated
 from refloat.api.meta import Object
+
+CONTAINER: Object = {"name": "main", "image": "busybox"}
 
 
 def pod(
@@ -14,25 +18,48 @@ def pod(
     *,
     node: str = "",
     grace: int | None = None,
+    simulate: Any = None,
     spec: Object | None = None,
+    status: Object | None = None,
     **metadata: Any,
 ) -> Object:
-    built: Object = {"containers": [{"name": "main", "image": "busybox"}], **(spec or {})}
+    """`simulate` says what its containers do on a simulated node."""
+    pod_spec: Object = {"containers": [CONTAINER], **(spec or {})}
     if node:
-        built["nodeName"] = node
+        pod_spec["nodeName"] = node
     if grace is not None:
-        built["terminationGracePeriodSeconds"] = grace
-    return _object("v1", "Pod", name, metadata, spec=built)
+        pod_spec["terminationGracePeriodSeconds"] = grace
+    metadata = {**metadata, **_simulate(simulate, metadata.get("annotations"))}
+    return _object("v1", "Pod", name, metadata, spec=pod_spec, **_status(status))
 
 
-def job(name: str = "j", *, spec: Object | None = None, **metadata: Any) -> Object:
-    template = {"spec": {"restartPolicy": "Never", **pod()["spec"]}}
+def job(
+    name: str = "j",
+    *,
+    simulate: Any = None,
+    spec: Object | None = None,
+    pod_spec: Object | None = None,
+    pod_metadata: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    template: Object = {"spec": {"restartPolicy": "Never", **pod()["spec"], **(pod_spec or {})}}
+    pod_metadata = pod_metadata or {}
+    pod_metadata = {**pod_metadata, **_simulate(simulate, pod_metadata.get("annotations"))}
+    if pod_metadata:
+        template["metadata"] = pod_metadata
     return _object("batch/v1", "Job", name, metadata, spec={"template": template, **(spec or {})})
 
 
-def node(name: str = "n", *, taints: list[Object] | None = None, **metadata: Any) -> Object:
-    spec: Object = {"taints": taints} if taints else {}
-    return _object("v1", "Node", name, metadata, spec=spec)
+def node(
+    name: str = "n",
+    *,
+    taints: list[Object] | None = None,
+    spec: Object | None = None,
+    status: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    node_spec: Object = {**({"taints": taints} if taints else {}), **(spec or {})}
+    return _object("v1", "Node", name, metadata, spec=node_spec, **_status(status))
 
 
 def config_map(name: str = "c", *, data: dict[str, str] | None = None, **metadata: Any) -> Object:
@@ -108,6 +135,17 @@ def budget(
     return _object("policy/v1", "PodDisruptionBudget", name, metadata, spec=selected)
 
 
+def _simulate(script: Any, annotations: Object | None) -> Object:
+    if script is None:
+        return {}
+    text = script if isinstance(script, str) else json.dumps(script)
+    return {"annotations": {simulated.ANNOTATION: text, **(annotations or {})}}
+
+
+def _status(status: Object | None) -> Object:
+    return {} if status is None else {"status": status}
+
+
 def _object(api_version: str, kind: str, name: str, metadata: Object, **parts: Any) -> Object:
-    named = {"name": name, **metadata} if name else metadata
-    return {"apiVersion": api_version, "kind": kind, "metadata": named, **parts}
+    meta = {"name": name, **metadata} if name else metadata
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta, **parts}

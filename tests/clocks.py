@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from refloat.base.clock import Clock
-from refloat.store.turns import give_way
+from refloat.store.yielding import give_way
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -17,7 +17,7 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TURNS = 20
 
 
-class Timer:
+class ManualTimer:
     """A call that waits for its time."""
 
     def __init__(self, callback: Callable[[], object]) -> None:
@@ -30,14 +30,14 @@ class Timer:
 class ManualClock:
     """A `Clock` that stands still between calls of `advance`.
 
-    One that jumps passes the time of every sleep at once, and notes it.
+    One that jumps passes the time of every sleep at once, and records the sleep.
     """
 
     def __init__(self, start: datetime = START, *, jumps: bool = False) -> None:
         self._start = start
         self._elapsed = 0.0
         self._jumps = jumps
-        self._timers: list[tuple[float, int, Timer]] = []
+        self._timers: list[tuple[float, int, ManualTimer]] = []
         self._order = itertools.count()
         self.sleeps: list[float] = []
 
@@ -67,8 +67,8 @@ class ManualClock:
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         return limited(self, seconds)
 
-    def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        timer = Timer(callback)
+    def call_at(self, when: float, callback: Callable[[], object]) -> ManualTimer:
+        timer = ManualTimer(callback)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 

@@ -11,7 +11,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from refloat.agent.keeper import groups
+from refloat.agent.keeper import cgroups
 
 settings.register_profile(
     "refloat",
@@ -21,25 +21,25 @@ settings.register_profile(
 )
 settings.load_profile("refloat")
 
-# What waits for processes more than it computes. The scenarios are played once for all
-# workers: whoever asks for them later need not wait. The kills take longest of all.
-_WAITING = ("tests/scenarios/", "tests/faults/", "tests/e2e/test_crash.py", "tests/e2e/")
+# Tests that wait for processes more than they compute. The scenarios run once for all
+# workers: workers that ask later need not wait. The kills take longest of all.
+_WAITING = ("tests/scenarios/", "tests/faults/", "tests/e2e/test_server_kills.py", "tests/e2e/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what waits: one worker has it, and leaves its processor to the others."""
+    """Begin with the tests that wait, which leave their processor to the others."""
     items.sort(key=_place)
 
 
 def _place(item: pytest.Item) -> int:
-    found = (at for at, each in enumerate(_WAITING) if item.nodeid.startswith(each))
-    return next(found, len(_WAITING))
+    places = (at for at, each in enumerate(_WAITING) if item.nodeid.startswith(each))
+    return next(places, len(_WAITING))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what this run has shown, where that depends on the machine."""
-    made = groups.Groups.make("tests")
-    by = groups.MEASURED if made is None else made.memory
-    if made is not None:
-        made.close()
+    tree = cgroups.CgroupTree.make("tests")
+    by = cgroups.MEASURED if tree is None else tree.memory
+    if tree is not None:
+        tree.close()
     terminalreporter.write_line(f"memory limits of containers, as this machine allows: {by}")

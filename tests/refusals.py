@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a caller is told: a code and a text, to the letter."""
+"""The answer to a refused caller: code and text, to the letter."""
 
 import re
 

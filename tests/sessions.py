@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that are ended with all that they have started, however it comes to that."""
+"""Commands that end with all processes that they started."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from refloat.agent.keeper import linux
+from refloat.agent.keeper import syscalls
 
 # How long a command may take to clean up after itself.
 END_SECONDS = 15.0
@@ -24,9 +24,9 @@ def running(
     env: dict[str, str],
     output: IO[Any] | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A command in a session of its own; if it still runs when the block ends, it is ended.
+    """A command in a session of its own; the end of the block ends the command.
 
-    It hears of the end of whoever started it as of a Ctrl-C, and cleans up.
+    The command gets SIGINT, as by Ctrl-C, when its starter ends, and cleans up.
     """
     process = subprocess.Popen(
         command,
@@ -46,15 +46,15 @@ def running(
 
 
 def _hear_of_the_end() -> None:
-    linux.die_with_parent(signal.SIGINT)
+    syscalls.die_with_parent(signal.SIGINT)
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """As Ctrl-C would, and then without asking: it and whatever it has started."""
+    """End the command and all that it started: first as Ctrl-C would, then by SIGKILL."""
     os.killpg(process.pid, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_SECONDS)
-    # Its session has its number for as long as anybody is left in it.
+    # A session keeps its number as long as a process is left in that session.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

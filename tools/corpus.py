@@ -110,11 +110,13 @@ def _ask_update(
 
 def _delete(server: Server, address: str) -> None:
     options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-    gone, _ = server.ask("DELETE", address, options)
-    if (gone.get("metadata") or {}).get("finalizers"):
-        server.ask("PUT", address, corpus.changed(gone, {"/metadata/finalizers": None}))
-    if gone.get("kind") == "Namespace":
-        server.ask("PUT", f"{address}/finalize", corpus.changed(gone, {"/spec/finalizers": None}))
+    deleted, _ = server.ask("DELETE", address, options)
+    if (deleted.get("metadata") or {}).get("finalizers"):
+        server.ask("PUT", address, corpus.changed(deleted, {"/metadata/finalizers": None}))
+    if deleted.get("kind") == "Namespace":
+        server.ask(
+            "PUT", f"{address}/finalize", corpus.changed(deleted, {"/spec/finalizers": None})
+        )
 
 
 def _written(data: dict[str, Any]) -> str:

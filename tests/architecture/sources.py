@@ -23,7 +23,7 @@ DOCUMENTS = sorted(
 
 
 def name(path: Path) -> str:
-    """A file as a reader of a failure knows it."""
+    """A file as the reader of a failure knows the file."""
     return str(path.relative_to(ROOT))
 
 

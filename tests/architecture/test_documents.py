@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents say what is so: their commands, links and tables are held to the code."""
+"""The documents are true: commands, links and tables are held to the code."""
 
 import re
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ README = (ROOT / "README.md").read_text()
 
 @pytest.fixture(params=DOCUMENTS, ids=sources.name)
 def document(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.param
-    return found
+    path: Path = request.param
+    return path
 
 
 def _rows(text: str) -> Iterator[list[str]]:
@@ -41,20 +41,20 @@ def test_links_lead_to_files(document: Path) -> None:
 
 
 def test_make_targets_exist(document: Path) -> None:
-    made = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)", document.read_text(), re.MULTILINE))
-    assert named - made == set()
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    mentions = set(re.findall(r"(?:^|`)make ([a-z]+)", document.read_text(), re.MULTILINE))
+    assert mentions - targets == set()
 
 
 def test_commands_of_refloat_exist(document: Path) -> None:
-    named = set(re.findall(r"(?:`|bin/)refloat ([a-z]+)", document.read_text()))
-    known = commands.refloat.list_commands(click.Context(commands.refloat))
-    assert named - set(known) == set()
+    mentions = set(re.findall(r"(?:`|bin/)refloat ([a-z]+)", document.read_text()))
+    existing = commands.refloat.list_commands(click.Context(commands.refloat))
+    assert mentions - set(existing) == set()
 
 
 def test_stories_that_are_named_exist(document: Path) -> None:
-    named = set(re.findall(r"`refloat demo ([a-z][a-z-]*)", document.read_text()))
-    assert named - {each.name for each in catalogue.STORIES} == set()
+    mentions = set(re.findall(r"`refloat demo ([a-z][a-z-]*)", document.read_text()))
+    assert mentions - {each.name for each in catalogue.DEMOS} == set()
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:
@@ -67,8 +67,8 @@ def test_the_readme_begins_with_the_two_commands() -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "docs/compatibility.md", "CONTRIBUTING.md"])
 def test_the_version_of_kubernetes_is_the_one_that_is_followed(name: str) -> None:
-    told = set(re.findall(r"v1\.\d+\.\d+", (ROOT / name).read_text()))
-    assert told == {schema.kubernetes_version()}
+    versions = set(re.findall(r"v1\.\d+\.\d+", (ROOT / name).read_text()))
+    assert versions == {schema.kubernetes_version()}
 
 
 def test_every_row_of_compatibility_has_what_who_and_why() -> None:
@@ -91,11 +91,11 @@ def test_no_row_of_compatibility_stands_twice() -> None:
 
 
 def test_the_gates_are_told_as_they_are() -> None:
-    told = {row[0].strip("`"): row[1:] for row in _rows(APISERVER) if len(row) == 4}
-    known = {
+    rows = {row[0].strip("`"): row[1:] for row in _rows(APISERVER) if len(row) == 4}
+    want = {
         each.name: ["on" if each.default else "off", each.stage, each.kep] for each in gates.KNOWN
     }
-    assert told == known
+    assert rows == want
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,15 @@ def test_the_gates_are_told_as_they_are() -> None:
 )
 def test_the_options_of_a_command_are_told(name: str, command: click.Command) -> None:
     rows = [line for line in (ROOT / name).read_text().splitlines() if line.startswith("| `--")]
-    told = {option for row in rows for option in re.findall(r"`(--[a-z-]+)", row.split(" | ")[0])}
-    assert told == {
+    options = {
+        option for row in rows for option in re.findall(r"`(--[a-z-]+)", row.split(" | ")[0])
+    }
+    assert options == {
         option for each in command.params for option in (*each.opts, *each.secondary_opts)
     }
 
 
 def test_every_package_is_told_in_the_architecture() -> None:
-    told = {row[1] for row in _rows((ROOT / "docs" / "architecture.md").read_text())}
+    cells = {row[1] for row in _rows((ROOT / "docs" / "architecture.md").read_text())}
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert packages - {each for cell in told for each in re.findall("`([a-z]+)`", cell)} == set()
+    assert packages - {each for cell in cells for each in re.findall("`([a-z]+)`", cell)} == set()

@@ -13,7 +13,7 @@ LICENSE = "# SPDX-License-Identifier: Apache-2.0"
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
-# A name that says nothing attracts everything.
+# A name without a meaning attracts everything.
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "shared"}
 
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "XX" + "X:")
@@ -35,8 +35,8 @@ def test_there_are_modules_to_look_at() -> None:
 
 
 def test_every_file_names_its_licence_first() -> None:
-    written = [path for path in (*MODULES, *TESTS, *TOOLS) if path.stat().st_size]
-    wrong = [sources.name(path) for path in written if _lines(path)[0] != LICENSE]
+    files = [path for path in (*MODULES, *TESTS, *TOOLS) if path.stat().st_size]
+    wrong = [sources.name(path) for path in files if _lines(path)[0] != LICENSE]
     assert wrong == []
 
 
@@ -46,8 +46,8 @@ def test_every_module_says_why_it_exists() -> None:
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
-    named = [(path, part) for path in (*MODULES, *TESTS, *TOOLS) for part in path.parts]
-    wrong = [sources.name(path) for path, part in named if part.removesuffix(".py") in NAMELESS]
+    parts = [(path, part) for path in (*MODULES, *TESTS, *TOOLS) for part in path.parts]
+    wrong = [sources.name(path) for path, part in parts if part.removesuffix(".py") in NAMELESS]
     assert wrong == []
 
 
@@ -86,6 +86,6 @@ def test_every_package_has_its_place_among_the_layers() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = next(each for each in contracts["contracts"] if each["type"] == "layers")
     assert layers["exhaustive"] is True
-    placed = {part.strip(" ()") for layer in layers["layers"] for part in layer.split("|")}
+    packages = {part.strip(" ()") for layer in layers["layers"] for part in layer.split("|")}
     there = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert there - placed == set()
+    assert there - packages == set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SECURITY.md claims nothing without a test: each row of its tables names one that exists."""
+"""SECURITY.md claims nothing without a test: each row of the tables names an existing test."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from tests.architecture.sources import ROOT
 
 SECURITY = (ROOT / "SECURITY.md").read_text()
 
-# A file and the name of a test in it, as pytest writes them.
+# A file and the name of a test in that file, as pytest writes them.
 _CITATION = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A question about the command line is answered without loading what it does not need."""
+"""The command line answers a simple question without loading what the answer does not need."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# What takes long to load, and none of it helps to print a help text.
+# These take long to load, and a help text needs none of them.
 HEAVY = ("aiohttp", "cryptography", "msgspec", "sqlite3", "uvloop", "yaml", "prometheus_client")
 
 PROGRAM = """

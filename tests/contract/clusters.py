@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every client and the cluster behind it, and what their suites ask with.
+"""Every client with a cluster, and the helpers of their suites.
 
 `http` is the client over the wire to a `refloat up` of its own, `local` the
 one in process, to the same server below HTTP on a store in memory. With
 REFLOAT_TEST_KUBECONFIG the same claims are asked of the cluster that it
 names, as `kubernetes`. Another implementation joins by a function in
-`OPENED`; where a cluster is not Refloat's, a field of `Cluster` says so.
+`OPENED`; where a cluster is not Refloat's, a field of `ContractCluster` says so.
 """
 
 import dataclasses
@@ -20,20 +20,14 @@ import msgspec
 import pytest
 
 from refloat.api import kinds
-from refloat.apiserver import bootstrap, identity, watching
-from refloat.apiserver.authorization import Authorizer
-from refloat.apiserver.eviction import Evictions
-from refloat.apiserver.inprocess import InProcess
-from refloat.apiserver.registry import Registry
-from refloat.apiserver.resources import Resources
+from refloat.apiserver import ApiServer, identity
 from refloat.base.clock import RealClock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
-from refloat.client import access, errors, kubeconfig
+from refloat.client import cluster_access, errors, kubeconfig
 from refloat.client.contract import Client, Kind, Selector, Watch, WatchEvent
 from refloat.client.http import HttpClient
-from refloat.client.local import LocalClient
-from refloat.client.settings import Settings
+from refloat.client.settings import ClientSettings
 from refloat.store.memory import MemoryStore
 from tests.e2e import cluster as processes
 
@@ -56,7 +50,7 @@ class Meta(msgspec.Struct, rename="camel"):
 
 
 class Thing(msgspec.Struct):
-    """An object of any kind, as little of it as the suites look at."""
+    """An object of any kind, with the fields that the suites read."""
 
     metadata: Meta
     data: dict[str, str] | None = None
@@ -72,14 +66,14 @@ BUDGETS = Kind(kinds.of("poddisruptionbudgets", "policy"), Thing)
 
 
 @dataclasses.dataclass(frozen=True)
-class Cluster:
-    """A client, and what the suite needs to know of what is behind it."""
+class ContractCluster:
+    """A client, and the properties of the cluster that the suites need."""
 
     client: Client
     reader: Client
-    """A client that may not write; else it knows as much."""
+    """A client of the same cluster that may not write."""
     strangers: tuple[Client, ...]
-    """A client whose token nobody knows, where there are tokens."""
+    """A client with an unknown token, on clusters with tokens."""
     keeps_reasons: bool
     """Does a delete's reason end up in a pod's status?"""
     forget: Callable[[], Awaitable[str]]
@@ -92,15 +86,15 @@ class Cluster:
         return await self.client.create(CONFIG_MAPS, body, namespace=self.namespace)
 
     async def pod(self, name: str, *, running: bool = False, **spec: Any) -> Thing:
-        """A pod that nothing runs, though it may be said to be running."""
+        """A pod without a kubelet; its status may nevertheless be Running."""
         container = {"name": "main", "image": "registry.example/busybox:1"}
         body = {
             "metadata": {"name": name, "labels": {"app": "x"}},
             "spec": {"containers": [container], **spec},
         }
-        made = await self.client.create(PODS, body, namespace=self.namespace)
+        pod = await self.client.create(PODS, body, namespace=self.namespace)
         if not running:
-            return made
+            return pod
         return await self.client.patch(
             PODS,
             name,
@@ -118,51 +112,51 @@ class Cluster:
         )
 
 
-def _http(where: access.Access) -> HttpClient:
-    settings = Settings(component="contract", qps=0)
+def _http(where: cluster_access.Access) -> HttpClient:
+    settings = ClientSettings(component="contract", qps=0)
     return HttpClient(where, clock=RealClock(), rand=Rand(), settings=settings)
 
 
-def _as(where: access.Access, **user: Any) -> access.Access:
+def _as(where: cluster_access.Access, **user: Any) -> cluster_access.Access:
     return dataclasses.replace(where, user=dataclasses.replace(where.user, **user))
 
 
 @asynccontextmanager
 async def _connected(
-    where: access.Access, reader: access.Access, **about: Any
-) -> AsyncIterator[Cluster]:
-    stranger = access.Access(where.cluster, access.User(token="nobody-knows-this"))
+    where: cluster_access.Access, reader: cluster_access.Access, **about: Any
+) -> AsyncIterator[ContractCluster]:
+    stranger = cluster_access.Access(where.cluster, cluster_access.User(token="nobody-knows-this"))
     clients = [_http(each) for each in (where, reader, stranger)]
     try:
-        yield Cluster(clients[0], clients[1], (clients[2],), **about)
+        yield ContractCluster(clients[0], clients[1], (clients[2],), **about)
     finally:
         for client in clients:
             await client.close()
 
 
 @asynccontextmanager
-async def _refloat(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    server: processes.Server = request.getfixturevalue("refloat_up")
+async def _refloat(request: pytest.FixtureRequest) -> AsyncIterator[ContractCluster]:
+    server: processes.ServerProcess = request.getfixturevalue("refloat_up")
     where = kubeconfig.load([server.kubeconfig])
     reader = _as(where, token=(server.data_dir / "readonly.token").read_text().strip())
     forget = _Forgetful(_http(where))
     try:
-        async with _connected(where, reader, keeps_reasons=True, forget=forget) as found:
-            yield found
+        async with _connected(where, reader, keeps_reasons=True, forget=forget) as cluster:
+            yield cluster
     finally:
         await forget.client.close()
 
 
 @asynccontextmanager
-async def _kubernetes(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+async def _kubernetes(request: pytest.FixtureRequest) -> AsyncIterator[ContractCluster]:
     where = kubeconfig.load([Path(os.environ[ELSEWHERE])])
-    reader = _as(where, impersonate=access.Impersonation("nobody"))
-    async with _connected(where, reader, keeps_reasons=False, forget=_long_ago) as found:
-        yield found
+    reader = _as(where, impersonate=cluster_access.Impersonation("nobody"))
+    async with _connected(where, reader, keeps_reasons=False, forget=_long_ago) as cluster:
+        yield cluster
 
 
 async def _long_ago() -> str:
-    """Any cluster that has been up for a while has forgotten its beginning."""
+    """A cluster that has run for some time has compacted its first revisions."""
     return "1"
 
 
@@ -174,16 +168,16 @@ class _Forgetful:
 
     async def __call__(self) -> str:
         name = f"large-{os.getpid()}-{next(_numbers)}"
-        made = await self.client.create(
+        config_map = await self.client.create(
             CONFIG_MAPS, {"metadata": {"name": name}}, namespace="default"
         )
         for number in range(36):
             patch = {"data": {"x": chr(ord("a") + number % 2) * 1_000_000}}
             await self.client.patch(CONFIG_MAPS, name, patch, namespace="default")
         await self.client.delete(CONFIG_MAPS, name, namespace="default")
-        while not await self._has_forgotten(made.metadata.resource_version):
+        while not await self._has_forgotten(config_map.metadata.resource_version):
             pass  # each question takes a second, and it looks every ten
-        return made.metadata.resource_version
+        return config_map.metadata.resource_version
 
     async def _has_forgotten(self, version: str) -> bool:
         watch = self.client.watch(
@@ -201,39 +195,32 @@ class _Forgetful:
 
 
 @asynccontextmanager
-async def _local(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+async def _local(request: pytest.FixtureRequest) -> AsyncIterator[ContractCluster]:
     """The embedded server in this process, on a store in memory."""
     clock, rand, gates, store = RealClock(), Rand(), Gates(), MemoryStore()
-    registry = Registry(store, rand=rand, gates=gates)
-    await bootstrap.ensure(registry, clock)
-    dispatcher = watching.Dispatcher(store, clock)
-    dispatcher.start()
-    evictions = Evictions(registry, clock, gates)
-    resources = Resources(registry, dispatcher, evictions, clock=clock, rand=rand)
-    authorizer = Authorizer(store)
-
-    def client(user: identity.Identity) -> LocalClient:
-        return LocalClient(InProcess(resources, authorizer, user), field_manager="contract")
+    server = ApiServer(store, clock, rand, gates)
+    await server.start()
+    admin = server.client(identity.ADMIN, field_manager="contract")
 
     async def forget() -> str:
         first = str(store.revision)
-        made = await client(identity.ADMIN).create(
+        config_map = await admin.create(
             CONFIG_MAPS, {"metadata": {"name": f"past-{next(_numbers)}"}}, namespace="default"
         )
-        assert made.metadata.resource_version != first
+        assert config_map.metadata.resource_version != first
         await store.compact(store.revision)
         return first
 
     try:
-        yield Cluster(
-            client(identity.ADMIN),
-            client(identity.READ_ONLY),
+        yield ContractCluster(
+            admin,
+            server.client(identity.READ_ONLY, field_manager="contract"),
             (),
             keeps_reasons=True,
             forget=forget,
         )
     finally:
-        await dispatcher.close()
+        await server.close()
         await store.close()
 
 
@@ -241,7 +228,7 @@ OPENED = {"http": _refloat, "local": _local, "kubernetes": _kubernetes}
 
 
 @pytest.fixture(scope="session")
-def refloat_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[processes.Server]:
+def refloat_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[processes.ServerProcess]:
     """A server that all tests of this worker share."""
     folder = tmp_path_factory.mktemp("refloat") / "data"
     with processes.serving(folder, "--controllers", "none") as server:
@@ -250,7 +237,7 @@ def refloat_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[processes.S
 
 
 @pytest.fixture(params=[name for name in OPENED if name != "kubernetes" or ELSEWHERE in os.environ])
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[ContractCluster]:
     """A cluster, with a namespace of its own for each test."""
     async with OPENED[request.param](request) as opened:
         name = f"contract-{os.getpid()}-{next(_numbers)}"
@@ -261,12 +248,12 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
 
 async def read(watch: Watch[Thing], count: int) -> list[WatchEvent[Thing]]:
     """So many events, without the bookmarks between them."""
-    found: list[WatchEvent[Thing]] = []
-    while len(found) < count:
+    events: list[WatchEvent[Thing]] = []
+    while len(events) < count:
         event = await anext(watch)
         if event.type != "BOOKMARK":
-            found.append(event)
-    return found
+            events.append(event)
+    return events
 
 
 def told(events: list[WatchEvent[Thing]]) -> list[tuple[str, str]]:

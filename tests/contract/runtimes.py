@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runtimes that the contract holds: one that pretends, one of processes.
 
-Each says how a container of a kind is written for it; the suite names kinds.
+Each has the container for each kind that the suite names.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from refloat.agent.process.images import ImageSettings
-from refloat.agent.runtime import Record, Runtime
+from refloat.agent.runtime import ContainerRecord, Runtime
 from refloat.agent.simulated import ANNOTATION, SimulatedRuntime
 from refloat.api.core import Pod
 from refloat.base.clock import Clock, RealClock
@@ -48,8 +48,8 @@ _COMMANDS: dict[str, Any] = {
 }
 
 
-class World(Protocol):
-    """A runtime, and a time that passes for it."""
+class RuntimeFixture(Protocol):
+    """A runtime and the passing of time for its containers."""
 
     runtime: Runtime
     clock: Clock
@@ -71,36 +71,36 @@ class Simulated:
         await self.runtime.start(msgspec.convert({"metadata": meta}, Pod), "main", attempt)
 
 
-class Processes:
-    def __init__(self, node: processes.Node) -> None:
+class ProcessRuntimeFixture:
+    def __init__(self, node: processes.ProcessNode) -> None:
         self.clock: Clock = RealClock()
         self.runtime: Runtime = node.runtime
-        self.told: list[str] = node.told
+        self.told: list[str] = node.changes
         self._node = node
 
     async def start(self, kind: str, attempt: int = 0) -> None:
         await self._node.start(_COMMANDS[kind], attempt)
         if kind == IGNORES:
-            await asyncio.sleep(0.2)  # until its shell has come as far as not to listen
+            await asyncio.sleep(0.2)  # until the shell ignores the signal
 
 
-Suite = Callable[[Callable[[World], Coroutine[Any, Any, None]]], None]
+Suite = Callable[[Callable[[RuntimeFixture], Coroutine[Any, Any, None]]], None]
 
 
 @asynccontextmanager
-async def of_processes(folder: Path) -> AsyncIterator[World]:
+async def of_processes(folder: Path) -> AsyncIterator[RuntimeFixture]:
     async with processes.node(folder, images=ImageSettings(pull_seconds={"slow": 0.2})) as node:
-        yield Processes(node)
+        yield ProcessRuntimeFixture(node)
 
 
 @pytest.fixture(params=["simulated", "process"])
 def on_runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
     """Runs a story on a runtime: in virtual time, or with real processes."""
 
-    def in_virtual_time(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    def in_virtual_time(story: Callable[[RuntimeFixture], Coroutine[Any, Any, None]]) -> None:
         simulate(lambda sim: story(Simulated(sim)), seed=0)
 
-    def in_real_time(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    def in_real_time(story: Callable[[RuntimeFixture], Coroutine[Any, Any, None]]) -> None:
         async def program() -> None:
             async with of_processes(tmp_path) as world:
                 await story(world)
@@ -110,11 +110,11 @@ def on_runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
     return in_virtual_time if request.param == "simulated" else in_real_time
 
 
-def current(world: World) -> Record:
+def current(world: RuntimeFixture) -> ContainerRecord:
     return world.runtime.containers("u")["main"].current
 
 
-async def ended(world: World) -> Record:
+async def ended(world: RuntimeFixture) -> ContainerRecord:
     async with world.clock.timeout(15):
         while not current(world).has_ended:
             await world.clock.sleep(0.01)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every implementation of the store, and what its two suites ask with."""
+"""Every implementation of the store, and the helpers of the two suites."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,12 +49,12 @@ def told(events: list[Event]) -> list[tuple[int, str, bytes | None, bytes | None
 
 async def read(watch: Watch, count: int) -> list[Event]:
     """So many changes from a watch."""
-    found: list[Event] = []
+    events: list[Event] = []
     async for batch in watch:
-        found += batch
-        if len(found) >= count:
+        events += batch
+        if len(events) >= count:
             break
-    return found
+    return events
 
 
 async def turns(count: int = 5) -> None:

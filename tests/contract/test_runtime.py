@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every runtime does for the pod worker, whatever its containers are."""
+"""The contract of every runtime with the pod worker, for all kinds of containers."""
 
 import re
 
@@ -12,15 +12,15 @@ from tests.contract.runtimes import (
     IGNORES,
     RUNS,
     SLOW,
+    RuntimeFixture,
     Suite,
-    World,
     current,
     ended,
 )
 
 
 def test_an_end_is_told_with_its_code_and_times(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(ENDS_WITH_3)
         began = current(world)
         assert began.started_at is not None
@@ -37,7 +37,7 @@ def test_an_end_is_told_with_its_code_and_times(on_runtime: Suite) -> None:
 
 
 def test_a_container_that_was_never_started_is_not_known(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         assert world.runtime.pods() == []
         assert world.runtime.containers("u") == {}
         assert not world.runtime.stop("u", "main", 1)
@@ -48,7 +48,7 @@ def test_a_container_that_was_never_started_is_not_known(on_runtime: Suite) -> N
 
 
 def test_one_is_asked_to_end_once(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(RUNS)
         assert world.runtime.stop("u", "main", 30)
         assert not world.runtime.stop("u", "main", 30)
@@ -59,7 +59,7 @@ def test_one_is_asked_to_end_once(on_runtime: Suite) -> None:
 
 
 def test_one_that_does_not_listen_is_killed_when_its_time_is_over(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(IGNORES)
         began = world.clock.monotonic()
         assert world.runtime.stop("u", "main", 0.3)
@@ -70,7 +70,7 @@ def test_one_that_does_not_listen_is_killed_when_its_time_is_over(on_runtime: Su
 
 
 def test_asked_again_the_earlier_time_holds(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(IGNORES)
         assert world.runtime.stop("u", "main", 1000)
         assert not world.runtime.stop("u", "main", 0.1)
@@ -81,7 +81,7 @@ def test_asked_again_the_earlier_time_holds(on_runtime: Suite) -> None:
 
 
 def test_the_attempt_before_is_remembered_and_no_older_one(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         for attempt in range(3):
             await world.start(ENDS_WITH_3, attempt)
             await ended(world)
@@ -95,7 +95,7 @@ def test_the_attempt_before_is_remembered_and_no_older_one(on_runtime: Suite) ->
 
 
 def test_a_removed_pod_is_forgotten(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(ENDS_WITH_3)
         await ended(world)
         assert list(world.runtime.pods()) == ["u"]
@@ -107,7 +107,7 @@ def test_a_removed_pod_is_forgotten(on_runtime: Suite) -> None:
 
 
 def test_one_that_is_being_made_has_not_started(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(SLOW)
         assert current(world).started_at is None
         assert not current(world).has_ended
@@ -118,7 +118,7 @@ def test_one_that_is_being_made_has_not_started(on_runtime: Suite) -> None:
 
 
 def test_one_that_is_being_made_is_given_up_without_a_trace(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(SLOW)
         assert world.runtime.stop("u", "main", 30)
         assert world.runtime.containers("u") == {}
@@ -129,7 +129,7 @@ def test_one_that_is_being_made_is_given_up_without_a_trace(on_runtime: Suite) -
 
 
 def test_a_hook_comes_out_of_the_same_seconds(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(HOOKED)
         began = world.clock.monotonic()
         assert world.runtime.stop("u", "main", 30)
@@ -140,7 +140,7 @@ def test_a_hook_comes_out_of_the_same_seconds(on_runtime: Suite) -> None:
 
 
 def test_a_hook_that_was_begun_ends_nothing_by_itself(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(HOOKED)
         assert world.runtime.prepare_stop("u", "main", 30)
         assert not world.runtime.prepare_stop("u", "main", 30)
@@ -153,7 +153,7 @@ def test_a_hook_that_was_begun_ends_nothing_by_itself(on_runtime: Suite) -> None
 
 
 def test_a_crash_loses_everything_and_tells_nobody(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(RUNS)
         world.told.clear()
         world.runtime.crash()
@@ -165,7 +165,7 @@ def test_a_crash_loses_everything_and_tells_nobody(on_runtime: Suite) -> None:
 
 
 def test_a_pod_ends_at_its_deadline_and_not_before(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.runtime.arm("u", world.clock.monotonic() + 1000)
         await world.start(IGNORES)
         deadline = world.clock.monotonic() + 0.3
@@ -181,7 +181,7 @@ def test_a_pod_ends_at_its_deadline_and_not_before(on_runtime: Suite) -> None:
 
 
 def test_a_deadline_can_be_moved_until_it_has_passed(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.runtime.arm("u", world.clock.monotonic() + 1000)
         await world.start(RUNS)
         first = world.clock.monotonic() + 0.3
@@ -199,7 +199,7 @@ def test_a_deadline_can_be_moved_until_it_has_passed(on_runtime: Suite) -> None:
 
 
 def test_an_extension_arms_nobody_and_a_deadline_can_be_taken_back(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.start(RUNS)
         soon = world.clock.monotonic() + 1.0
         world.runtime.extend({"u": soon})
@@ -216,7 +216,7 @@ def test_an_extension_arms_nobody_and_a_deadline_can_be_taken_back(on_runtime: S
 
 
 def test_a_removed_pod_takes_its_deadline_along(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         await world.runtime.arm("u", world.clock.monotonic() + 1000)
         world.runtime.remove("u")
         assert world.runtime.deadlines() == {}
@@ -227,7 +227,7 @@ def test_a_removed_pod_takes_its_deadline_along(on_runtime: Suite) -> None:
 
 
 def test_a_crash_takes_deadlines_along_and_a_boot_has_a_name(on_runtime: Suite) -> None:
-    async def story(world: World) -> None:
+    async def story(world: RuntimeFixture) -> None:
         assert re.fullmatch(r"[0-9a-f-]+", world.runtime.boot_id)
         await world.runtime.arm("u", world.clock.monotonic() + 1000)
         world.runtime.crash()

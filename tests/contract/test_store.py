@@ -2,7 +2,7 @@
 """What every store promises of reading, writing and closing, asked of each of them.
 
 `test_store_history` asks about watches and compaction, and
-`tests/unit/store/test_store_model.py` asks all of it of random histories.
+`tests/unit/store/test_store_model.py` checks the same claims on random histories.
 """
 
 import asyncio
@@ -11,7 +11,8 @@ import pytest
 
 from refloat.store import errors
 from refloat.store.contract import Entry, Page, Store
-from refloat.store.engine import BATCH_BYTES, BATCH_WRITES, FORGET_CHANGES
+from refloat.store.store import BATCH_BYTES, BATCH_WRITES, FORGET_CHANGES
+from tests.cases import cases
 from tests.contract.stores import fill, keys, read, told, turns
 
 
@@ -59,9 +60,9 @@ class TestWrites:
             store.update("a", b"3", expected=expected),
             store.delete("a", expected=expected),
         ):
-            with pytest.raises(errors.Conflict) as caught:
+            with pytest.raises(errors.Conflict) as error:
                 await write
-            assert caught.value.actual == 2
+            assert error.value.actual == 2
         assert (store.revision, store.page("").entries[0].value) == (2, b"2")
 
     @pytest.mark.parametrize("expected", [0, 1])
@@ -72,9 +73,9 @@ class TestWrites:
             store.update("a", b"3", expected=expected),
             store.delete("a", expected=expected),
         ):
-            with pytest.raises(errors.Conflict, match="is gone") as caught:
+            with pytest.raises(errors.Conflict, match="is gone") as error:
                 await write
-            assert caught.value.actual is None
+            assert error.value.actual is None
         assert store.revision == 0
 
     async def test_values_are_kept_as_they_are(self, store: Store) -> None:
@@ -111,9 +112,9 @@ class TestGroupCommit:
             store.update("a", b"5", expected=4),
             return_exceptions=True,
         )
-        got = [each.revision if isinstance(each, Entry) else type(each) for each in outcomes]
+        results = [each.revision if isinstance(each, Entry) else type(each) for each in outcomes]
         conflict = errors.Conflict
-        assert got == [1, errors.Exists, 2, conflict, 3, conflict, 4, conflict, 5]
+        assert results == [1, errors.Exists, 2, conflict, 3, conflict, 4, conflict, 5]
         entry = store.get("a")
         assert entry is not None
         assert (entry.value, entry.created, entry.revision) == (b"5", 4, 5)
@@ -147,7 +148,7 @@ class TestGroupCommit:
     async def test_a_loser_can_read_what_it_lost_against(self, store: Store) -> None:
         await store.create("a", b"0")
 
-        lost = []
+        conflicts = []
 
         async def update(value: bytes) -> int:
             for tries in range(1, 100):
@@ -157,7 +158,7 @@ class TestGroupCommit:
                     await store.update("a", entry.value + value, expected=entry.revision)
                 except errors.Conflict as conflict:
                     now = store.get("a")
-                    lost.append((entry.revision, conflict.actual, now and now.revision))
+                    conflicts.append((entry.revision, conflict.actual, now and now.revision))
                 else:
                     return tries
             raise AssertionError("never won")
@@ -167,8 +168,8 @@ class TestGroupCommit:
         assert last is not None
         assert sorted(last.value) == sorted(b"012345678")
         assert max(tries) == 8, "nobody needs more tries than there are writers"
-        assert lost
-        assert all(seen < (actual or 0) <= (now or 0) for seen, actual, now in lost)
+        assert conflicts
+        assert all(expected < (actual or 0) <= (now or 0) for expected, actual, now in conflicts)
 
     async def test_nobody_sees_a_write_before_it_is_done(self, store: Store) -> None:
         watch = store.watch("", after=0)
@@ -208,23 +209,23 @@ class TestGroupCommit:
 class TestPages:
     NAMES = ("a", "pod/a/1", "pod/a/2", "pod/b/1", "pod/b/2", "pod/b/3", "pods", "z")
 
-    @pytest.mark.parametrize(
-        ("prefix", "after", "limit", "want_keys", "want_remaining"),
-        [
-            pytest.param("", "", 0, NAMES, 0, id="everything"),
-            pytest.param("", "", 3, NAMES[:3], 5, id="the first three"),
-            pytest.param("pod/", "", 0, NAMES[1:6], 0, id="a prefix"),
-            pytest.param("pod", "", 0, NAMES[1:7], 0, id="a prefix that is no path"),
-            pytest.param("pod/b/", "", 2, ("pod/b/1", "pod/b/2"), 1, id="a prefix and a limit"),
-            pytest.param("pod/", "pod/a/2", 2, ("pod/b/1", "pod/b/2"), 1, id="continued"),
-            pytest.param("pod/", "pod/a/1x", 1, ("pod/a/2",), 3, id="continued after a gone key"),
-            pytest.param("pod/", "pod/b/3", 2, (), 0, id="continued after the last"),
-            pytest.param("pod/", "zz", 2, (), 0, id="continued after all"),
-            pytest.param("pod/", "a", 2, ("pod/a/1", "pod/a/2"), 3, id="continued before all"),
-            pytest.param("pod/b/", "", 3, NAMES[3:6], 0, id="as many as there are"),
-            pytest.param("none/", "", 2, (), 0, id="nothing with this prefix"),
-            pytest.param("z", "", 0, ("z",), 0, id="a prefix that is a key"),
-        ],
+    @cases(
+        "prefix after limit want_keys want_remaining",
+        {
+            "everything": ("", "", 0, NAMES, 0),
+            "the first three": ("", "", 3, NAMES[:3], 5),
+            "a prefix": ("pod/", "", 0, NAMES[1:6], 0),
+            "a prefix that is no path": ("pod", "", 0, NAMES[1:7], 0),
+            "a prefix and a limit": ("pod/b/", "", 2, ("pod/b/1", "pod/b/2"), 1),
+            "continued": ("pod/", "pod/a/2", 2, ("pod/b/1", "pod/b/2"), 1),
+            "continued after a gone key": ("pod/", "pod/a/1x", 1, ("pod/a/2",), 3),
+            "continued after the last": ("pod/", "pod/b/3", 2, (), 0),
+            "continued after all": ("pod/", "zz", 2, (), 0),
+            "continued before all": ("pod/", "a", 2, ("pod/a/1", "pod/a/2"), 3),
+            "as many as there are": ("pod/b/", "", 3, NAMES[3:6], 0),
+            "nothing with this prefix": ("none/", "", 2, (), 0),
+            "a prefix that is a key": ("z", "", 0, ("z",), 0),
+        },
     )
     async def test_a_page_is_in_order_and_says_what_remains(
         self,
@@ -270,9 +271,9 @@ class TestPages:
 
     async def test_the_future_cannot_be_listed(self, store: Store) -> None:
         await store.create("a", b"1")
-        with pytest.raises(errors.FutureRevision) as caught:
+        with pytest.raises(errors.FutureRevision) as error:
             store.page("", revision=2)
-        assert caught.value.current == 1
+        assert error.value.current == 1
 
 
 class TestEvents:
@@ -290,13 +291,13 @@ class TestEvents:
         await fill(store, "a/1", "b/1", "a/2")
         assert [e.key for e in store.events("a/", after=0)] == ["a/1", "a/2"]
 
-    @pytest.mark.parametrize(
-        ("after", "until"),
-        [
-            pytest.param(2, None, id="after the newest"),
-            pytest.param(1, 1, id="an empty range"),
-            pytest.param(1, 0, id="a range that is backwards"),
-        ],
+    @cases(
+        "after until",
+        {
+            "after the newest": (2, None),
+            "an empty range": (1, 1),
+            "a range that is backwards": (1, 0),
+        },
     )
     async def test_there_may_be_none(self, store: Store, after: int, until: int | None) -> None:
         await fill(store, "a", "b")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every store promises of following its changes and of forgetting them."""
+"""The contract of every store about watches and compaction."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 
 from refloat.store import errors
 from refloat.store.contract import Store
-from refloat.store.engine import FORGET_CHANGES
+from refloat.store.store import FORGET_CHANGES
 from refloat.store.watch import PIECE
 from tests.contract.stores import fill, keys, read, told, turns
 
@@ -54,13 +54,13 @@ class TestWatches:
         watch = store.watch("a/", after=0)
         reader = aiter(watch)
         await fill(store, "a/0")
-        seen = [e.key for e in await anext(reader)]
+        keys = [e.key for e in await anext(reader)]
         for n in range(1, 15):
             await fill(store, f"a/{n}", f"b/{n}")
             if n % 5 == 0:
-                seen += [e.key for e in await anext(reader)]
-        seen += [e.key for e in await anext(reader)]
-        assert seen == [f"a/{n}" for n in range(15)]
+                keys += [e.key for e in await anext(reader)]
+        keys += [e.key for e in await anext(reader)]
+        assert keys == [f"a/{n}" for n in range(15)]
 
     async def test_a_long_past_comes_in_pieces(self, store: Store) -> None:
         count = PIECE + 10
@@ -99,7 +99,7 @@ class TestWatches:
             wait = asyncio.ensure_future(anext(reader))
             await turns()
             wait.cancel()
-            # The watch does not know yet that nobody waits any more.
+            # The watch does not know yet that its reader has stopped.
             write = asyncio.ensure_future(store.create(f"a/{n}", b""))
             with pytest.raises(asyncio.CancelledError):
                 await wait
@@ -161,9 +161,9 @@ class TestCompaction:
                 lambda r: store.events("", after=r),
                 lambda r: store.watch("", after=r),
             ):
-                with pytest.raises(errors.Compacted) as caught:
+                with pytest.raises(errors.Compacted) as error:
                     ask(revision)
-                assert caught.value.compacted == 3
+                assert error.value.compacted == 3
 
     async def test_the_current_state_stays(self, store: Store) -> None:
         await fill(store, "a", "b", "c")

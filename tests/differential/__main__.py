@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.differential import api, jobs, plans
-from tests.differential.answers import Pair, Server
+from tests.differential.answers import ComparedServer, ServerPair
 from tests.scenarios.setting import Setting
 
 # More than this is one mistake that shows everywhere.
@@ -25,8 +25,8 @@ def main() -> int:
     commands = parser.add_subparsers(required=True)
     _add_api(commands.add_parser("api", help=api.__doc__))
     _add_jobs(commands.add_parser("jobs", help=jobs.__doc__))
-    asked = parser.parse_args()
-    code: int = asked.run(asked)
+    options = parser.parse_args()
+    code: int = options.run(options)
     return code
 
 
@@ -46,41 +46,41 @@ def _add_api(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_api)
 
 
-def _server(text: str) -> Server:
+def _server(text: str) -> ComparedServer:
     name, _, path = text.partition("=")
     if not path or not Path(path).is_file():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=KUBECONFIG with a file that exists")
-    return Server(name, Path(path))
+    return ComparedServer(name, Path(path))
 
 
-def _api(asked: argparse.Namespace) -> int:
-    if len(asked.server) != 2:
+def _api(options: argparse.Namespace) -> int:
+    if len(options.server) != 2:
         print("--server must be given twice", file=sys.stderr)
         return 2
-    pair = Pair(*asked.server)
-    run = api.Run(pair, asked.seed, asked.kind)
+    pair = ServerPair(*options.server)
+    run = api.ApiRun(pair, options.seed, options.kind)
     try:
         run.prepare()
     except (OSError, RuntimeError) as error:
         print(f"cannot begin: {error}", file=sys.stderr)
         return 2
     try:
-        if asked.case is not None:
-            run.case(asked.case, tell=lambda step: print(step.left))
+        if options.case is not None:
+            run.case(options.case, tell=lambda step: print(step.left))
             print(*run.tally.failures, sep="\n")
         else:
-            _cases(run, asked.cases)
+            _cases(run, options.cases)
     finally:
         run.clean()
         pair.close()
     return _verdict(run.tally)
 
 
-def _cases(run: api.Run, count: int) -> None:
+def _cases(run: api.ApiRun, count: int) -> None:
     for number in range(count):
-        told = len(run.tally.failures)
+        reported = len(run.tally.failures)
         run.case(number)
-        for failure in run.tally.failures[told:]:
+        for failure in run.tally.failures[reported:]:
             print(failure, flush=True)
         if len(run.tally.failures) >= MOST_FAILURES:
             break
@@ -88,7 +88,7 @@ def _cases(run: api.Run, count: int) -> None:
             print(run.tally, flush=True)
 
 
-def _verdict(tally: api.Tally) -> int:
+def _verdict(tally: api.ApiTally) -> int:
     for row, count in tally.known.most_common():
         print(f"  known, {count} times: {row}")
     print(tally)
@@ -120,25 +120,27 @@ def _setting(text: str) -> Setting:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _jobs(asked: argparse.Namespace) -> int:
-    names = [each.name for each in asked.setting]
+def _jobs(options: argparse.Namespace) -> int:
+    names = [each.role for each in options.setting]
     if jobs.REFERENCE not in names or len(names) < 2:
         print(f"--setting must name {jobs.REFERENCE} and one other", file=sys.stderr)
         return 2
-    numbers = asked.case or range(asked.cases)
-    made = [plans.plan(asked.seed, number) for number in numbers]
-    print(f"seed {asked.seed}, {len(made)} cases", flush=True)
-    run = jobs.Run(asked.setting, made, tell=_tell)
-    verdict = run.play(asked.at_once)
+    numbers = options.case or range(options.cases)
+    cases = [plans.plan(options.seed, number) for number in numbers]
+    print(f"seed {options.seed}, {len(cases)} cases", flush=True)
+    run = jobs.JobsRun(options.setting, cases, tell=_tell)
+    verdict = run.play(options.at_once)
     for name, waits in run.waits.items():
         shortest = f", the shortest {min(waits):.1f} s" if waits else ""
         print(f"{name}: {len(waits)} waits for a first retry{shortest}")
-    by_name = {each.name: each for each in made}
+    by_name = {each.name: each for each in cases}
     for row, count in Counter(each.meant for each in verdict.meant).items():
         print(f"meant, {count} times: {row}")
-    print(jobs.shown(verdict, by_name, lambda case: jobs.replay(asked.seed, case, asked.setting)))
+    print(
+        jobs.shown(verdict, by_name, lambda case: jobs.replay(options.seed, case, options.setting))
+    )
     wrong = {each.scenario for each in verdict.differences}
-    print(f"{len(made)} cases, {len(wrong)} differ, {len(verdict.dropped)} dropped")
+    print(f"{len(cases)} cases, {len(wrong)} differ, {len(verdict.dropped)} dropped")
     return 1 if verdict.is_bad else 0
 
 

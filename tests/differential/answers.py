@@ -17,7 +17,7 @@ from tests.e2e import cluster
 # Warnings are headers, and Kubernetes sends more of them than this library reads.
 http.client._MAXHEADERS = 1000  # type: ignore[attr-defined]
 
-# What both are told of who asks: it becomes the field manager.
+# The name of the caller on both servers. The name becomes the field manager.
 AGENT = "differential/1"
 
 MERGE = "application/merge-patch+json"
@@ -28,14 +28,14 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass(frozen=True)
 class Raw:
-    """A body that is sent as it is."""
+    """A body that is sent unchanged."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Call:
-    """One request, without its server."""
+class ApiCall:
+    """One request, without a server."""
 
     method: str
     path: str
@@ -54,7 +54,7 @@ def _text(body: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ComparedAnswer:
     """What a client sees of an answer."""
 
     status: int
@@ -69,23 +69,23 @@ class Answer:
         return self.body if self.status < 300 and isinstance(self.body, dict) else None
 
 
-# Kubernetes ends the connection where its own code has panicked.
-NO_ANSWER = Answer(0, "the connection was closed without an answer")
+# Kubernetes ends the connection where that code has panicked.
+NO_ANSWER = ComparedAnswer(0, "the connection was closed without an answer")
 
 
 @dataclass(frozen=True)
-class Step:
+class CallPair:
     """The same call to both; two, as uids and resourceVersions are each server's own."""
 
-    left: Call
-    right: Call
+    left: ApiCall
+    right: ApiCall
 
     @classmethod
-    def same(cls, call: Call) -> "Step":
+    def same(cls, call: ApiCall) -> "CallPair":
         return cls(call, call)
 
 
-class Server:
+class ComparedServer:
     """A server on one connection that is kept."""
 
     def __init__(self, name: str, kubeconfig: Path) -> None:
@@ -93,7 +93,7 @@ class Server:
         self._api = cluster.Api(kubeconfig)
         self._connection: http.client.HTTPSConnection | None = None
 
-    def ask(self, call: Call) -> Answer:
+    def ask(self, call: ApiCall) -> ComparedAnswer:
         """One answer; once more where the server had closed the kept connection."""
         if self._connection is not None:
             try:
@@ -107,23 +107,23 @@ class Server:
             self.close()
             return NO_ANSWER
 
-    def follow(self, call: Call, is_last: Callable[[Any], bool]) -> Answer:
+    def follow(self, call: ApiCall, is_last: Callable[[Any], bool]) -> ComparedAnswer:
         """The events of a watch, up to the one that is awaited."""
         connection = self._api.connection()
         try:
             response = self._request(connection, call)
             if response.status != 200:
                 return _answer(response, response.read())
-            return Answer(200, list(_events(response, is_last)))
+            return ComparedAnswer(200, list(_events(response, is_last)))
         finally:
             connection.close()
 
-    def _ask(self, connection: http.client.HTTPSConnection, call: Call) -> Answer:
+    def _ask(self, connection: http.client.HTTPSConnection, call: ApiCall) -> ComparedAnswer:
         response = self._request(connection, call)
         return _answer(response, response.read())
 
     def _request(
-        self, connection: http.client.HTTPSConnection, call: Call
+        self, connection: http.client.HTTPSConnection, call: ApiCall
     ) -> http.client.HTTPResponse:
         headers = {
             "Accept": call.accept,
@@ -142,9 +142,9 @@ class Server:
             self._connection = None
 
 
-def _answer(response: http.client.HTTPResponse, body: bytes) -> Answer:
+def _answer(response: http.client.HTTPResponse, body: bytes) -> ComparedAnswer:
     media = response.headers.get("Content-Type") or ""
-    return Answer(
+    return ComparedAnswer(
         response.status,
         _decoded(body.decode(), media),
         tuple(response.headers.get_all("Warning") or ()),
@@ -170,26 +170,28 @@ def _decoded(text: str, media: str) -> Any:
         return text
 
 
-class Pair:
+class ServerPair:
     """Two servers that are asked at the same time."""
 
-    def __init__(self, left: Server, right: Server) -> None:
+    def __init__(self, left: ComparedServer, right: ComparedServer) -> None:
         self.left = left
         self.right = right
         self._other = ThreadPoolExecutor(1)
 
-    def ask(self, step: Step) -> tuple[Answer, Answer]:
+    def ask(self, step: CallPair) -> tuple[ComparedAnswer, ComparedAnswer]:
         left = self._other.submit(self.left.ask, step.left)
         right = self.right.ask(step.right)
         return left.result(), right
 
-    def follow(self, step: Step, is_last: Callable[[Any], bool]) -> tuple[Answer, Answer]:
+    def follow(
+        self, step: CallPair, is_last: Callable[[Any], bool]
+    ) -> tuple[ComparedAnswer, ComparedAnswer]:
         left = self._other.submit(self.left.follow, step.left, is_last)
         right = self.right.follow(step.right, is_last)
         return left.result(), right
 
-    def both(self, call: Call) -> tuple[Answer, Answer]:
-        return self.ask(Step.same(call))
+    def both(self, call: ApiCall) -> tuple[ComparedAnswer, ComparedAnswer]:
+        return self.ask(CallPair.same(call))
 
     def close(self) -> None:
         self._other.shutdown()

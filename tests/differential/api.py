@@ -2,7 +2,7 @@
 """Random calls to two servers at once, and every answer compared.
 
 The first server is the reference. Each case makes, changes and deletes two
-objects of one kind in a namespace of the run, and takes them away at its end,
+objects of one kind in a namespace of the run, and takes them away at the end,
 so that a case that fails can be run again alone.
 """
 
@@ -14,11 +14,18 @@ from typing import Any
 from urllib.parse import quote
 
 from refloat.api import kinds
-from tests.differential import calls, compare, known, values, watches
-from tests.differential.answers import MERGE, NO_ANSWER, Answer, Call, Pair, Step
-from tests.differential.scene import NAMES, Scene, collection, full_name
+from tests.differential import calls, compare, known_differences, values, watches
+from tests.differential.answers import (
+    MERGE,
+    NO_ANSWER,
+    ApiCall,
+    CallPair,
+    ComparedAnswer,
+    ServerPair,
+)
+from tests.differential.api_case import NAMES, ApiCase, collection, full_name
 
-# How many of the cases begin with an apply, from which on both servers tell
+# How many of the cases begin with an apply, from which on both servers show
 # who owns which field.
 TRACKED = 0.2
 
@@ -30,7 +37,7 @@ _TRIES = 3
 
 
 @dataclass
-class Tally:
+class ApiTally:
     """What a run has seen."""
 
     cases: int = 0
@@ -44,63 +51,70 @@ class Tally:
         return f"{self.cases} cases  {self.calls} calls  {len(self.failures)} differ  {codes}"
 
 
-class Run:
+class ApiRun:
     """All cases of a seed between two servers."""
 
-    def __init__(self, pair: Pair, seed: int, only: Iterable[str] = ()) -> None:
+    def __init__(self, pair: ServerPair, seed: int, only: Iterable[str] = ()) -> None:
         self._pair = pair
         self._seed = seed
         self._namespace = f"differential-{seed}"
-        wanted = tuple(only)
-        self._resources = [each for each in kinds.RESOURCES if not wanted or each.plural in wanted]
-        self.tally = Tally()
+        selection = tuple(only)
+        self._resources = [
+            each for each in kinds.RESOURCES if not selection or each.plural in selection
+        ]
+        self.tally = ApiTally()
 
     def prepare(self) -> None:
-        """Make the namespace; what an earlier run left in it is taken away."""
+        """Make the namespace; what an earlier run left in the namespace is taken away."""
         self.clean()
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
-        for answer in self._pair.both(Call("POST", "/api/v1/namespaces", body)):
+        for answer in self._pair.both(ApiCall("POST", "/api/v1/namespaces", body)):
             if answer.status != 201:
                 raise RuntimeError(f"no namespace {self._namespace}: {answer.body}")
 
-    def case(self, number: int, tell: Callable[[Step], None] = lambda step: None) -> None:
-        """Run one case to its first difference that no document names."""
+    def case(self, number: int, tell: Callable[[CallPair], None] = lambda step: None) -> None:
+        """Run one case to the first difference that no document names."""
         random = Random(f"{self._seed}/{number}")
         resource = random.choice(self._resources)
         tracked = random.random() < TRACKED
-        scene = Scene(random, resource, self._namespace, self._pair, tracked)
-        watch = watches.begin(scene) if random.random() < WATCHED else None
+        case = ApiCase(random, resource, self._namespace, self._pair, tracked)
+        watch = watches.begin(case) if random.random() < WATCHED else None
         self.tally.cases += 1
         try:
-            for step in calls.steps(scene):
+            for step in calls.steps(case):
                 tell(step)
-                self._catch_up(scene, step)
+                self._catch_up(case, step)
                 if not self._agree(number, step, tracked=tracked):
                     break
-                self._let_go(scene)
+                self._let_go(case)
             else:
                 if watch is not None:
                     self._compare_watches(number, watch, tracked=tracked)
         finally:
             self._take_away(resource)
 
-    def _catch_up(self, scene: Scene, step: Step) -> None:
-        """Any version will do for such a read, and the reference's cache may be behind its writes;
-        it is not after a list that must be of the newest."""
+    def _catch_up(self, case: ApiCase, step: CallPair) -> None:
+        """A read of any version may be older than the writes: list once to update the cache."""
         if "resourceVersion=0" in step.left.path:
-            self._pair.left.ask(Call("GET", scene.collection))
+            self._pair.left.ask(ApiCall("GET", case.collection))
 
-    def _agree(self, number: int, step: Step, *, tracked: bool) -> bool:
+    def _agree(self, number: int, step: CallPair, *, tracked: bool) -> bool:
         """Do both answer alike, as far as the rest of a case can be compared?"""
         return self._judge(number, step, *self._pair.ask(step), tracked=tracked)
 
-    def _compare_watches(self, number: int, watch: watches.Watch, *, tracked: bool) -> None:
-        """Do both tell a watcher the same of all that the case did?"""
+    def _compare_watches(self, number: int, watch: watches.ComparedWatch, *, tracked: bool) -> None:
+        """Do both servers send a watcher the same events of the case?"""
         if watch.put_last():
             self._judge(number, watch.step, *watch.histories(), tracked=tracked)
 
     def _judge(
-        self, number: int, step: Step, left: Answer, right: Answer, *, tracked: bool
+        self,
+        number: int,
+        step: CallPair,
+        left: ComparedAnswer,
+        right: ComparedAnswer,
+        *,
+        tracked: bool,
     ) -> bool:
         self.tally.calls += 1
         self.tally.codes[left.status] += 1
@@ -111,7 +125,9 @@ class Run:
         unknown = []
         explained = set()
         for each in compare.differences(left, right):
-            row = known.of(known.Seen(step.left, left, right, each, tracked))
+            row = known_differences.of(
+                known_differences.Deviation(step.left, left, right, each, tracked)
+            )
             if row is None:
                 unknown.append(each)
             else:
@@ -122,27 +138,32 @@ class Run:
         self.tally.failures.append(self._failure(number, step, unknown))
         return False
 
-    def _failure(self, number: int, step: Step, found: list[compare.Difference]) -> str:
+    def _failure(
+        self, number: int, step: CallPair, differences: list[compare.AnswerDifference]
+    ) -> str:
         names = (self._pair.left.name, self._pair.right.name)
-        lines = [f"case {number}: {step.left}", *(compare.shown(each, names) for each in found)]
+        lines = [
+            f"case {number}: {step.left}",
+            *(compare.shown(each, names) for each in differences),
+        ]
         replay = f"python -m tests.differential api --seed {self._seed} --case {number}"
         return "\n".join([*lines, f"  replay: {replay} --server NAME=KUBECONFIG (twice)"])
 
     # -- clearing up -------------------------------------------------------
 
-    def _let_go(self, scene: Scene) -> None:
+    def _let_go(self, case: ApiCase) -> None:
         """Take off what only the reference puts on claims and volumes, to compare deletes."""
-        if scene.resource.plural not in ("persistentvolumes", "persistentvolumeclaims"):
+        if case.resource.plural not in ("persistentvolumes", "persistentvolumeclaims"):
             return
         for name in NAMES:
-            name = full_name(scene.resource, self._namespace, name)
-            path = f"{scene.collection}/{name}"
-            found = self._pair.left.ask(Call("GET", path)).found or {}
-            kept = found.get("metadata", {}).get("finalizers", [])
-            rest = [each for each in kept if each not in known.PROTECTION]
-            if rest != kept:
+            name = full_name(case.resource, self._namespace, name)
+            path = f"{case.collection}/{name}"
+            obj = self._pair.left.ask(ApiCall("GET", path)).found or {}
+            finalizers = obj.get("metadata", {}).get("finalizers", [])
+            rest = [each for each in finalizers if each not in known_differences.PROTECTION]
+            if rest != finalizers:
                 body = {"metadata": {"finalizers": rest or None}}
-                self._pair.left.ask(Call("PATCH", path, body, MERGE))
+                self._pair.left.ask(ApiCall("PATCH", path, body, MERGE))
 
     def _take_away(self, resource: kinds.Resource) -> None:
         related = ["poddisruptionbudgets"] if resource.plural == "pods" else []
@@ -156,27 +177,27 @@ class Run:
         if not resource.namespaced:
             names |= {*values.NEW_NAMES, full_name(resource, self._namespace, watches.LAST)}
         else:
-            for answer in self._pair.both(Call("GET", path)):
+            for answer in self._pair.both(ApiCall("GET", path)):
                 names |= {each["metadata"]["name"] for each in (answer.found or {})["items"]}
         for name in sorted(names):
             self._remove(f"{path}/{quote(name)}", name, namespace=resource.plural == "namespaces")
 
     def _remove(self, path: str, name: str, *, namespace: bool) -> None:
-        """Delete an object on both servers, whatever keeps it."""
-        delete = Call("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")
-        free = Call("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+        """Delete an object on both servers, whatever keeps the object."""
+        delete = ApiCall("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")
+        free = ApiCall("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
         for _ in range(_TRIES):
             if all(answer.status == 404 for answer in self._pair.both(free)):
                 return
             self._pair.both(delete)
             if namespace:
                 body: Any = {"metadata": {"name": name}, "spec": {"finalizers": []}}
-                self._pair.both(Call("PUT", f"{path}/finalize", body))
+                self._pair.both(ApiCall("PUT", f"{path}/finalize", body))
 
     def clean(self) -> None:
         """Leave nothing of the run on either server."""
         path = f"/api/v1/namespaces/{self._namespace}"
-        present = [answer.status == 200 for answer in self._pair.both(Call("GET", path))]
+        present = [answer.status == 200 for answer in self._pair.both(ApiCall("GET", path))]
         if any(present):
             for resource in kinds.RESOURCES:
                 self._empty(resource)

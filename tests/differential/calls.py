@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random calls about two objects of one kind, each made from what is there now.
 
-A case is short and ends with its objects, so that it can be run again alone:
-what it does follows from its seed, its number and the first server's answers.
+A case is short and ends with the objects, so that the case can be run again alone:
+the calls follow from the seed, the number and the first server's answers.
 """
 
 import copy
@@ -18,11 +18,11 @@ from tests.differential.answers import (
     JSON_PATCH,
     MERGE,
     STRATEGIC,
-    Call,
+    ApiCall,
+    CallPair,
     Raw,
-    Step,
 )
-from tests.differential.scene import MANAGERS, Object, Scene
+from tests.differential.api_case import MANAGERS, ApiCase, Object
 
 # Enough for objects to be made, changed, deleted and made again.
 LENGTH = 10
@@ -33,24 +33,24 @@ _POLICIES = ("Background", "Foreground", "Orphan", "x")
 _OWN = ("resourceVersion", "uid", "creationTimestamp", "deletionTimestamp")
 
 
-def steps(scene: Scene) -> Iterator[Step]:
+def steps(case: ApiCase) -> Iterator[CallPair]:
     """The calls of one case."""
-    yield Step.same(_apply_whole(scene) if scene.tracked else _create(scene))
-    made = _operations(scene)
-    weights = [weight for weight, _ in made]
+    yield CallPair.same(_apply_whole(case) if case.tracked else _create(case))
+    operations = _operations(case)
+    weights = [weight for weight, _ in operations]
     for _ in range(LENGTH):
-        _, make = scene.random.choices(made, weights)[0]
-        found = make(scene)
-        if found is not None:
-            yield found if isinstance(found, Step) else Step.same(found)
+        _, make = case.random.choices(operations, weights)[0]
+        call = make(case)
+        if call is not None:
+            yield call if isinstance(call, CallPair) else CallPair.same(call)
 
 
-Make = Callable[[Scene], Call | Step | None]
+Make = Callable[[ApiCase], ApiCall | CallPair | None]
 
 
-def _operations(scene: Scene) -> list[tuple[int, Make]]:
-    found: list[tuple[int, Make]] = [
-        *([(6, _apply_whole)] if scene.tracked else [(4, _create), (3, _put_fresh)]),
+def _operations(case: ApiCase) -> list[tuple[int, Make]]:
+    operations: list[tuple[int, Make]] = [
+        *([(6, _apply_whole)] if case.tracked else [(4, _create), (3, _put_fresh)]),
         (3, _put_changed),
         (8, _merge),
         (3, _json),
@@ -62,69 +62,76 @@ def _operations(scene: Scene) -> list[tuple[int, Make]]:
         (2, _delete),
         (1, _delete_all),
         (1, _garbage),
-        (6 if scene.tracked else 1, _apply),
+        (6 if case.tracked else 1, _apply),
         (1, _release),
     ]
-    if scene.has_status:
-        found += [(8, _merge_status), (3, _put_status), (1, _json_status), (1, reads.get_status)]
-    if scene.resource.plural == "pods":
-        found += [(3, _evict), (3, _bind)]
-        found += [] if scene.tracked else [(1, _budget), (1, _budget_status)]
-    if scene.resource.plural == "events":
-        found.append((2, reads.event_elsewhere))
-    if scene.resource.plural == "namespaces":
-        found.append((2, _finalize))
-    return found
+    if case.has_status:
+        operations += [
+            (8, _merge_status),
+            (3, _put_status),
+            (1, _json_status),
+            (1, reads.get_status),
+        ]
+    if case.resource.plural == "pods":
+        operations += [(3, _evict), (3, _bind)]
+        operations += [] if case.tracked else [(1, _budget), (1, _budget_status)]
+    if case.resource.plural == "events":
+        operations.append((2, reads.event_elsewhere))
+    if case.resource.plural == "namespaces":
+        operations.append((2, _finalize))
+    return operations
 
 
 # -- whole objects ------------------------------------------------------------
 
 
-def _create(scene: Scene) -> Call:
-    made = scene.fresh(scene.name())
-    if scene.resource.namespaced and scene.random.random() < 0.05:
-        made["metadata"] = _unnamed(scene, made["metadata"])
-    return Call("POST", scene.collection + scene.options(), made, accept=scene.form())
+def _create(case: ApiCase) -> ApiCall:
+    obj = case.fresh(case.name())
+    if case.resource.namespaced and case.random.random() < 0.05:
+        obj["metadata"] = _unnamed(case, obj["metadata"])
+    return ApiCall("POST", case.collection + case.options(), obj, accept=case.form())
 
 
-def _unnamed(scene: Scene, metadata: Any) -> Any:
+def _unnamed(case: ApiCase, metadata: Any) -> Any:
     if isinstance(metadata, dict):
         metadata.pop("name", None)
-        metadata["generateName"] = scene.random.choice(("made-", ""))
+        metadata["generateName"] = case.random.choice(("made-", ""))
     return metadata
 
 
-def _put_fresh(scene: Scene) -> Call:
-    name = scene.name()
-    path = f"{scene.collection}/{name}{scene.options()}"
-    return Call("PUT", path, scene.fresh(name), accept=scene.form())
+def _put_fresh(case: ApiCase) -> ApiCall:
+    name = case.name()
+    path = f"{case.collection}/{name}{case.options()}"
+    return ApiCall("PUT", path, case.fresh(name), accept=case.form())
 
 
-def _put_changed(scene: Scene) -> Step | None:
-    return _put(scene, status=False)
+def _put_changed(case: ApiCase) -> CallPair | None:
+    return _put(case, status=False)
 
 
-def _put_status(scene: Scene) -> Step | None:
-    return _put(scene, status=True)
+def _put_status(case: ApiCase) -> CallPair | None:
+    return _put(case, status=True)
 
 
-def _put(scene: Scene, *, status: bool) -> Step | None:
-    name = scene.name()
-    now = scene.current(name)
+def _put(case: ApiCase, *, status: bool) -> CallPair | None:
+    name = case.name()
+    now = case.current(name)
     if now is None:
         return None
-    left = values.merged(scene.random, _unmanaged(now[0]), scene.change(status=status))
+    left = values.merged(case.random, _unmanaged(now[0]), case.change(status=status))
     right = as_of(left, *now)
     for key, chance in (("resourceVersion", 0.3), ("uid", 0.1)):
-        if scene.random.random() < chance:
+        if case.random.random() < chance:
             left, right = _without(left, key), _without(right, key)
-    path = f"{scene.collection}/{name}{'/status' if status else ''}{scene.options()}"
-    accept = scene.form()
-    return Step(Call("PUT", path, left, accept=accept), Call("PUT", path, right, accept=accept))
+    path = f"{case.collection}/{name}{'/status' if status else ''}{case.options()}"
+    accept = case.form()
+    return CallPair(
+        ApiCall("PUT", path, left, accept=accept), ApiCall("PUT", path, right, accept=accept)
+    )
 
 
 def _unmanaged(obj: Object) -> Object:
-    metadata = {key: held for key, held in obj["metadata"].items() if key != "managedFields"}
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return {**obj, "metadata": metadata}
 
 
@@ -132,22 +139,22 @@ def _without(obj: Object, key: str) -> Object:
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return obj
-    return {**obj, "metadata": {name: held for name, held in metadata.items() if name != key}}
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if name != key}}
 
 
 def as_of(obj: Object, left: Object, right: Object) -> Object:
-    """The left server's object as the right one knows it; selectors of Jobs have uids too."""
-    made: Object = _renamed(obj, left, right)
-    metadata = made.get("metadata")
+    """The left server's object with the right server's ids; selectors of Jobs have uids too."""
+    renamed: Object = _renamed(obj, left, right)
+    metadata = renamed.get("metadata")
     if isinstance(metadata, dict):
         for key in _OWN:
             if key in right["metadata"] and metadata.get(key) == left["metadata"].get(key):
                 metadata[key] = right["metadata"][key]
-    return made
+    return renamed
 
 
 def _renamed(value: Any, left: Object, right: Object) -> Any:
-    """With the right object's uid in place of the left one's, wherever it is."""
+    """With the right object's uid in place of the left one's, in every place."""
     text = json.dumps(value).replace(left["metadata"]["uid"], right["metadata"]["uid"])
     return _timed(json.loads(text), left, right)
 
@@ -155,7 +162,7 @@ def _renamed(value: Any, left: Object, right: Object) -> Any:
 def _timed(value: Any, left: Any, right: Any) -> Any:
     """With the right object's times where the value has the left one's."""
     if isinstance(value, dict) and isinstance(left, dict) and isinstance(right, dict):
-        return {key: _timed(held, left.get(key), right.get(key)) for key, held in value.items()}
+        return {key: _timed(member, left.get(key), right.get(key)) for key, member in value.items()}
     lists = [each for each in (value, left, right) if isinstance(each, list)]
     if len(lists) == 3 and len(left) == len(right):
         pairs = itertools.zip_longest(value, left, right)
@@ -167,74 +174,76 @@ def _timed(value: Any, left: Any, right: Any) -> Any:
 # -- patches ------------------------------------------------------------------
 
 
-def _merge(scene: Scene) -> Call:
-    return _merging(scene, status=False)
+def _merge(case: ApiCase) -> ApiCall:
+    return _merging(case, status=False)
 
 
-def _merge_status(scene: Scene) -> Call:
-    return _merging(scene, status=True)
+def _merge_status(case: ApiCase) -> ApiCall:
+    return _merging(case, status=True)
 
 
-def _merging(scene: Scene, *, status: bool) -> Call:
-    media = scene.random.choice((MERGE, STRATEGIC))
-    made = scene.change(status=status)
-    if scene.random.random() < 0.05:
-        key = scene.random.choice(("kind", "apiVersion", "foo"))
-        made[key] = scene.random.choice(("x", None, scene.resource.kind, "v2"))
-    if scene.random.random() < 0.04:
-        made["metadata"] = {"resourceVersion": "1"}
-    if media == STRATEGIC and scene.random.random() < 0.1:
-        made = values.merged(scene.random, made, scene.random.choice(patches.DIRECTIVES))
-    path = f"{scene.collection}/{scene.name()}{'/status' if status else ''}{scene.options()}"
-    return Call("PATCH", path, made, media, scene.form())
+def _merging(case: ApiCase, *, status: bool) -> ApiCall:
+    media = case.random.choice((MERGE, STRATEGIC))
+    patch = case.change(status=status)
+    if case.random.random() < 0.05:
+        key = case.random.choice(("kind", "apiVersion", "foo"))
+        patch[key] = case.random.choice(("x", None, case.resource.kind, "v2"))
+    if case.random.random() < 0.04:
+        patch["metadata"] = {"resourceVersion": "1"}
+    if media == STRATEGIC and case.random.random() < 0.1:
+        patch = values.merged(case.random, patch, case.random.choice(patches.DIRECTIVES))
+    path = f"{case.collection}/{case.name()}{'/status' if status else ''}{case.options()}"
+    return ApiCall("PATCH", path, patch, media, case.form())
 
 
-def _json(scene: Scene) -> Step:
-    return _json_patch(scene, "")
+def _json(case: ApiCase) -> CallPair:
+    return _json_patch(case, "")
 
 
-def _json_status(scene: Scene) -> Step:
-    return _json_patch(scene, "/status")
+def _json_status(case: ApiCase) -> CallPair:
+    return _json_patch(case, "/status")
 
 
-def _json_patch(scene: Scene, below: str) -> Step:
-    name = scene.name()
-    now = scene.current(name)
+def _json_patch(case: ApiCase, below: str) -> CallPair:
+    name = case.name()
+    now = case.current(name)
     metadata = {"labels": {"a": "b"}}
-    known = {**now[0], "metadata": _stable(now[0]["metadata"])} if now else {"metadata": metadata}
-    body = patches.json_patch(scene.random, known)
-    path = f"{scene.collection}/{name}{below}{scene.options()}"
+    obj = {**now[0], "metadata": _stable(now[0]["metadata"])} if now else {"metadata": metadata}
+    body = patches.json_patch(case.random, obj)
+    path = f"{case.collection}/{name}{below}{case.options()}"
     other = _renamed(body, *now) if now else body
-    return Step(Call("PATCH", path, body, JSON_PATCH), Call("PATCH", path, other, JSON_PATCH))
+    return CallPair(
+        ApiCall("PATCH", path, body, JSON_PATCH), ApiCall("PATCH", path, other, JSON_PATCH)
+    )
 
 
 def _stable(metadata: Object) -> Object:
-    """Without what differs between servers: a test of it would too."""
+    """Without the fields that differ between servers: a test of such a field would differ too."""
     left_out = (*_OWN, "managedFields")
-    return {key: held for key, held in metadata.items() if key not in left_out}
+    return {key: value for key, value in metadata.items() if key not in left_out}
 
 
-def _apply_whole(scene: Scene) -> Call:
-    name = scene.name()
-    path = f"{scene.collection}/{name}?fieldManager={scene.random.choice(MANAGERS)}"
-    return Call("PATCH", path, scene.fresh(name), APPLY)
+def _apply_whole(case: ApiCase) -> ApiCall:
+    name = case.name()
+    path = f"{case.collection}/{name}?fieldManager={case.random.choice(MANAGERS)}"
+    return ApiCall("PATCH", path, case.fresh(name), APPLY)
 
 
-def _apply(scene: Scene) -> Call:
-    name = scene.name()
-    status = scene.has_status and scene.random.random() < 0.3
-    if not status and scene.random.random() < 0.5:
-        body = scene.fresh(name)
+def _apply(case: ApiCase) -> ApiCall:
+    name = case.name()
+    status = case.has_status and case.random.random() < 0.3
+    if not status and case.random.random() < 0.5:
+        body = case.fresh(name)
     else:
-        parts = ("status",) if status else scene.parts
-        change = values.part(scene.random, scene.struct, parts)
-        body = scene.identified(name, {}) | change
-    query = [f"fieldManager={scene.random.choice(MANAGERS)}"]
-    if not scene.tracked or scene.random.random() < 0.4:
+        parts = ("status",) if status else case.parts
+        change = values.part(case.random, case.struct, parts)
+        body = case.identified(name, {}) | change
+    query = [f"fieldManager={case.random.choice(MANAGERS)}"]
+    if not case.tracked or case.random.random() < 0.4:
         query.append("force=true")
-    query += scene.random.choice(([], [], ["dryRun=All"], ["fieldValidation=Strict"]))
-    path = f"{scene.collection}/{name}{'/status' if status else ''}?{'&'.join(query)}"
-    return Call("PATCH", path, body, APPLY)
+    query += case.random.choice(([], [], ["dryRun=All"], ["fieldValidation=Strict"]))
+    path = f"{case.collection}/{name}{'/status' if status else ''}?{'&'.join(query)}"
+    return ApiCall("PATCH", path, body, APPLY)
 
 
 _TEXTS = (
@@ -248,44 +257,44 @@ _MEDIA = (
 )
 
 
-def _garbage(scene: Scene) -> Call:
-    """A body that is no object, or not in the form that is said."""
-    method = scene.random.choice(("POST", "PUT", "PATCH", "DELETE"))
-    path = scene.collection if method == "POST" else f"{scene.collection}/{scene.name()}"
-    body, media = scene.random.choice(_TEXTS), scene.random.choice(_MEDIA)
-    if method == "PATCH" and scene.random.random() < 0.7:
-        media = scene.random.choice((MERGE, STRATEGIC, JSON_PATCH, APPLY))
+def _garbage(case: ApiCase) -> ApiCall:
+    """A body that is no object, or not in the announced format."""
+    method = case.random.choice(("POST", "PUT", "PATCH", "DELETE"))
+    path = case.collection if method == "POST" else f"{case.collection}/{case.name()}"
+    body, media = case.random.choice(_TEXTS), case.random.choice(_MEDIA)
+    if method == "PATCH" and case.random.random() < 0.7:
+        media = case.random.choice((MERGE, STRATEGIC, JSON_PATCH, APPLY))
     query = "?fieldManager=m1" if media == APPLY else ""
-    return Call(method, path + query, Raw(body), media)
+    return ApiCall(method, path + query, Raw(body), media)
 
 
-def _release(scene: Scene) -> Call:
+def _release(case: ApiCase) -> ApiCall:
     """What was deleted and is kept by a finalizer may go, or is kept longer."""
-    kept = scene.random.choice((None, ["a.b/c"], ["d.e/f"]))
-    path = f"{scene.collection}/{scene.name()}"
-    return Call("PATCH", path, {"metadata": {"finalizers": kept}}, MERGE)
+    finalizers = case.random.choice((None, ["a.b/c"], ["d.e/f"]))
+    path = f"{case.collection}/{case.name()}"
+    return ApiCall("PATCH", path, {"metadata": {"finalizers": finalizers}}, MERGE)
 
 
 # -- deletes ------------------------------------------------------------------
 
 
-def _delete(scene: Scene) -> Step:
-    random, name = scene.random, scene.name()
+def _delete(case: ApiCase) -> CallPair:
+    random, name = case.random, case.name()
     grace = f"gracePeriodSeconds={random.choice((0, 1, 5, 30, -1))}"
     policy = f"propagationPolicy={random.choice(_POLICIES)}"
-    path = f"{scene.collection}/{name}" + scene.options(
+    path = f"{case.collection}/{name}" + case.options(
         grace if random.random() < 0.3 else "", policy if random.random() < 0.4 else ""
     )
-    accept = scene.form()
+    accept = case.form()
     if random.random() < 0.7:
-        return Step.same(Call("DELETE", path, accept=accept))
+        return CallPair.same(ApiCall("DELETE", path, accept=accept))
     left = _delete_options(random)
     right = dict(left)
-    now = scene.current(name)
+    now = case.current(name)
     if now is not None and random.random() < 0.4:
         left["preconditions"], right["preconditions"] = _preconditions(random, now)
-    return Step(
-        Call("DELETE", path, left, accept=accept), Call("DELETE", path, right, accept=accept)
+    return CallPair(
+        ApiCall("DELETE", path, left, accept=accept), ApiCall("DELETE", path, right, accept=accept)
     )
 
 
@@ -311,26 +320,26 @@ def _preconditions(random: Random, now: tuple[Object, Object]) -> tuple[Object, 
     return left, right
 
 
-def _delete_all(scene: Scene) -> Call | None:
-    random = scene.random
-    if scene.resource.plural in ("services", "namespaces"):  # which have no such verb
+def _delete_all(case: ApiCase) -> ApiCall | None:
+    random = case.random
+    if case.resource.plural in ("services", "namespaces"):  # which have no such verb
         return None
-    query = [reads.only(scene, [random.choice(reads.SELECTORS)])]
+    query = [reads.only(case, [random.choice(reads.SELECTORS)])]
     query += ["dryRun=All"] if random.random() < 0.3 else []
     query += ["gracePeriodSeconds=0"] if random.random() < 0.3 else []
     body = random.choice((None, None, {}, {"propagationPolicy": "Background"}))
-    path = f"{scene.collection}?{'&'.join(query)}"
-    return Call("DELETE", path, body, accept=scene.form())
+    path = f"{case.collection}?{'&'.join(query)}"
+    return ApiCall("DELETE", path, body, accept=case.form())
 
 
 # -- what only some kinds have ------------------------------------------------
 
 
-def _evict(scene: Scene) -> Call:
-    random, name = scene.random, scene.name()
-    made: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+def _evict(case: ApiCase) -> ApiCall:
+    random, name = case.random, case.name()
+    eviction: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     if random.random() < 0.3:
-        made["deleteOptions"] = random.choice(
+        eviction["deleteOptions"] = random.choice(
             (
                 *({"gracePeriodSeconds": 3}, {"gracePeriodSeconds": 0}, {"dryRun": ["All"]}),
                 *({"propagationPolicy": "Foreground"}, {"preconditions": {"uid": "x"}}),
@@ -339,12 +348,12 @@ def _evict(scene: Scene) -> Call:
         )
     if random.random() < 0.1:
         others: tuple[Object, ...] = ({}, {"name": "zz"}, {"name": name, "namespace": "x"})
-        made["metadata"] = random.choice(others)
-    return Call("POST", f"{scene.collection}/{name}/eviction{scene.options()}", made)
+        eviction["metadata"] = random.choice(others)
+    return ApiCall("POST", f"{case.collection}/{name}/eviction{case.options()}", eviction)
 
 
-def _bind(scene: Scene) -> Call:
-    random, name = scene.random, scene.name()
+def _bind(case: ApiCase) -> ApiCall:
+    random, name = case.random, case.name()
     target: Object = {"kind": "Node", "name": random.choice(("n1", "n2", ""))}
     if random.random() < 0.1:
         others: tuple[Object, ...] = (
@@ -361,25 +370,25 @@ def _bind(scene: Scene) -> Call:
                 *({"name": name, "resourceVersion": "1"}, {"name": name, "namespace": "x"}),
             )
         )
-    made = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-    return Call("POST", f"{scene.collection}/{name}/binding{scene.options()}", made)
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    return ApiCall("POST", f"{case.collection}/{name}/binding{case.options()}", binding)
 
 
 _BUDGETS = "poddisruptionbudgets"
 
 
-def _budgets(scene: Scene) -> str:
-    return f"/apis/policy/v1/namespaces/{scene.namespace}/{_BUDGETS}"
+def _budgets(case: ApiCase) -> str:
+    return f"/apis/policy/v1/namespaces/{case.namespace}/{_BUDGETS}"
 
 
-def _budget(scene: Scene) -> Call:
-    spec = copy.deepcopy(scene.random.choice(objects.bases("policy", _BUDGETS, "")))
+def _budget(case: ApiCase) -> ApiCall:
+    spec = copy.deepcopy(case.random.choice(objects.bases("policy", _BUDGETS, "")))
     kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
-    return Call("POST", _budgets(scene), {**kind, "metadata": {"name": "a"}, **spec})
+    return ApiCall("POST", _budgets(case), {**kind, "metadata": {"name": "a"}, **spec})
 
 
-def _budget_status(scene: Scene) -> Call:
-    random = scene.random
+def _budget_status(case: ApiCase) -> ApiCall:
+    random = case.random
     status = {
         "observedGeneration": random.choice((0, 1, 2)),
         "disruptionsAllowed": random.choice((0, 1)),
@@ -387,13 +396,13 @@ def _budget_status(scene: Scene) -> Call:
         "desiredHealthy": 1,
         "expectedPods": 2,
     }
-    return Call("PATCH", f"{_budgets(scene)}/a/status", {"status": status}, MERGE)
+    return ApiCall("PATCH", f"{_budgets(case)}/a/status", {"status": status}, MERGE)
 
 
-def _finalize(scene: Scene) -> Call:
-    name = scene.name()
-    wish = scene.random.choice(([], ["kubernetes"], ["x"], ["a.b/c"]))
-    metadata = {"name": scene.random.choice((name,) * 4 + ("x",)), "labels": {"l": "1"}}
+def _finalize(case: ApiCase) -> ApiCall:
+    name = case.name()
+    wish = case.random.choice(([], ["kubernetes"], ["x"], ["a.b/c"]))
+    metadata = {"name": case.random.choice((name,) * 4 + ("x",)), "labels": {"l": "1"}}
     kind = {"apiVersion": "v1", "kind": "Namespace"}
     body = {**kind, "metadata": metadata, "spec": {"finalizers": wish}}
-    return Call("PUT", f"{scene.collection}/{name}/finalize{scene.options()}", body)
+    return ApiCall("PUT", f"{case.collection}/{name}/finalize{case.options()}", body)

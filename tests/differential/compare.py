@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.differential.answers import Answer
+from tests.differential.answers import ComparedAnswer
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -38,7 +38,7 @@ ABSENT = _Absent()
 
 
 @dataclass(frozen=True)
-class Difference:
+class AnswerDifference:
     """One place, and what each has there."""
 
     path: str
@@ -47,16 +47,16 @@ class Difference:
 
 
 def is_now(value: Any) -> bool:
-    """Is it a time at which something happened in a run?"""
+    """Is this a time at which something happened in a run?"""
     return isinstance(value, str) and _NOW.fullmatch(value) is not None
 
 
-def differences(left: Answer, right: Answer) -> list[Difference]:
-    """All places where two answers differ; of two that went differently, what they say."""
+def differences(left: ComparedAnswer, right: ComparedAnswer) -> list[AnswerDifference]:
+    """All places where two answers differ; for two different codes only code and message."""
     if left.status != right.status:
-        code = Difference("status", left.status, right.status)
-        said = Difference("message", _message(left), _message(right))
-        return [code, said]
+        code = AnswerDifference("status", left.status, right.status)
+        message = AnswerDifference("message", _message(left), _message(right))
+        return [code, message]
     warned = (sorted(normal(list(each.warnings))) for each in (left, right))
     pairs: tuple[tuple[str, Any, Any], ...] = (
         ("body", normal(left.body), normal(right.body)),
@@ -67,7 +67,7 @@ def differences(left: Answer, right: Answer) -> list[Difference]:
     return [each for path, a, b in pairs for each in _compared(path, a, b)]
 
 
-def _message(answer: Answer) -> Any:
+def _message(answer: ComparedAnswer) -> Any:
     body = normal(answer.body)
     return body.get("message", body) if isinstance(body, dict) else body
 
@@ -75,13 +75,13 @@ def _message(answer: Answer) -> Any:
 def normal(value: Any, key: str = "") -> Any:
     """A value without uids, versions, times and chance."""
     if isinstance(value, dict):
-        return {name: normal(held, name) for name, held in value.items()}
+        return {name: normal(item, name) for name, item in value.items()}
     if isinstance(value, list) and key in ("causes", "managedFields"):
         # Causes of a conflict have no order in Kubernetes, and those of a mistake
         # are in the message too; entries of managers have that of their seconds.
-        return sorted((normal(held) for held in value), key=_in_order)
+        return sorted((normal(item) for item in value), key=_in_order)
     if isinstance(value, list):
-        return [normal(held, "cell" if key == "cells" else "") for held in value]
+        return [normal(item, "cell" if key == "cells" else "") for item in value]
     return _text(value, key) if isinstance(value, str) else value
 
 
@@ -98,35 +98,35 @@ def _text(value: str, key: str) -> str:
     value = _GO_TIME.sub("NOW", _NOW.sub("NOW", value))
     value = _VERSION.sub(r"\1VERSION", value)
     value = _POINTER.sub("POINTER", value)
-    if key == "message" and (found := _UNORDERED.search(value)):
-        value = "[" + ", ".join(sorted(found[1].split(", "))) + "]"
+    if key == "message" and (match := _UNORDERED.search(value)):
+        value = "[" + ", ".join(sorted(match[1].split(", "))) + "]"
     if key == "message" and "errors:\n" in value:  # of an applied object, in such an order too
         value = "\n".join(sorted(value.splitlines()))
     # Go's JSON errors and ours may break lines alike, with spaces that do not.
     return _GENERATED.sub("made-CHANCE", value).replace("\u00a0", " ")
 
 
-def _compared(path: str, left: Any, right: Any) -> Iterator[Difference]:
+def _compared(path: str, left: Any, right: Any) -> Iterator[AnswerDifference]:
     # Who owns what is compared as a whole: an entry more moves all others.
     if isinstance(left, dict) and isinstance(right, dict):
         for key in sorted(left.keys() | right.keys()):
             a, b = left.get(key, ABSENT), right.get(key, ABSENT)
             if key == "managedFields" and a != b:
-                yield Difference(f"{path}.{key}", a, b)
+                yield AnswerDifference(f"{path}.{key}", a, b)
             else:
                 yield from _compared(f"{path}.{key}", a, b)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         for place, (a, b) in enumerate(zip(left, right, strict=True)):
             yield from _compared(f"{path}[{place}]", a, b)
     elif left != right or type(left) is not type(right):
-        yield Difference(path, left, right)
+        yield AnswerDifference(path, left, right)
 
 
 # Of two long texts, what stands before and after the place where they part.
 _BEFORE, _AFTER = 80, 300
 
 
-def shown(difference: Difference, names: tuple[str, str]) -> str:
+def shown(difference: AnswerDifference, names: tuple[str, str]) -> str:
     """A difference for a person, long texts from shortly before they part."""
     left, right = str(difference.left), str(difference.right)
     pairs = zip(left, right, strict=False)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random Jobs on several clusters, and how they end compared with the reference.
 
-A case is a scenario that chance has written. It is played as the scenarios
-are, and compared by the same rules. Where another cluster ends it differently,
-it is played a second time: a case that the reference does not end twice in one
-way says nothing of the others, and is dropped and listed. One that only another
-ends in two ways is played more often: what comes twice is a difference, and what
-came once in all these plays is dropped and listed, too.
+A case is a random scenario. The clusters play cases like scenarios, with the same
+comparison. If another cluster ends a case differently, all play the case a second time.
+A case that the reference ends in two ways proves nothing: the run drops and lists the
+case. If only another cluster ends the case in two ways, all play more often: an end that
+comes twice is a difference, and an end that came once is dropped and listed.
 """
 
 import asyncio
@@ -23,16 +22,16 @@ from refloat.api.meta import Object
 from refloat.client import errors
 from refloat.client.contract import DeleteOptions, EventType
 from tests.differential.plans import Act, Plan
-from tests.scenarios import comparing, house, outcome, playing
-from tests.scenarios.comparing import Difference
-from tests.scenarios.playing import Result
+from tests.scenarios import comparing, outcome, playing, shared_cluster
+from tests.scenarios.comparing import OutcomeDifference
+from tests.scenarios.playing import ScenarioResult
 from tests.scenarios.scenario import Scenario
+from tests.scenarios.scenario_namespace import ScenarioNamespace
 from tests.scenarios.setting import Setting
-from tests.scenarios.stage import Stage
 
 REFERENCE = "reference"
 
-# The first delay of a Job's back-off; each further failure doubles it.
+# The first delay of a Job's back-off; each further failure doubles the delay.
 BACKOFF_SECONDS = 10.0
 
 # A controller may be late by this much.
@@ -47,19 +46,19 @@ MORE_PLAYS = 2
 # If more of the cases than this are dropped, too little was compared.
 MOST_DROPPED = 0.1
 
-Results = Mapping[str, Mapping[str, Result]]
+Results = Mapping[str, Mapping[str, ScenarioResult]]
 """By setting and case."""
 
 Waits = dict[str, list[float]]
-"""By setting: seconds from the end of a first failed pod to its replacement."""
+"""By setting: seconds from the end of a first failed pod to the replacement."""
 
 
 @dataclass
-class Verdict:
+class JobsVerdict:
     """What a run has shown."""
 
-    differences: list[Difference] = field(default_factory=list)
-    meant: list[Difference] = field(default_factory=list)
+    differences: list[OutcomeDifference] = field(default_factory=list)
+    meant: list[OutcomeDifference] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     dropped: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """By setting and case: what is ended in two ways."""
@@ -71,7 +70,7 @@ class Verdict:
         return bool(self.differences or self.errors or too_few)
 
 
-class Run:
+class JobsRun:
     """Plans on settings, one setting after the other."""
 
     def __init__(
@@ -82,15 +81,15 @@ class Run:
         self._tell = tell
         self.waits: Waits = {}
 
-    def play(self, at_once: int) -> Verdict:
+    def play(self, at_once: int) -> JobsVerdict:
         plays = [self._all(self._plans, at_once)]
-        found = differences(plays[0])
-        names = {each.scenario for each in found if not each.meant} | broken(plays[0])
+        changes = differences(plays[0])
+        names = {each.scenario for each in changes if not each.meant} | broken(plays[0])
         plays += self._again(names, at_once, 1)
         plays += self._again(doubtful(names, plays), at_once, MORE_PLAYS)
         for each in self._settings:
-            asyncio.run(house.sweep(each))
-        verdict = judged(found, plays)
+            asyncio.run(shared_cluster.sweep(each))
+        verdict = judged(changes, plays)
         verdict.differences += list(wait_differences(self.waits))
         return verdict
 
@@ -99,23 +98,20 @@ class Run:
         return [self._all(plans, at_once) for _ in range(times if plans else 0)]
 
     def _all(self, plans: Mapping[str, Plan], at_once: int) -> Results:
-        return {each.name: self._played(each, plans, at_once) for each in self._settings}
+        return {each.role: self._played(each, plans, at_once) for each in self._settings}
 
     def _played(
         self, setting: Setting, plans: Mapping[str, Plan], at_once: int
-    ) -> dict[str, Result]:
-        began, waits = time.monotonic(), self.waits.setdefault(setting.name, [])
-        scenarios = [
-            Scenario(name, functools.partial(play, plan=each, waits=waits), "")
-            for name, each in plans.items()
-        ]
+    ) -> dict[str, ScenarioResult]:
+        began, waits = time.monotonic(), self.waits.setdefault(setting.role, [])
+        scenarios = [scenario(each, waits) for each in plans.values()]
         results = asyncio.run(playing.play(setting, scenarios, at_once=at_once))
         seconds = time.monotonic() - began
-        self._tell(f"{setting.name}: {len(results)} cases, {seconds:.0f} s")
+        self._tell(f"{setting.role}: {len(results)} cases, {seconds:.0f} s")
         return results
 
 
-def differences(results: Results) -> list[Difference]:
+def differences(results: Results) -> list[OutcomeDifference]:
     """How the others end what the reference ends too."""
     others = {name: each for name, each in results.items() if name != REFERENCE}
     return list(comparing.differences(results[REFERENCE], others, comparing.meant()))
@@ -127,22 +123,22 @@ def broken(results: Results) -> set[str]:
 
 
 def unsteady(plays: Sequence[Results]) -> dict[tuple[str, str], str]:
-    """What a setting ends in two ways, and what of it."""
-    found: dict[tuple[str, str], str] = {}
+    """The cases that a setting ends in two ways, and the field that differs."""
+    flaky: dict[tuple[str, str], str] = {}
     first, *others = plays
     for setting, results in (pair for play in others for pair in play.items()):
         for each in comparing.differences(first[setting], {"again": results}, ()):
-            told = f"{each.field}: {each.expected} or {each.found}"
-            found.setdefault((setting, each.scenario), told)
+            change = f"{each.field}: {each.expected} or {each.found}"
+            flaky.setdefault((setting, each.scenario), change)
         for name, result in results.items():
             if bool(result.error) != bool(first[setting][name].error):
                 error = result.error or first[setting][name].error
-                found[setting, name] = error.strip().splitlines()[-1]
-    return found
+                flaky[setting, name] = error.strip().splitlines()[-1]
+    return flaky
 
 
 def doubtful(names: Iterable[str], plays: Sequence[Results]) -> set[str]:
-    """Cases that the reference ends in one way, and another was once not as it."""
+    """Cases that the reference ends in one way, and another setting once in another way."""
     unclear = unsteady(plays)
     others = [each for each in plays[0] if each != REFERENCE]
     return {
@@ -159,15 +155,17 @@ def strikes(plays: Sequence[Results], setting: str, name: str) -> int:
     return sum(_is_struck(play, setting, name, lines) for play in plays if name in play[setting])
 
 
-def _is_struck(play: Results, setting: str, name: str, lines: list[comparing.Meant]) -> bool:
+def _is_struck(
+    play: Results, setting: str, name: str, lines: list[comparing.ExpectedDifference]
+) -> bool:
     result = play[setting][name]
     expected, others = {name: play[REFERENCE][name]}, {setting: {name: result}}
-    found = comparing.differences(expected, others, lines)
-    return bool(result.error) or any(not each.meant for each in found)
+    changes = comparing.differences(expected, others, lines)
+    return bool(result.error) or any(not each.meant for each in changes)
 
 
-def judged(found: Iterable[Difference], plays: Sequence[Results]) -> Verdict:
-    """Differences and errors, without those that say nothing."""
+def judged(changes: Iterable[OutcomeDifference], plays: Sequence[Results]) -> JobsVerdict:
+    """Differences and errors of the steady cases."""
     first, unclear = plays[0], unsteady(plays)
     dropped: dict[tuple[str, str], str] = {}
 
@@ -179,8 +177,8 @@ def judged(found: Iterable[Difference], plays: Sequence[Results]) -> Verdict:
                 return True
         return False
 
-    verdict = Verdict(dropped=dropped, cases=len(first[REFERENCE]))
-    for each in found:
+    verdict = JobsVerdict(dropped=dropped, cases=len(first[REFERENCE]))
+    for each in changes:
         if each.meant:
             verdict.meant.append(each)
         elif not is_dropped(each.setting, each.scenario):
@@ -192,7 +190,7 @@ def judged(found: Iterable[Difference], plays: Sequence[Results]) -> Verdict:
     return verdict
 
 
-def wait_differences(waits: Waits) -> Iterable[Difference]:
+def wait_differences(waits: Waits) -> Iterable[OutcomeDifference]:
     """Whether the shortest wait of a setting is another one, in whole seconds.
 
     A single wait may be longer, on a busy machine by seconds. Of many, the
@@ -200,13 +198,13 @@ def wait_differences(waits: Waits) -> Iterable[Difference]:
     and a controller that waits from there is never early.
     """
     expected = waits.get(REFERENCE)
-    for setting, found in waits.items():
+    for setting, seconds in waits.items():
         if setting == REFERENCE or not expected:
             continue
-        if min(len(expected), len(found)) >= FEWEST_WAITS:
-            want, have = math.floor(min(expected)), math.floor(min(found))
+        if min(len(expected), len(seconds)) >= FEWEST_WAITS:
+            want, have = math.floor(min(expected)), math.floor(min(seconds))
             if want != have:
-                yield Difference(
+                yield OutcomeDifference(
                     "all cases", "shortest back-off", setting, f"{want} s", f"{have} s"
                 )
 
@@ -214,13 +212,13 @@ def wait_differences(waits: Waits) -> Iterable[Difference]:
 def replay(seed: int, case: str, settings: Iterable[Setting]) -> str:
     """The command that plays one case again."""
     number = case.rpartition("_")[2]
-    told = " ".join(f"--setting {each.name}={each.kubeconfig}" for each in settings)
+    options = " ".join(f"--setting {each.role}={each.kubeconfig}" for each in settings)
     only = f"--case {number} " if number.isdigit() else ""
-    return f"python -m tests.differential jobs --seed {seed} {only}{told}"
+    return f"python -m tests.differential jobs --seed {seed} {only}{options}"
 
 
-def shown(verdict: Verdict, plans: Mapping[str, Plan], replayed: Callable[[str], str]) -> str:
-    """All that is wrong, each case with its plan and how to play it again."""
+def shown(verdict: JobsVerdict, plans: Mapping[str, Plan], replayed: Callable[[str], str]) -> str:
+    """All failures, each case with the plan and the command that plays the case again."""
     lines = [*verdict.errors]
     for name in dict.fromkeys(each.scenario for each in verdict.differences):
         lines.append(comparing.table(each for each in verdict.differences if each.scenario == name))
@@ -235,92 +233,99 @@ def shown(verdict: Verdict, plans: Mapping[str, Plan], replayed: Callable[[str],
 # -- playing one case -----------------------------------------------------------
 
 
-async def play(stage: Stage, *, plan: Plan, waits: list[float]) -> None:
-    """Submit the Job, and do what the plan says whenever all is quiet."""
-    stage.house.listen(stage.namespace, _Watch(stage, waits).saw)
+def scenario(plan: Plan, waits: list[float]) -> Scenario:
+    """The plan as a scenario, which runs on any cluster."""
+    return Scenario(plan.name, functools.partial(play, plan=plan, waits=waits), "")
+
+
+async def play(ns: ScenarioNamespace, *, plan: Plan, waits: list[float]) -> None:
+    """Submit the Job, and do the acts of the plan whenever all is quiet."""
+    ns.cluster.listen(ns.name, _Watch(ns, waits).saw)
     try:
-        await stage.submit(simulate=plan.simulate, template=plan.template, **plan.spec)
-        await _settle(stage, plan)
+        await ns.submit(simulate=plan.simulate, template=plan.template, **plan.spec)
+        await _settle(ns, plan)
         for act in plan.acts:
-            await _do(stage, act)
-            await _settle(stage, plan)
-    except errors.ClientError as refused:
-        stage.notes.append(f"refused: {refused}")
+            await _do(ns, act)
+            await _settle(ns, plan)
+    except errors.ClientError as error:
+        ns.notes.append(f"refused: {error}")
 
 
 class _Watch:
-    """Sees what the stage sees, and measures the wait after a first failure."""
+    """Sees what the namespace sees, and measures the wait after a first failure."""
 
-    def __init__(self, stage: Stage, waits: list[float]) -> None:
-        self._stage = stage
+    def __init__(self, ns: ScenarioNamespace, waits: list[float]) -> None:
+        self._namespace = ns
         self._waits = waits
 
     def saw(self, plural: str, what: EventType, obj: Object) -> None:
-        if plural == "pods" and obj["metadata"]["uid"] not in self._stage.pods:
-            before = list(self._stage.pods.values())
+        if plural == "pods" and obj["metadata"]["uid"] not in self._namespace.pods:
+            before = list(self._namespace.pods.values())
             if len(before) == 1 and failed_by_itself(before[0]):
-                self._waits.append(time.time() - ends_at(before[0]))
-        self._stage.saw(plural, what, obj)
+                self._waits.append(_now(self._namespace) - ends_at(before[0]))
+        self._namespace.saw(plural, what, obj)
 
 
 def failed_by_itself(pod: Object) -> bool:
-    """Has a pod failed that nobody deleted, and that no other index stands beside?"""
+    """Has a pod failed that was not deleted, and that no other index stands beside?"""
     failed = pod.get("status", {}).get("phase") == "Failed"
     alone = outcome.index_of(pod) is None and "deletionTimestamp" not in pod["metadata"]
     return failed and alone
 
 
-def failures(stage: Stage) -> list[float]:
+def failures(ns: ScenarioNamespace) -> list[float]:
     """When pods have failed, the first of each first."""
-    ended = [
-        ends_at(pod)
-        for pod in stage.pods.values()
-        if pod.get("status", {}).get("phase") == "Failed"
+    ends = [
+        ends_at(pod) for pod in ns.pods.values() if pod.get("status", {}).get("phase") == "Failed"
     ]
-    return sorted(each for each in ended if each)
+    return sorted(each for each in ends if each)
 
 
 def ends_at(pod: Object) -> float:
-    """When the last container of a pod ended; 0 where that is not told."""
+    """When the last container of a pod ended; 0 if the pod has no such time."""
     states = [each.get("state", {}) for each in pod["status"].get("containerStatuses") or ()]
     stamps = [state["terminated"].get("finishedAt") for state in states if "terminated" in state]
     return max(map(_moment, stamps), default=0.0)
 
 
-async def _settle(stage: Stage, plan: Plan) -> None:
+async def _settle(ns: ScenarioNamespace, plan: Plan) -> None:
     """Until nothing happens any more, and nothing is awaited."""
-    await stage.quiet()
-    while (left := awaited(stage, plan, time.time())) > 0:
-        await asyncio.sleep(left)
-        await stage.quiet()
+    await ns.quiet()
+    while (remaining := awaited(ns, plan, _now(ns))) > 0:
+        await ns.sleep(remaining)
+        await ns.quiet()
 
 
-def awaited(stage: Stage, plan: Plan, now: float) -> float:
-    """For how many seconds a pod, its node or a controller may still wait before it acts."""
-    job = stage.jobs.get("job")
-    if job is None or stage.condition("Complete") or stage.condition("Failed"):
+def _now(ns: ScenarioNamespace) -> float:
+    return ns.cluster.clock.now().timestamp()
+
+
+def awaited(ns: ScenarioNamespace, plan: Plan, now: float) -> float:
+    """For how many seconds a pod, its node or a controller may still wait."""
+    job = ns.jobs.get("job")
+    if job is None or ns.condition("Complete") or ns.condition("Failed"):
         return 0.0
-    moments = [_next_end(stage, plan, pod) for pod in stage.active]
-    if not job["spec"].get("suspend") and len(stage.active) < job["spec"].get("parallelism", 1):
-        moments.append(_next_start(stage))
+    moments = [_next_end(ns, plan, pod) for pod in ns.active]
+    if not job["spec"].get("suspend") and len(ns.active) < job["spec"].get("parallelism", 1):
+        moments.append(_next_start(ns))
     return max(moments, default=0.0) + LATE_SECONDS - now
 
 
-def _next_start(stage: Stage) -> float:
-    """When a replacement is made at the latest; 0 if nothing delays it."""
-    ended = failures(stage)
-    return ended[-1] + BACKOFF_SECONDS * float(2 ** (len(ended) - 1)) if ended else 0.0
+def _next_start(ns: ScenarioNamespace) -> float:
+    """When a replacement is made at the latest; 0 without a delay."""
+    ends = failures(ns)
+    return ends[-1] + BACKOFF_SECONDS * float(2 ** (len(ends) - 1)) if ends else 0.0
 
 
-def _next_end(stage: Stage, plan: Plan, pod: Object) -> float:
-    """When a pod's container ends or starts by itself; 0 if it does not."""
+def _next_end(ns: ScenarioNamespace, plan: Plan, pod: Object) -> float:
+    """When a pod's container ends or starts by itself; 0 without such an end."""
     status: Object = next(iter(pod.get("status", {}).get("containerStatuses") or ()), {})
     state = status.get("state", {})
-    ended = state.get("terminated") or status.get("lastState", {}).get("terminated") or {}
+    termination = state.get("terminated") or status.get("lastState", {}).get("terminated") or {}
     if "running" not in state:
-        return _moment(ended.get("finishedAt")) + BACKOFF_SECONDS if ended else 0.0
+        return _moment(termination.get("finishedAt")) + BACKOFF_SECONDS if termination else 0.0
     index = outcome.index_of(pod)
-    before = [each for each in stage.pods.values() if outcome.index_of(each) == index].index(pod)
+    before = [each for each in ns.pods.values() if outcome.index_of(each) == index].index(pod)
     seconds = plan.attempt(index, before + status.get("restartCount", 0))["seconds"]
     return 0.0 if seconds is None else _moment(state["running"].get("startedAt")) + seconds
 
@@ -329,30 +334,30 @@ def _moment(stamp: str | None) -> float:
     return times.parse(stamp).timestamp() if stamp else 0.0
 
 
-async def _do(stage: Stage, act: Act) -> None:
-    if "job" not in stage.jobs:
+async def _do(ns: ScenarioNamespace, act: Act) -> None:
+    if "job" not in ns.jobs:
         return
     if act.verb == "suspend":
-        await stage.suspend()
+        await ns.suspend()
     elif act.verb == "resume":
-        await stage.resume()
+        await ns.resume()
     elif act.verb == "parallelism":
-        await stage.change(parallelism=act.value)
+        await ns.change(parallelism=act.value)
     elif act.verb == "scale":
-        await stage.change(parallelism=act.value, completions=act.value)
+        await ns.change(parallelism=act.value, completions=act.value)
     elif act.verb == "delete_job":
-        await _delete_job(stage, act.value)
-    elif stage.running:
-        await _end_pod(stage, act)
+        await _delete_job(ns, act.value)
+    elif ns.running:
+        await _end_pod(ns, act)
 
 
-async def _delete_job(stage: Stage, propagation: Any) -> None:
+async def _delete_job(ns: ScenarioNamespace, propagation: Any) -> None:
     """Until nothing is left to be done by the collector of garbage, which is not in a hurry."""
     keeps_pods = propagation in (None, "Orphan")
-    await stage.delete_job(options=DeleteOptions(propagation=propagation))
-    await stage.wait_until(lambda seen: not seen.jobs, what="the Job is still there")
-    await stage.wait_until(
-        lambda seen: all(keeps_pods and _is_free(pod) for pod in seen.present),
+    await ns.delete_job(options=DeleteOptions(propagation=propagation))
+    await ns.wait_until(lambda state: not state.jobs, what="the Job is still there")
+    await ns.wait_until(
+        lambda state: all(keeps_pods and _is_free(pod) for pod in state.present),
         what="pods are not let go" if keeps_pods else "pods are still there",
     )
 
@@ -362,11 +367,11 @@ def _is_free(pod: Object) -> bool:
     return not meta.get("ownerReferences") and not meta.get("finalizers")
 
 
-async def _end_pod(stage: Stage, act: Act) -> None:
-    running = sorted(stage.running, key=lambda pod: outcome.index_of(pod) or 0)
+async def _end_pod(ns: ScenarioNamespace, act: Act) -> None:
+    running = sorted(ns.running, key=lambda pod: outcome.index_of(pod) or 0)
     pod = running[act.value % len(running)]
     if act.verb == "evict":
-        await stage.evict(pod)
+        await ns.evict(pod)
     else:
         grace = 0 if act.verb == "force" else None
-        await stage.delete_pod(pod, DeleteOptions(grace_seconds=grace))
+        await ns.delete_pod(pod, DeleteOptions(grace_seconds=grace))

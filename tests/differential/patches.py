@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random JSON patches, and what strategic merge patches can say beyond plain merging."""
+"""Random JSON patches, and the directives of strategic merge patches."""
 
 import copy
 from collections.abc import Iterator
@@ -37,12 +37,12 @@ def pointers(obj: Any, below: str = "") -> Iterator[tuple[str, Any]]:
     """All JSON pointers into an object, with what they lead to."""
     pairs: list[tuple[str, Any]] = []
     if isinstance(obj, dict):
-        pairs = [(key.replace("~", "~0").replace("/", "~1"), held) for key, held in obj.items()]
+        pairs = [(key.replace("~", "~0").replace("/", "~1"), value) for key, value in obj.items()]
     elif isinstance(obj, list):
-        pairs = [(str(place), held) for place, held in enumerate(obj)]
-    for key, held in pairs:
-        yield f"{below}/{key}", held
-        yield from pointers(held, f"{below}/{key}")
+        pairs = [(str(place), value) for place, value in enumerate(obj)]
+    for key, value in pairs:
+        yield f"{below}/{key}", value
+        yield from pointers(value, f"{below}/{key}")
 
 
 def json_patch(random: Random, obj: dict[str, Any]) -> list[dict[str, Any]]:
@@ -53,25 +53,25 @@ def json_patch(random: Random, obj: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _operation(random: Random, places: list[tuple[str, Any]]) -> dict[str, Any]:
     name = random.choice(_OPERATIONS)
-    path, held = random.choice(places)
+    path, value = random.choice(places)
     if random.random() < 0.15:
-        path, held = random.choice(_ELSEWHERE), "v"  # type: ignore[assignment]
-    made: dict[str, Any] = {"op": name, "path": path}
+        path, value = random.choice(_ELSEWHERE), "v"  # type: ignore[assignment]
+    operation: dict[str, Any] = {"op": name, "path": path}
     if name in ("copy", "move"):
-        made["from"] = random.choice(places)[0]
+        operation["from"] = random.choice(places)[0]
     elif name == "test":
-        made["value"] = copy.deepcopy(held) if random.random() < 0.8 else "nope"
+        operation["value"] = copy.deepcopy(value) if random.random() < 0.8 else "nope"
     elif name != "remove":
-        made["value"] = _value(random, held)
+        operation["value"] = _value(random, value)
     if random.random() < 0.03:
-        made.pop(random.choice(list(made)))
-    return made
+        operation.pop(random.choice(list(operation)))
+    return operation
 
 
-def _value(random: Random, held: Any) -> Any:
+def _value(random: Random, value: Any) -> Any:
     chance = random.random()
     if chance < 0.2:
-        return copy.deepcopy(held)
+        return copy.deepcopy(value)
     if chance < 0.6:
         return values.anything(random)
     return next(iter(values.metadata(random).values()))

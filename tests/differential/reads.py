@@ -2,8 +2,8 @@
 """Random reads: gets, lists and their pages, and addresses that lead nowhere."""
 
 from refloat.api import kinds
-from tests.differential.answers import Call, Step
-from tests.differential.scene import Object, Scene, collection
+from tests.differential.answers import ApiCall, CallPair
+from tests.differential.api_case import ApiCase, Object, collection
 
 SELECTORS = (
     *("labelSelector=app=x", "labelSelector=a", "labelSelector=!a", "limit=1", "limit=2"),
@@ -48,58 +48,58 @@ _REFUSED = (
 )
 
 
-def get(scene: Scene) -> Call:
+def get(case: ApiCase) -> ApiCall:
     query = ""
-    if scene.random.random() < 0.1:
-        query = "?" + scene.random.choice(_MORE)
-    return Call("GET", f"{scene.collection}/{scene.name()}{query}", accept=scene.form())
+    if case.random.random() < 0.1:
+        query = "?" + case.random.choice(_MORE)
+    return ApiCall("GET", f"{case.collection}/{case.name()}{query}", accept=case.form())
 
 
-def get_status(scene: Scene) -> Call:
-    return Call("GET", f"{scene.collection}/{scene.name()}/status", accept=scene.form())
+def get_status(case: ApiCase) -> ApiCall:
+    return ApiCall("GET", f"{case.collection}/{case.name()}/status", accept=case.form())
 
 
-def listed(scene: Scene) -> Call:
-    query = [scene.random.choice(SELECTORS)]
-    if scene.random.random() < 0.4:
-        query.append(scene.random.choice(_MORE))
-    return Call("GET", f"{scene.collection}?{only(scene, query)}", accept=scene.form())
+def listed(case: ApiCase) -> ApiCall:
+    query = [case.random.choice(SELECTORS)]
+    if case.random.random() < 0.4:
+        query.append(case.random.choice(_MORE))
+    return ApiCall("GET", f"{case.collection}?{only(case, query)}", accept=case.form())
 
 
-def only(scene: Scene, query: list[str]) -> str:
+def only(case: ApiCase, query: list[str]) -> str:
     """A query that is about the objects of the case, outside of namespaces too."""
-    if not scene.resource.namespaced:
-        kept = [each for each in query if not each.startswith("fieldSelector")]
-        query = [f"fieldSelector=metadata.name={scene.name()}", *kept]
+    if not case.resource.namespaced:
+        others = [each for each in query if not each.startswith("fieldSelector")]
+        query = [f"fieldSelector=metadata.name={case.name()}", *others]
     return "&".join(query)
 
 
-def page(scene: Scene) -> Step | None:
-    """The second page of a list, or the list as it was at its first page."""
-    if not scene.resource.namespaced:
+def page(case: ApiCase) -> CallPair | None:
+    """The second page of a list, or the list as it was at the first page."""
+    if not case.resource.namespaced:
         return None
-    path = f"{scene.collection}?limit=1"
+    path = f"{case.collection}?limit=1"
     tokens = [
-        (answer.found or {}).get("metadata", {}) for answer in scene.pair.both(Call("GET", path))
+        (answer.found or {}).get("metadata", {}) for answer in case.pair.both(ApiCall("GET", path))
     ]
-    if scene.random.random() < 0.5 and all(each.get("continue") for each in tokens):
-        more = scene.random.choice(("", "&labelSelector=app=x", "&resourceVersion=0"))
+    if case.random.random() < 0.5 and all(each.get("continue") for each in tokens):
+        more = case.random.choice(("", "&labelSelector=app=x", "&resourceVersion=0"))
         ends = [f"{path}&continue={each['continue']}{more}" for each in tokens]
     else:
-        match = scene.random.choice(("Exact", "Exact", "NotOlderThan"))
-        limit = scene.random.choice(("", "&limit=1"))
+        match = case.random.choice(("Exact", "Exact", "NotOlderThan"))
+        limit = case.random.choice(("", "&limit=1"))
         ends = [
-            f"{scene.collection}?resourceVersion={each.get('resourceVersion', '')}"
+            f"{case.collection}?resourceVersion={each.get('resourceVersion', '')}"
             f"&resourceVersionMatch={match}{limit}"
             for each in tokens
         ]
-    accept = scene.form()
-    return Step(*(Call("GET", each, accept=accept) for each in ends))
+    accept = case.form()
+    return CallPair(*(ApiCall("GET", each, accept=accept) for each in ends))
 
 
-def refused_watch(scene: Scene) -> Call:
-    query = scene.random.choice(_REFUSED)
-    return Call("GET", f"{scene.collection}?watch=1&{query}", accept=scene.form())
+def refused_watch(case: ApiCase) -> ApiCall:
+    query = case.random.choice(_REFUSED)
+    return ApiCall("GET", f"{case.collection}?watch=1&{query}", accept=case.form())
 
 
 _NOWHERE = (
@@ -108,23 +108,23 @@ _NOWHERE = (
 )
 
 
-def nowhere(scene: Scene) -> Call:
-    """A method at an address that does not know it, or that is none."""
-    random = scene.random
-    place = random.choice(_NOWHERE).format(scene.name())
+def nowhere(case: ApiCase) -> ApiCall:
+    """A method at an address that does not support the method, or at no address."""
+    random = case.random
+    place = random.choice(_NOWHERE).format(case.name())
     method = random.choice(("GET", "POST", "PUT", "PATCH", "DELETE"))
     if method in ("DELETE", "GET") and place == "/":
         method = "PUT"  # rather than all that is there, of others too
     body: Object | None = None if method in ("GET", "DELETE") else {}
     media = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    return Call(method, scene.collection + place, body, media)
+    return ApiCall(method, case.collection + place, body, media)
 
 
-def event_elsewhere(scene: Scene) -> Call:
-    """An event, by the address of its other group."""
+def event_elsewhere(case: ApiCase) -> ApiCall:
+    """An event, by the address of the other group."""
     others = [each for each in kinds.RESOURCES if each.plural == "events"]
-    other = next(each for each in others if each is not scene.resource)
-    path = collection(other, scene.namespace)
-    if scene.random.random() < 0.5:
-        return Call("GET", f"{path}/{scene.name()}", accept=scene.form())
-    return Call("GET", f"{path}?{scene.random.choice(SELECTORS)}", accept=scene.form())
+    other = next(each for each in others if each is not case.resource)
+    path = collection(other, case.namespace)
+    if case.random.random() < 0.5:
+        return ApiCall("GET", f"{path}/{case.name()}", accept=case.form())
+    return ApiCall("GET", f"{path}?{case.random.choice(SELECTORS)}", accept=case.form())

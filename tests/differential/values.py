@@ -64,7 +64,7 @@ KEYS = (
 # How often a value is one of ANY: rare enough that a deep object may be valid.
 WRONG = 0.06
 
-# Where a fragment of a list names an element, it is one that the objects have.
+# If a fragment of a list names an element, the objects have that element.
 MERGE_KEYS = ("c", "a", "x", "d", "Ready", "v")
 
 
@@ -88,18 +88,18 @@ def value(random: Random, kind: schema.Type, depth: int = 0) -> Any:
 
 def _struct(random: Random, kind: schema.Struct, depth: int) -> dict[str, Any]:
     often = 0.5 if len(kind.fields) < 6 else 0.2 if depth < 3 else 0.1
-    made = {
+    fields = {
         name: value(random, field.type, depth + 1)
         for name, field in kind.fields.items()
         if field.required or random.random() < often
     }
     if random.random() < 0.03:
-        made["unknownField"] = 1
-    return made
+        fields["unknownField"] = 1
+    return fields
 
 
 def fragment(random: Random, kind: schema.Struct) -> dict[str, Any]:
-    """A part of an object: one way down the schema with a value at its end."""
+    """A part of an object: one way down the schema to one value."""
     if not kind.fields:
         return {}
     field = random.choice(list(kind.fields.values()))
@@ -115,12 +115,12 @@ def fragment(random: Random, kind: schema.Struct) -> dict[str, Any]:
 
 
 def _element(random: Random, kind: schema.Struct, merge_key: str) -> dict[str, Any]:
-    made = fragment(random, kind)
+    element = fragment(random, kind)
     if merge_key and random.random() < 0.8:
-        made[merge_key] = random.choice(MERGE_KEYS)
+        element[merge_key] = random.choice(MERGE_KEYS)
     if random.random() < 0.1:
-        made["$patch"] = random.choice(("delete", "replace", "merge", "x"))
-    return made
+        element["$patch"] = random.choice(("delete", "replace", "merge", "x"))
+    return element
 
 
 def part(random: Random, kind: schema.Struct, parts: tuple[str, ...]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _owner(**changes: Any) -> dict[str, Any]:
 
 _NUMBERS = (0, 5, -1, None)
 _TIMES = (None, "2019-01-01T00:00:00Z", "x")
-NEW_NAMES = ("x",)  # that an object may get by chance, beside its own
+NEW_NAMES = ("x",)  # random names for an object, beside the names of the case
 _NAMES = (*NEW_NAMES, None, "", "Bad Name")
 _METADATA: Mapping[str, tuple[int, tuple[Any, ...]]] = {
     "labels": (
@@ -200,7 +200,7 @@ def metadata(random: Random) -> dict[str, Any]:
 
 
 def merged(random: Random, obj: Any, change: Any) -> Any:
-    """An object with a change laid over it; lists of objects keep their first with a change."""
+    """An object with a change applied; lists of objects keep the first one with a change."""
     if not isinstance(obj, dict) or not isinstance(change, dict):
         return copy.deepcopy(change)
     return {**obj, **{key: _over(random, obj.get(key), new) for key, new in change.items()}}
@@ -214,5 +214,5 @@ def _over(random: Random, old: Any, new: Any) -> Any:
     return copy.deepcopy(new)
 
 
-def _holds_objects(found: Any) -> bool:
-    return isinstance(found, list) and bool(found) and isinstance(found[0], dict)
+def _holds_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a watcher is told of a case, compared when the case is over.
+"""Compares what a watcher of each server receives, when the case is over.
 
 A watch from the revision before the case replays what happened. One more
-object ends it, so that nobody waits for a watch to time out.
+object ends the watch, so that no case waits for a watch to time out.
 """
 
 import copy
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.differential import compare, objects
-from tests.differential.answers import Answer, Call, Step
-from tests.differential.scene import NAMES, Object, Scene, full_name
+from tests.differential.answers import ApiCall, CallPair, ComparedAnswer
+from tests.differential.api_case import NAMES, ApiCase, Object, full_name
 
 LAST = "z"
 
@@ -31,53 +31,53 @@ _SELECTORS = (
     "&fieldSelector=metadata.name!=a",
 )
 
-# The reference has writes of its own on these, see `Run._let_go`.
+# The reference writes these itself, see `Run._let_go`.
 _NOT_WATCHED = ("persistentvolumes", "persistentvolumeclaims")
 
 
 @dataclass(frozen=True)
-class Watch:
+class ComparedWatch:
     """A watch that has not been asked for yet."""
 
-    scene: Scene
-    step: Step
+    case: ApiCase
+    step: CallPair
 
     def put_last(self) -> bool:
         """Make the object that ends the watch."""
-        scene = self.scene
-        known = objects.bases(scene.resource.group, scene.resource.plural, scene.namespace)
-        made = scene.identified(self._name(LAST), copy.deepcopy(known[0]))
-        made["metadata"]["labels"] = {"app": "x"}
-        answers = scene.pair.both(Call("POST", scene.collection, made))
+        case = self.case
+        bases = objects.bases(case.resource.group, case.resource.plural, case.namespace)
+        obj = case.identified(self._name(LAST), copy.deepcopy(bases[0]))
+        obj["metadata"]["labels"] = {"app": "x"}
+        answers = case.pair.both(ApiCall("POST", case.collection, obj))
         return all(answer.status == 201 for answer in answers)
 
     def _name(self, name: str) -> str:
-        return full_name(self.scene.resource, self.scene.namespace, name)
+        return full_name(self.case.resource, self.case.namespace, name)
 
-    def histories(self) -> tuple[Answer, Answer]:
-        """What each tells of the objects of the case."""
+    def histories(self) -> tuple[ComparedAnswer, ComparedAnswer]:
+        """The events of each server about the objects of the case."""
         ours = {self._name(name) for name in (*NAMES, LAST)}
         last = self._name(LAST)
-        left, right = self.scene.pair.follow(
+        left, right = self.case.pair.follow(
             self.step, lambda event: event["type"] == "ERROR" or _name(event) == last
         )
         return history(left, ours), history(right, ours)
 
 
-def begin(scene: Scene) -> Watch | None:
+def begin(case: ApiCase) -> ComparedWatch | None:
     """A watch from now on."""
-    if scene.resource.plural in _NOT_WATCHED:
+    if case.resource.plural in _NOT_WATCHED:
         return None
-    form, selector = scene.random.choice(_FORMS), scene.random.choice(_SELECTORS)
+    form, selector = case.random.choice(_FORMS), case.random.choice(_SELECTORS)
     since = [
         (answer.found or {})["metadata"]["resourceVersion"]
-        for answer in scene.pair.both(Call("GET", f"{scene.collection}?limit=1"))
+        for answer in case.pair.both(ApiCall("GET", f"{case.collection}?limit=1"))
     ]
     left, right = (
-        Call("GET", f"{scene.collection}?watch=1&resourceVersion={each}{selector}", accept=form)
+        ApiCall("GET", f"{case.collection}?watch=1&resourceVersion={each}{selector}", accept=form)
         for each in since
     )
-    return Watch(scene, Step(left, right))
+    return ComparedWatch(case, CallPair(left, right))
 
 
 def _name(event: Object) -> str:
@@ -87,11 +87,11 @@ def _name(event: Object) -> str:
     return str(obj["metadata"].get("name", ""))
 
 
-def history(answer: Answer, ours: set[str]) -> Answer:
-    """The events about these objects that both servers should tell alike."""
+def history(answer: ComparedAnswer, ours: set[str]) -> ComparedAnswer:
+    """The events about these objects that both servers must send."""
     if not isinstance(answer.body, list):
         return answer
-    return Answer(answer.status, {"items": list(_changes(answer.body, ours))})
+    return ComparedAnswer(answer.status, {"items": list(_changes(answer.body, ours))})
 
 
 def _changes(events: list[Object], ours: set[str]) -> Iterator[Object]:
@@ -100,15 +100,15 @@ def _changes(events: list[Object], ours: set[str]) -> Iterator[Object]:
     for event in events:
         if event["type"] != "ERROR" and _name(event) not in ours:
             continue
-        told = compare.normal(_unowned(event))
-        if before.get(_name(event)) != told["object"] or told["type"] != "MODIFIED":
-            yield told
-        before[_name(event)] = told["object"]
+        change = compare.normal(_unowned(event))
+        if before.get(_name(event)) != change["object"] or change["type"] != "MODIFIED":
+            yield change
+        before[_name(event)] = change["object"]
 
 
 def _unowned(value: Any) -> Any:
     """Without owners of fields, and the columns that stand in one event of many."""
     if isinstance(value, dict):
         left_out = ("managedFields", "columnDefinitions")
-        return {key: _unowned(held) for key, held in value.items() if key not in left_out}
-    return [_unowned(held) for held in value] if isinstance(value, list) else value
+        return {key: _unowned(item) for key, item in value.items() if key not in left_out}
+    return [_unowned(item) for item in value] if isinstance(value, list) else value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refloat agent` as a process of its own, with the rights of its node and no more."""
+"""`refloat agent` as a separate process, with the rights of a node and no more."""
 
 import asyncio
 import contextlib
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import yaml
 
-from refloat.agent.process import link
+from refloat.agent.process import keeper_client
 from refloat.app import tokens
-from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Lines, Server
+from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, PipeLines, ServerProcess
 
 
-def kubeconfig(server: Server, name: str) -> Path:
-    """The cluster, as the node knows it."""
+def kubeconfig(server: ServerProcess, name: str) -> Path:
+    """The cluster, from the view of the node."""
     document = yaml.safe_load(server.kubeconfig.read_text())
     document["users"][0]["user"]["token"] = tokens.node_token(server.data_dir, name)
     path = server.data_dir / "nodes" / f"{name}.kubeconfig"
@@ -24,8 +24,8 @@ def kubeconfig(server: Server, name: str) -> Path:
     return path
 
 
-class Agent:
-    """A node of the cluster that a kubeconfig names; `start` it again after a `kill`."""
+class AgentProcess:
+    """A node of the cluster that a kubeconfig names; `start` works again after a `kill`."""
 
     def __init__(self, data_dir: Path, access: Path, name: str, *flags: str) -> None:
         self.name = name
@@ -44,13 +44,13 @@ class Agent:
             )
         assert self.process.stdout is not None
         try:
-            assert Lines(self.process.stdout).next().startswith(f"node {self.name} on https://")
-        except BaseException:  # also a Ctrl-C: nobody else knows of it yet
+            assert PipeLines(self.process.stdout).next().startswith(f"node {self.name} on https://")
+        except BaseException:  # also a Ctrl-C: only this code knows of the process
             self.kill()
             raise
 
     def kill(self) -> None:
-        """As a crash of the agent alone: its containers run on."""
+        """As a crash of the agent alone: the containers run on."""
         self.process.kill()
         self._wait()
 
@@ -65,7 +65,7 @@ class Agent:
         return code
 
     def clear(self) -> None:
-        """End the keeper, and with it all containers."""
+        """End the keeper, and all containers with the keeper."""
         asyncio.run(_shutdown(self.folder))
 
     def errors(self) -> str:
@@ -73,20 +73,20 @@ class Agent:
 
 
 async def _shutdown(folder: Path) -> None:
-    line = await link.connect(folder, lambda _: None, lambda _: None)
+    line = await keeper_client.connect(folder, lambda _: None, lambda _: None)
     await line.send("shutdown")
     await line.ended()
 
 
-def joined(server: Server, name: str, *flags: str) -> AbstractContextManager[Agent]:
+def joined(server: ServerProcess, name: str, *flags: str) -> AbstractContextManager[AgentProcess]:
     """A node of a server of ours."""
     return running(server.data_dir, kubeconfig(server, name), name, *flags)
 
 
 @contextlib.contextmanager
-def running(data_dir: Path, access: Path, name: str, *flags: str) -> Iterator[Agent]:
-    """A node until the end of the block, and nothing of it after that."""
-    agent = Agent(data_dir, access, name, *flags)
+def running(data_dir: Path, access: Path, name: str, *flags: str) -> Iterator[AgentProcess]:
+    """A node until the end of the block; nothing of the node outlives the block."""
+    agent = AgentProcess(data_dir, access, name, *flags)
     try:
         yield agent
     finally:

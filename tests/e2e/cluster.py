@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `refloat up` as a process of its own, and two ways to talk to it.
+"""A `refloat up` as a separate process, and two clients.
 
-`Server` starts, ends and kills the process; `Api` speaks HTTP to it without
+`ServerProcess` starts, ends and kills the process; `Api` speaks HTTP to the server without
 any client library in between, so that a test sees what is on the wire;
 `Kubectl` runs kubectl as a user does. Nothing here reaches into the server.
 """
@@ -32,13 +32,13 @@ REFLOAT = Path(sys.executable).parent / "refloat"
 
 # A machine that is busy with other things may be this slow; nothing waits
 # this long when all is well.
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 300.0
 
 Object = dict[str, Any]
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens at just now."""
+    """A port of the loopback on which no process listens now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -52,7 +52,7 @@ def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-class Lines:
+class PipeLines:
     """The lines of a pipe, with a deadline for each."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -63,8 +63,8 @@ class Lines:
         """The next line; empty at the end."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while b"\n" not in self._rest:
-            left = max(0.0, deadline - time.monotonic())
-            ready, _, _ = select.select([self._stream], [], [], left)
+            timeout = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self._stream], [], [], timeout)
             assert ready, f"no line within {PATIENCE_SECONDS:.0f} s; got {self._rest!r}"
             more = os.read(self._stream.fileno(), 65536)
             if not more:
@@ -74,13 +74,13 @@ class Lines:
         return line.decode()
 
 
-class Server:
+class ServerProcess:
     """A running `refloat up`."""
 
     def __init__(self, data_dir: Path, *flags: str, within: Sequence[str] = ()) -> None:
-        """The API server alone, unless the flags say what else is to run.
+        """The API server alone, unless the flags start more.
 
-        `within` is a command that runs the one that follows it.
+        `within` is a command that runs the next command.
         """
         if "--nodes" not in flags:
             flags = (*flags, "--nodes", "0")
@@ -97,19 +97,22 @@ class Server:
                 start_new_session=True,
             )
         assert self.process.stdout is not None
-        self.banner = self._until_ready(Lines(self.process.stdout))
+        try:
+            self.banner = self._until_ready(PipeLines(self.process.stdout))
+        except BaseException:
+            self.kill()
+            raise
         self.seconds_to_ready = time.monotonic() - started
 
     def command(self, *args: str) -> list[str]:
-        """What runs; a subclass may put something before it."""
+        """The command; a subclass may put another command before this one."""
         return [str(REFLOAT), *args]
 
-    def _until_ready(self, lines: Lines) -> list[str]:
+    def _until_ready(self, lines: PipeLines) -> list[str]:
         banner: list[str] = []
         while not (banner and banner[-1].startswith("Ctrl-C")):
             banner.append(lines.next())
             if not banner[-1]:
-                self.kill()
                 raise AssertionError(f"refloat up has ended: {self.errors()}")
         return banner
 
@@ -122,14 +125,14 @@ class Server:
         return self._errors.read_text()
 
     def end(self, by: signal.Signals = signal.SIGTERM) -> int:
-        """Ask the server to stop; its exit code."""
+        """Ask the server to stop; the exit code."""
         self.process.send_signal(by)
         code = self.process.wait(PATIENCE_SECONDS)
         self._close()
         return code
 
     def kill(self) -> None:
-        """End the server without a chance to do anything, if it still runs."""
+        """Kill the server with SIGKILL, if it still runs."""
         self.process.kill()
         self.process.wait()
         self._close()
@@ -147,9 +150,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(data_dir: Path, *flags: str, within: Sequence[str] = ()) -> Iterator[Server]:
-    """A server until the end of the block, however that ends, and what it complained about."""
-    server = Server(data_dir, *flags, within=within)
+def serving(data_dir: Path, *flags: str, within: Sequence[str] = ()) -> Iterator[ServerProcess]:
+    """A server until the end of the block, however the block ends; checks the standard error."""
+    server = ServerProcess(data_dir, *flags, within=within)
     try:
         yield server
     finally:
@@ -159,7 +162,7 @@ def serving(data_dir: Path, *flags: str, within: Sequence[str] = ()) -> Iterator
 
 
 @dataclass
-class Answer:
+class ApiAnswer:
     """What came back from one request."""
 
     status: int
@@ -168,12 +171,12 @@ class Answer:
 
     @property
     def object(self) -> Object:
-        found: Object = json.loads(self.text)
-        return found
+        obj: Object = json.loads(self.text)
+        return obj
 
 
-class Stream:
-    """A watch that is open: its events, one by one."""
+class OpenWatch:
+    """An open watch: the events, one by one."""
 
     def __init__(self, connection: http.client.HTTPSConnection) -> None:
         self._connection = connection
@@ -214,11 +217,11 @@ class Api:
 
     def __post_init__(self) -> None:
         document = yaml.safe_load(self.kubeconfig.read_text())
-        found = document["clusters"][0]["cluster"]
-        self._host = urllib.parse.urlsplit(found["server"]).netloc
+        cluster = document["clusters"][0]["cluster"]
+        self._host = urllib.parse.urlsplit(cluster["server"]).netloc
         self.token = document["users"][0]["user"]["token"]
         self._context = ssl.create_default_context()
-        if authority := found.get("certificate-authority-data"):
+        if authority := cluster.get("certificate-authority-data"):
             self._context.load_verify_locations(cadata=b64decode(authority).decode())
         else:  # a cluster that is not ours may have none
             self._context.check_hostname = False
@@ -231,7 +234,7 @@ class Api:
         return self._context.wrap_socket(plain, server_hostname=host.strip("[]"))
 
     def connection(self) -> http.client.HTTPSConnection:
-        """A connection for requests; the caller adds its token."""
+        """A connection for requests; the caller adds the token."""
         return http.client.HTTPSConnection(
             self._host, context=self._context, timeout=PATIENCE_SECONDS
         )
@@ -244,12 +247,12 @@ class Api:
         *,
         content_type: str = "application/json",
         accept: str = "application/json",
-    ) -> Answer:
-        """One request on a connection of its own; whatever the answer is."""
+    ) -> ApiAnswer:
+        """One request on a separate connection, with any answer."""
         connection = self._send(method, path, body, content_type, accept)
         try:
             response = connection.getresponse()
-            return Answer(response.status, response.headers, response.read().decode())
+            return ApiAnswer(response.status, response.headers, response.read().decode())
         finally:
             connection.close()
 
@@ -284,10 +287,10 @@ class Api:
     @contextlib.contextmanager
     def watch(
         self, path: str, *, accept: str = "application/json", **query: object
-    ) -> Iterator[Stream]:
+    ) -> Iterator[OpenWatch]:
         """A watch of a collection until the end of the block."""
         text = urllib.parse.urlencode({"watch": "true", **query})
-        stream = Stream(self._send("GET", f"{path}?{text}", None, "", accept))
+        stream = OpenWatch(self._send("GET", f"{path}?{text}", None, "", accept))
         try:
             yield stream
         finally:
@@ -296,7 +299,7 @@ class Api:
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl with a kubeconfig, a home and a namespace of its own."""
+    """kubectl with a kubeconfig, a home and a namespace for one test."""
 
     kubeconfig: Path
     home: Path
@@ -316,7 +319,7 @@ class Kubectl:
     def run(
         self, *args: str, stdin: object = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run it to its end; an object as its input is given to it as JSON."""
+        """Run kubectl to the end; an object as input becomes JSON."""
         return subprocess.run(
             self._command(args),
             input=json.dumps(stdin) if stdin is not None else "",
@@ -327,28 +330,28 @@ class Kubectl:
         )
 
     def __call__(self, *args: str, stdin: object = None) -> str:
-        """What it prints when all goes well."""
+        """The standard output of a kubectl that must succeed."""
         done = self.run(*args, stdin=stdin)
         assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}{done.stdout}"
         return done.stdout
 
     def refused(self, *args: str, stdin: object = None) -> str:
-        """What it says on its standard error when it must fail."""
+        """The standard error of a kubectl that must fail."""
         done = self.run(*args, stdin=stdin)
         assert done.returncode != 0, f"kubectl {' '.join(args)} went well: {done.stdout}"
         return done.stderr
 
     def object(self, *args: str) -> Object:
-        """What it prints with `-o json`."""
-        found: Object = json.loads(self(*args, "-o", "json"))
-        return found
+        """The object that kubectl prints with `-o json`."""
+        obj: Object = json.loads(self(*args, "-o", "json"))
+        return obj
 
     @contextlib.contextmanager
-    def started(self, *args: str) -> Iterator[Lines]:
-        """A kubectl that runs until the end of the block: the lines that it prints."""
+    def started(self, *args: str) -> Iterator[PipeLines]:
+        """A kubectl that runs until the end of the block: the printed lines."""
         with self.process(*args) as process:
             assert process.stdout is not None
-            yield Lines(process.stdout)
+            yield PipeLines(process.stdout)
 
     @contextlib.contextmanager
     def process(self, *args: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One server for the tests of a worker, and a namespace of its own for each test.
+"""One server for the tests of a worker, and a separate namespace for each test.
 
 With REFLOAT_E2E_KUBECONFIG the tests that need no server of their own ask
 another cluster instead: what holds here must hold there.
@@ -7,6 +7,7 @@ another cluster instead: what holds here must hold there.
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.e2e import cluster
 from tests.e2e.cluster import Api, Kubectl
+from tests.e2e.node_cluster import processes
 
 ELSEWHERE = "REFLOAT_E2E_KUBECONFIG"
 
@@ -38,7 +40,7 @@ def api(kubeconfig: Path) -> Api:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kubectl keeps what it knows of the API."""
+    """The folder in which kubectl keeps the discovery documents."""
     return tmp_path_factory.mktemp("home")
 
 
@@ -55,3 +57,22 @@ def namespace(api: Api) -> Iterator[str]:
 @pytest.fixture
 def kubectl(kubeconfig: Path, home: Path, namespace: str) -> Kubectl:
     return Kubectl(kubeconfig, home, namespace)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A data directory, of which no process is left."""
+    data_dir = tmp_path / "data"
+    yield data_dir
+    for pid in processes(data_dir):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def host_folder(tmp_path: Path) -> Path:
+    """A folder that all pods see."""
+    tmp_path.chmod(0o755)
+    folder = tmp_path / "host_folder"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder

@@ -2,7 +2,7 @@
 """The scenarios of `refloat demo` that make pods fail, many on one cluster, and their table.
 
 `python -m tests.e2e.failures --write` plays all of them and writes what was
-observed into docs/failures.md; without `--write` it only prints it.
+observed into docs/failures.md; without `--write` the command only prints them.
 """
 
 import argparse
@@ -20,20 +20,20 @@ from pathlib import Path
 from refloat.base import log
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
+from refloat.demo.demo_cluster import DemoCluster, DemoSettings
 from refloat.demo.failures import disconnected, disruptions, node_endings, pending, replacement
 from refloat.demo.failures.case import Case
+from refloat.demo.failures.case_namespace import CaseNamespace
 from refloat.demo.failures.cases import CASES
-from refloat.demo.failures.end import FIELDS, TITLES, End
-from refloat.demo.failures.scene import Scene
-from refloat.demo.line import Line
-from refloat.demo.stage import Setting, Stage
+from refloat.demo.failures.pod_end import FIELDS, TITLES, End
+from refloat.demo.output_lines import Line
 from tests.e2e import kubectl
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "failures.md"
 
 MARK = "<!-- All below is written by `python -m tests.e2e.failures --write`. -->\n"
 
-# Those that share a cluster; each has nodes that it alone does something to.
+# Those that share a cluster; no two of them disturb the same node.
 GROUPS: dict[str, tuple[Case, ...]] = {
     "control plane": (
         *disruptions.CASES,
@@ -50,15 +50,17 @@ GROUPS: dict[str, tuple[Case, ...]] = {
 
 
 async def play(cases: Sequence[Case], lines: list[Line]) -> dict[str, End]:
-    """How all of them end, at once on one cluster; each raises if that is not as it says."""
-    (controllers,) = {each.setting.controllers for each in cases}
-    nodes = {node.name: node for each in cases for node in each.setting.nodes}
-    setting = Setting(controllers, tuple(nodes.values()))
+    """The ends of all cases, at once on one cluster; a case that ends differently raises."""
+    (controllers,) = {each.settings.controllers for each in cases}
+    nodes = {node.name: node for each in cases for node in each.settings.nodes}
+    settings = DemoSettings(controllers, tuple(nodes.values()))
     with tempfile.TemporaryDirectory(prefix="refloat-failures-") as folder:
         data_dir = Path(folder) / "data"
-        stage = Stage(data_dir, RealClock(), Rand(), lines.append, pace=0, setting=setting)
-        async with stage, asyncio.TaskGroup() as group:
-            playing = {each.name: group.create_task(_drained(each).play(stage)) for each in cases}
+        cluster = DemoCluster(
+            data_dir, RealClock(), Rand(), lines.append, pace=0, settings=settings
+        )
+        async with cluster, asyncio.TaskGroup() as group:
+            playing = {each.name: group.create_task(_drained(each).run(cluster)) for each in cases}
     return {name: task.result() for name, task in playing.items()}
 
 
@@ -66,20 +68,23 @@ def _drained(case: Case) -> Case:
     """The drain by kubectl itself."""
     if case.name != "drain":
         return case
-    return replace(case, act=partial(disruptions.drain, by=kubectl_drain))
+    return replace(case, procedure=partial(disruptions.drain, by=kubectl_drain))
 
 
-async def kubectl_drain(scene: Scene, node: str, pod: str) -> None:
-    where = {"KUBECONFIG": str(scene.stage.kubeconfig), "HOME": str(scene.stage.folder("home"))}
+async def kubectl_drain(namespace: CaseNamespace, node: str, pod: str) -> None:
+    where = {
+        "KUBECONFIG": str(namespace.cluster.kubeconfig),
+        "HOME": str(namespace.cluster.folder("home")),
+    }
     process = await asyncio.create_subprocess_exec(
         *(str(kubectl.path()), "drain", node),
         env={**where, "PATH": os.environ["PATH"]},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    told, _ = await process.communicate()
-    assert process.returncode == 0, told.decode()
-    assert f"pod/{pod} evicted" in told.decode()
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert f"pod/{pod} evicted" in output.decode()
 
 
 # -- telling -----------------------------------------------------------------------
@@ -111,9 +116,9 @@ def _overview(ends: Mapping[str, End]) -> Iterable[str]:
         yield glance(case, ends[case.name])
 
 
-def glance(case: Case, found: End) -> str:
-    """A row: the Job's reason without its message."""
-    values = {name: getattr(found, name) for name in OVERVIEW}
+def glance(case: Case, end: End) -> str:
+    """A row: the Job's reason without the message."""
+    values = {name: getattr(end, name) for name in OVERVIEW}
     values["job"] = ": ".join(values["job"].split(": ")[:2])
     cells = [f"[{case.heading}](#{anchor(case.heading)})", *map(_code, values.values())]
     return f"| {' | '.join(cells)} |"
@@ -124,13 +129,13 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
 
 
-def section(case: Case, found: End) -> str:
-    """A scenario with all that was observed beside what the KEP says."""
+def section(case: Case, end: End) -> str:
+    """A scenario with all observations beside the claims of the KEP."""
     lines = [f"### {case.heading}", "", _wrapped(f"`refloat demo {case.name}`: {case.how}"), ""]
     lines += [f"| | {case.source} | observed |", "|---|---|---|"]
     for name in FIELDS:
-        said = _code(case.kep[name]) if name in case.kep else ""
-        lines.append(f"| {TITLES[name]} | {said} | {_code(getattr(found, name))} |")
+        text = _code(case.kep[name]) if name in case.kep else ""
+        lines.append(f"| {TITLES[name]} | {text} | {_code(getattr(end, name))} |")
     lines.append("")
     for why, names in _reasons(case).items():
         what = ", ".join(TITLES[each] for each in names)
@@ -140,10 +145,10 @@ def section(case: Case, found: End) -> str:
 
 def _reasons(case: Case) -> dict[str, list[str]]:
     """Fields that differ for one reason together."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, each in case.differs.items():
-        found.setdefault(each.why, []).append(name)
-    return found
+        names.setdefault(each.why, []).append(name)
+    return names
 
 
 def _wrapped(text: str, subsequent_indent: str = "") -> str:
@@ -164,10 +169,10 @@ async def _observe() -> dict[str, End]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.failures")
     parser.add_argument("--write", action="store_true", help=f"write {DOCUMENT.name}")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     log.setup(level="error")  # nodes that are lost are lost on purpose
     text = document(asyncio.run(_observe()))
-    if not chosen.write:
+    if not options.write:
         sys.stdout.write(text)
         return
     by_hand = DOCUMENT.read_text().partition(MARK)[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a stopped server forget its past, which would take it five minutes by itself."""
+"""Makes a stopped server forget the past, which takes a running server five minutes."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ from refloat.store.sqlite import SqliteStore
 
 
 def forget(data_dir: Path) -> None:
-    """Compact the state of this directory to its newest revision."""
+    """Compact the state of this directory to the newest revision."""
     asyncio.run(_compact(data_dir / "state.db"))
 
 

@@ -11,7 +11,7 @@ CHUNK = 65536
 
 
 class HoldingProxy:
-    """Forwards bytes. While it holds, it keeps what clients send and closes their connections."""
+    """Forwards bytes. On hold, the proxy keeps what clients send and closes their connections."""
 
     def __init__(self, server: str) -> None:
         split = urlsplit(server)
@@ -36,11 +36,11 @@ class HoldingProxy:
             return len(self._held)
 
     def deliver(self) -> None:
-        """Send what was kept back, though nobody waits for the answer, and forward again."""
+        """Send what was kept back, though the client no longer waits, and forward again."""
         with self._lock:
             self._is_holding = False
-            held, self._held = self._held, []
-        for upstream, data in held:
+            pieces, self._held = self._held, []
+        for upstream, data in pieces:
             upstream.sendall(data)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kill a process that writes to a store, open the store, compare; many times.
 
-Run as a process of its own, because it forks: `kill_rounds PATH ROUNDS SEED`.
-The child tells of every write that was acknowledged and of every change that
-a watch showed, through a pipe that outlives it.
+Run as a separate process, because this module forks: `kill_rounds PATH ROUNDS SEED`.
+The child reports every acknowledged write and every change that
+a watch showed, through a pipe that outlives the child.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from refloat.store.sqlite import SqliteStore
 
 WRITERS = 6
 
-# A key's life: what it holds after each step, None when it is deleted.
+# The life of a key: the value after each step, None when the key is deleted.
 STEPS = (b"created" * 10, b"updated" * 50, None)
 
 
@@ -55,7 +55,7 @@ async def child(path: Path, out: int, life: str) -> None:
 
 
 def run_and_kill(path: Path, life: str, chance: random.Random) -> list[list[str]]:
-    """All that the child told before it died, word by word."""
+    """All words that the child reported before the kill, by line."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -64,51 +64,51 @@ def run_and_kill(path: Path, life: str, chance: random.Random) -> list[list[str]
         os._exit(1)
     os.close(writer)
     lines = chance.choice([0, 1, 5, 20, 50, 100])
-    told = b""
-    while told.count(b"\n") < lines:
-        told += os.read(reader, 65536)
+    output = b""
+    while output.count(b"\n") < lines:
+        output += os.read(reader, 65536)
     time.sleep(chance.random() * 0.005)
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status), "the child ended by itself"
     while more := os.read(reader, 65536):
-        told += more
+        output += more
     os.close(reader)
-    return [line.split() for line in told.decode().split("\n")[:-1]]
+    return [line.split() for line in output.decode().split("\n")[:-1]]
 
 
-def settle(told: list[list[str]], now: dict[str, bytes], before: dict[str, bytes]) -> None:
-    """What was acknowledged is there, and at most the next step of each writer with it."""
+def settle(report: list[list[str]], now: dict[str, bytes], before: dict[str, bytes]) -> None:
+    """Every acknowledged write is there, and at most the next step of each writer."""
     done: dict[str, int] = {}
-    for kind, key, number in told:
+    for kind, key, number in report:
         if kind == "done":
             done[key] = int(number)
     for key, step in done.items():
-        held = now.get(key)
+        value = now.get(key)
         possible = STEPS[step : step + 2] if int(key.split("/")[2]) % 2 else STEPS[step : step + 1]
         if step == 0:
             possible = STEPS[0:2]
-        assert held in possible, f"{key} after step {step}: {held!r}"
+        assert value in possible, f"{key} after step {step}: {value!r}"
     unknown = now.keys() - done.keys() - before.keys()
     assert len(unknown) <= WRITERS, "each writer has one write in flight"
     for key in before.keys() - done.keys():
         assert now.get(key) == before[key], f"{key} of an earlier round has changed"
 
 
-def check_seen(told: list[list[str]], store: Store) -> None:
+def check_seen(report: list[list[str]], store: Store) -> None:
     changes = {e.revision: e.key for e in store.events("", after=store.compacted)}
-    for kind, key, number in told:
+    for kind, key, number in report:
         if kind == "seen":
             assert int(number) <= store.revision, f"a watch showed {number}, which is gone"
             if int(number) > store.compacted:
                 assert changes[int(number)] == key
 
 
-async def check(path: Path, told: list[list[str]], before: dict[str, bytes]) -> dict[str, bytes]:
+async def check(path: Path, report: list[list[str]], before: dict[str, bytes]) -> dict[str, bytes]:
     store = await SqliteStore.open(path)
     now = {entry.key: entry.value for entry in store.page("").entries}
-    settle(told, now, before)
-    check_seen(told, store)
+    settle(report, now, before)
+    check_seen(report, store)
     await store.close()
     return now
 
@@ -118,9 +118,9 @@ def rounds(path: Path, count: int, seed: int) -> Iterator[int]:
     chance = random.Random(seed)
     state: dict[str, bytes] = {}
     for life in range(count):
-        told = run_and_kill(path, str(life), chance)
-        state = asyncio.run(check(path, told, state))
-        yield sum(kind == "done" for kind, *_ in told)
+        report = run_and_kill(path, str(life), chance)
+        state = asyncio.run(check(path, report, state))
+        yield sum(kind == "done" for kind, *_ in report)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sees to a kubectl that is new enough: the machine's, or one built here.
+"""Finds a kubectl that is new enough, or builds one.
 
-`python -m tests.e2e.kubectl` prints where it is, and builds it first if it
-must, from `tools/kubectl` through the Go module registry. Built once into a
+`python -m tests.e2e.kubectl` prints the path of kubectl, and builds one first if needed,
+from `tools/kubectl` through the Go module registry. Built once into a
 cache folder outside the tree.
 """
 
@@ -23,13 +23,13 @@ SOURCE = Path(__file__).parents[2] / "tools" / "kubectl"
 @cache
 def path() -> Path:
     """A kubectl that the tests can use."""
-    found = shutil.which("kubectl")
-    if found and _version(found) >= OLDEST:
-        return Path(found)
-    built = go.cache() / f"kubectl-{_wanted()}"
-    if not built.exists():
-        _build(built)
-    return built
+    installed = shutil.which("kubectl")
+    if installed and _version(installed) >= OLDEST:
+        return Path(installed)
+    binary = go.cache() / f"kubectl-{_wanted()}"
+    if not binary.exists():
+        _build(binary)
+    return binary
 
 
 def _version(kubectl: str) -> tuple[int, int]:
@@ -41,14 +41,14 @@ def _version(kubectl: str) -> tuple[int, int]:
 
 
 def _wanted() -> str:
-    found = re.search(r"k8s.io/kubectl v0\.(\d+\.\d+)", (SOURCE / "go.mod").read_text())
-    assert found, "tools/kubectl/go.mod names no version of kubectl"
-    return f"v1.{found[1]}"
+    match = re.search(r"k8s.io/kubectl v0\.(\d+\.\d+)", (SOURCE / "go.mod").read_text())
+    assert match, "tools/kubectl/go.mod names no version of kubectl"
+    return f"v1.{match[1]}"
 
 
-def _build(built: Path) -> None:
+def _build(binary: Path) -> None:
     print(f"building kubectl {_wanted()}; this takes a minute or two ...", flush=True)
-    go.build(".", built, folder=SOURCE, version=_wanted())
+    go.build(".", binary, folder=SOURCE, version=_wanted())
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kill a server that is written to and watched over TLS, start it again, compare; many times.
+"""Kill a server during writes and TLS watches, start the next one, compare; many times.
 
-Run as a process of its own, because it forks: `server_kill_rounds DIR ROUNDS SEED`.
-Each round is a `refloat up` in a forked child, which saves the time of its
-imports. While it runs, writers create, change and delete, and watches look on;
-then it is killed. The next child must hold every write that was acknowledged,
-and must tell its watches everything that those of the dead one have shown.
+Run as a separate process, because this module forks: `server_kill_rounds DIR ROUNDS SEED`.
+Each round is a `refloat up` in a forked child, which saves the time of the
+imports. During a round, writers create, change and delete, and watches look on;
+then the server is killed. The next child must hold every write that was acknowledged,
+and must send to watches every event that the killed one has sent.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import aiohttp
 
 from refloat.cli import up
+from tests import builders
 from tests.e2e import objects
 
 WRITERS = 6
@@ -45,8 +46,8 @@ class Ack:
 
 
 @dataclass
-class Told:
-    """All that a server told before it died."""
+class ServerLog:
+    """All answers and events of a server before the kill."""
 
     since: dict[str, str] = field(default_factory=dict)
     acks: dict[str, Ack] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Told:
 # -- the server ----------------------------------------------------------
 
 
-class Server:
+class KilledServer:
     """A forked `refloat up` that is ready."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -66,22 +67,22 @@ class Server:
         if self._pid == 0:
             os.close(reader)
             os.dup2(writer, sys.stdout.fileno())
-            # Nobody else is to write, and no node's keeper is to outlive a kill.
+            # No controller may write, and no keeper may outlive a kill.
             alone = ["--controllers", "none", "--nodes", "0"]
             up.command.main(["--data-dir", str(data_dir), *alone], standalone_mode=False)
             os._exit(1)
         self._alive = True
         os.close(writer)
-        told = b""
-        while b"Ctrl-C" not in told:
+        output = b""
+        while b"Ctrl-C" not in output:
             more = os.read(reader, 65536)
             assert more, "the server has ended by itself"
-            told += more
+            output += more
         os.close(reader)
-        self.url = told.split(b"\n")[0].rpartition(b" ")[2].decode()
+        self.url = output.split(b"\n")[0].rpartition(b" ")[2].decode()
 
     def kill(self) -> None:
-        """Kill it, unless that has been done: its id may be another's by now."""
+        """Kill the process, unless it was killed: another process may have the id by now."""
         if self._alive:
             self._alive = False
             os.kill(self._pid, signal.SIGKILL)
@@ -89,19 +90,19 @@ class Server:
             assert os.WIFSIGNALED(status), "the server has ended by itself"
 
 
-# -- its clients ---------------------------------------------------------
+# -- the clients ---------------------------------------------------------
 
 
-class Client:
+class KillRoundsClient:
     """What writers and watches ask for."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
     async def ask(self, method: str, path: str, body: Any = None, **how: Any) -> Any:
-        async with self._session.request(method, f"{NAMESPACE}/{path}", json=body, **how) as got:
-            text = await got.text()
-            assert got.status < 300, f"{method} {path}: {text}"
+        async with self._session.request(method, f"{NAMESPACE}/{path}", json=body, **how) as answer:
+            text = await answer.text()
+            assert answer.status < 300, f"{method} {path}: {text}"
             return json.loads(text)
 
     async def watch(self, kind: str, since: str) -> AsyncIterator[Sight]:
@@ -114,16 +115,18 @@ class Client:
 
 
 def made(kind: str, name: str) -> objects.Object:
-    return objects.pod(name) if kind == "pods" else objects.config_map(name, a="x" * 100)
+    return (
+        builders.pod(name) if kind == "pods" else builders.config_map(name, data={"a": "x" * 100})
+    )
 
 
-async def write(client: Client, told: Told, kind: str, prefix: str) -> None:
+async def write(client: KillRoundsClient, log: ServerLog, kind: str, prefix: str) -> None:
     """One life after another, until the server is gone."""
 
     def done(step: int, answer: Any) -> None:
         version = answer["metadata"].get("resourceVersion", "")
-        told.acks[f"{kind}/{name}"] = Ack(step, version)
-        told.count += 1
+        log.acks[f"{kind}/{name}"] = Ack(step, version)
+        log.count += 1
 
     for n in itertools.count():
         name = f"{prefix}-{n}"
@@ -135,31 +138,33 @@ async def write(client: Client, told: Told, kind: str, prefix: str) -> None:
             done(DELETED, await client.ask("DELETE", f"{kind}/{name}"))
 
 
-async def look_on(client: Client, told: Told, kind: str) -> None:
-    async for sight in client.watch(kind, told.since[kind]):
-        told.seen[kind].append(sight)
+async def look_on(client: KillRoundsClient, log: ServerLog, kind: str) -> None:
+    async for sight in client.watch(kind, log.since[kind]):
+        log.seen[kind].append(sight)
 
 
-async def until_killed(client: Client, server: Server, life: int, chance: random.Random) -> Told:
-    """Write and watch; kill after some writes; all that was told until then."""
-    told = Told()
+async def until_killed(
+    client: KillRoundsClient, server: KilledServer, life: int, chance: random.Random
+) -> ServerLog:
+    """Write and watch, then kill after some writes; returns the log until then."""
+    log = ServerLog()
     for kind in KINDS:
-        told.since[kind] = (await client.ask("GET", f"{kind}?limit=1"))["metadata"][
+        log.since[kind] = (await client.ask("GET", f"{kind}?limit=1"))["metadata"][
             "resourceVersion"
         ]
-    work = [look_on(client, told, kind) for kind in KINDS]
+    work = [look_on(client, log, kind) for kind in KINDS]
     for number in range(WRITERS):
-        work.append(write(client, told, KINDS[number % 2], f"r{life}-w{number}"))
+        work.append(write(client, log, KINDS[number % 2], f"r{life}-w{number}"))
     tasks = [asyncio.ensure_future(each) for each in work]
     enough = chance.choice([0, 1, 5, 20, 50, 100])
-    while told.count < enough and not any(task.done() for task in tasks):
+    while log.count < enough and not any(task.done() for task in tasks):
         await asyncio.sleep(0.001)
     await asyncio.sleep(chance.random() * 0.01)
     server.kill()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
         if outcome is not None and not isinstance(outcome, GONE):
             raise outcome
-    return told
+    return log
 
 
 # -- the comparison ------------------------------------------------------
@@ -167,7 +172,7 @@ async def until_killed(client: Client, server: Server, life: int, chance: random
 
 @dataclass
 class Held:
-    """An object as it is after the restart."""
+    """An object after the restart."""
 
     step: int
     version: str
@@ -175,7 +180,7 @@ class Held:
     @staticmethod
     def of(metadata: objects.Object) -> "Held":
         if "deletionTimestamp" in metadata:
-            # A pod is marked before it goes, as in Kubernetes: two writes.
+            # A pod is marked before it is removed, as in Kubernetes: two writes.
             return Held(DELETED, metadata["resourceVersion"])
         changed = "step" in metadata.get("annotations", {})
         return Held(CHANGED if changed else CREATED, metadata["resourceVersion"])
@@ -184,50 +189,50 @@ class Held:
 State: TypeAlias = dict[str, Held]
 
 
-async def check(client: Client, told: Told, life: int, before: State) -> State:
-    """Compare the server with what its predecessor told; what it holds now."""
+async def check(client: KillRoundsClient, log: ServerLog, life: int, before: State) -> State:
+    """Compare the server with the log of the killed one; returns the current state."""
     now: State = {}
 
     async def look(kind: str) -> None:
         for item in (await client.ask("GET", kind))["items"]:
             metadata = item["metadata"]
             now[f"{kind}/{metadata['name']}"] = Held.of(metadata)
-        await check_seen(client, told, kind, life)
+        await check_seen(client, log, kind, life)
 
     await asyncio.gather(*map(look, KINDS))
-    for name, ack in told.acks.items():
+    for name, ack in log.acks.items():
         check_ack(name, ack, now.get(name))
-    for name, held in before.items():
-        assert name in told.acks or now.get(name) == held, f"{name} is not as it was"
-    unknown = now.keys() - before.keys() - told.acks.keys()
+    for name, obj in before.items():
+        assert name in log.acks or now.get(name) == obj, f"{name} is not as it was"
+    unknown = now.keys() - before.keys() - log.acks.keys()
     assert len(unknown) <= WRITERS, f"each writer has one write in flight: {unknown}"
     return now
 
 
-def check_ack(name: str, ack: Ack, held: Held | None) -> None:
-    """It is as it was acknowledged, or one step further."""
-    assert ack.step != DELETED or held is None, f"{name} was deleted and is there"
+def check_ack(name: str, ack: Ack, obj: Held | None) -> None:
+    """The object is as acknowledged, or one step further."""
+    assert ack.step != DELETED or obj is None, f"{name} was deleted and is there"
     last = DELETED if int(name.rpartition("-")[2]) % 2 else CHANGED
-    step = held.step if held is not None else DELETED
-    assert ack.step <= step <= min(ack.step + 1, last), f"{name}: {ack}, now {held}"
-    if held is not None and step == ack.step:
-        assert held.version == ack.version, f"{name}: {ack}, now {held}"
+    step = obj.step if obj is not None else DELETED
+    assert ack.step <= step <= min(ack.step + 1, last), f"{name}: {ack}, now {obj}"
+    if obj is not None and step == ack.step:
+        assert obj.version == ack.version, f"{name}: {ack}, now {obj}"
 
 
-async def check_seen(client: Client, told: Told, kind: str, life: int) -> None:
+async def check_seen(client: KillRoundsClient, log: ServerLog, kind: str, life: int) -> None:
     """A watch from the same version begins with the same events."""
     marker = f"marker-{life}"
     await client.ask("POST", kind, made(kind, marker))
     await client.ask("DELETE", f"{kind}/{marker}")
     again: list[Sight] = []
-    async for sight in client.watch(kind, told.since[kind]):
+    async for sight in client.watch(kind, log.since[kind]):
         if sight[1] == marker:
             break
         again.append(sight)
-    seen = told.seen[kind]
-    assert again[: len(seen)] == seen, f"{kind}: watches have shown what is not there"
+    events = log.seen[kind]
+    assert again[: len(events)] == events, f"{kind}: watches have shown what is not there"
     names = {f"{kind}/{name}" for _, name, _ in again}
-    assert {name for name in told.acks if name.startswith(kind)} <= names
+    assert {name for name in log.acks if name.startswith(kind)} <= names
 
 
 # -- the rounds ----------------------------------------------------------
@@ -240,18 +245,18 @@ class Rounds:
         self._data_dir = data_dir
         self._chance = random.Random(seed)
         self._state: State = {}
-        self._told: Told | None = None
+        self._told: ServerLog | None = None
         self.acknowledged = 0
         self.seen = 0
 
     def run(self, life: int) -> None:
-        server = Server(self._data_dir)
+        server = KilledServer(self._data_dir)
         try:
             asyncio.run(self._live(server, life))
         finally:
             server.kill()
 
-    async def _live(self, server: Server, life: int) -> None:
+    async def _live(self, server: KilledServer, life: int) -> None:
         token = (self._data_dir / "admin.token").read_text()
         context = ssl.create_default_context(cafile=self._data_dir / "pki" / "ca.crt")
         async with aiohttp.ClientSession(
@@ -260,7 +265,7 @@ class Rounds:
             connector=aiohttp.TCPConnector(ssl=context, limit=0),
             timeout=aiohttp.ClientTimeout(total=30),
         ) as session:
-            client = Client(session)
+            client = KillRoundsClient(session)
             if self._told is not None:
                 self._state = await check(client, self._told, life, self._state)
             self._told = await until_killed(client, server, life, self._chance)

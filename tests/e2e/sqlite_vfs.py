@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What SQLite asks of the operating system, recorded, and failing on demand.
 
-SQLite does all of its file work through a table of functions, its VFS. Here a
+SQLite does all of its file work through a table of functions, the VFS. Here a
 second one is registered with the very library that Python's `sqlite3` uses:
 a copy of the default, in which opening a file puts recorders in front of
-write, truncate and sync. It needs no tracer, no compiler and no privilege.
+write, truncate and sync. That needs no tracer, no compiler and no privilege.
 
-What it proves ends where SQLite's default VFS begins: that a successful sync
+The proof ends where SQLite's default VFS begins: that a successful sync
 there is one `fdatasync` of the file.
 """
 
@@ -26,7 +26,7 @@ Kind = Literal["write", "truncate", "sync", "delete", "note"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DiskCall:
     """One call that was done, or a note of the test between two calls."""
 
     kind: Kind
@@ -37,14 +37,14 @@ class Call:
 
 
 @dataclass
-class Trace:
+class DiskTrace:
     """The calls in order; `fail` may answer a call with an error code instead."""
 
-    calls: list[Call] = field(default_factory=list)
-    fail: Callable[[Call], int] = lambda call: OK
+    calls: list[DiskCall] = field(default_factory=list)
+    fail: Callable[[DiskCall], int] = lambda call: OK
 
     def note(self, note: Any) -> None:
-        self.calls.append(Call("note", note=note))
+        self.calls.append(DiskCall("note", note=note))
 
 
 _POINTER = ctypes.c_void_p
@@ -100,7 +100,7 @@ def _library() -> ctypes.CDLL:
 class _Recorder:
     """A VFS in front of the default one."""
 
-    def __init__(self, trace: Trace, default: int) -> None:
+    def __init__(self, trace: DiskTrace, default: int) -> None:
         self.vfs = _Vfs()
         ctypes.memmove(ctypes.byref(self.vfs), default, ctypes.sizeof(_Vfs))
         self._trace = trace
@@ -114,7 +114,7 @@ class _Recorder:
         self.vfs.open = ctypes.cast(self._callbacks[0], _POINTER)
         self.vfs.delete = ctypes.cast(self._callbacks[1], _POINTER)
 
-    def _done(self, call: Call, really: Callable[[], int]) -> int:
+    def _done(self, call: DiskCall, really: Callable[[], int]) -> int:
         code = self._trace.fail(call) or really()
         if code == OK:
             self._trace.calls.append(call)
@@ -130,11 +130,11 @@ class _Recorder:
         return code
 
     def _delete(self, vfs: int, name: bytes, sync: int) -> int:
-        call = Call("delete", Path(name.decode()).name)
+        call = DiskCall("delete", Path(name.decode()).name)
         return self._done(call, lambda: self._really_delete(vfs, name, sync))
 
     def _wrapped(self, original: int) -> _Methods:
-        """The method table at this address with recorders in it."""
+        """The method table at this address with recorders."""
         if original in self._methods:
             return self._methods[original]
         methods = _Methods()
@@ -146,15 +146,15 @@ class _Recorder:
         )
 
         def on_write(file: int, data: int, size: int, offset: int) -> int:
-            call = Call("write", self._names[file], offset, ctypes.string_at(data, size))
+            call = DiskCall("write", self._names[file], offset, ctypes.string_at(data, size))
             return self._done(call, lambda: write(file, data, size, offset))
 
         def on_truncate(file: int, size: int) -> int:
-            call = Call("truncate", self._names[file], size)
+            call = DiskCall("truncate", self._names[file], size)
             return self._done(call, lambda: truncate(file, size))
 
         def on_sync(file: int, flags: int) -> int:
-            return self._done(Call("sync", self._names[file]), lambda: sync(file, flags))
+            return self._done(DiskCall("sync", self._names[file]), lambda: sync(file, flags))
 
         wrappers = (_WRITE(on_write), _TRUNCATE(on_truncate), _SYNC(on_sync))
         self._callbacks.extend(wrappers)
@@ -166,11 +166,11 @@ class _Recorder:
 
 
 @contextmanager
-def recording() -> Iterator[Trace]:
-    """Every SQLite connection that is opened meanwhile is recorded; close it before the end."""
+def recording() -> Iterator[DiskTrace]:
+    """Record every SQLite connection that opens during the block; close each before the end."""
     library = _library()
     default = library.sqlite3_vfs_find(None)
-    trace = Trace()
+    trace = DiskTrace()
     recorder = _Recorder(trace, default)
     library.sqlite3_vfs_register(ctypes.byref(recorder.vfs), 1)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An embedded cluster and two managers that all may free zombies: one does, and records it once."""
+"""An embedded cluster and two managers that may free zombies: one does, and records this once."""
 
 import json
 from functools import partial
@@ -55,5 +55,5 @@ def test_one_of_three_processes_acts_and_the_others_say_so(tmp_path: Path) -> No
                 explanation.stdout.split()
             )
         events = api.ask("GET", EVENTS).object["items"]
-        ended = [each for each in events if each["reason"] == "KueueForcefullyTerminated"]
-        assert sorted(each["involvedObject"]["name"] for each in ended) == names
+        terminations = [each for each in events if each["reason"] == "KueueForcefullyTerminated"]
+        assert sorted(each["involvedObject"]["name"] for each in terminations) == names

@@ -2,69 +2,41 @@
 """A node that runs processes: Jobs, logs, and an agent that comes and goes."""
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.e2e import agents, cluster
-from tests.e2e.agents import Agent
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, Server
-
-PODS = "/api/v1/namespaces/default/pods"
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
-TAINT = "refloat.dev/process-runtime"
+from tests.e2e.agents import AgentProcess
+from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, ServerProcess
+from tests.e2e.node_cluster import JOBS, PODS, TAINT, phase, pod, shell, until
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("agent") / "data"
-    with cluster.serving(folder, "--controllers", "*") as found:
-        yield found
+    with cluster.serving(folder, "--controllers", "*") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def node(server: Server) -> Iterator[Agent]:
-    with agents.joined(server, "n1", "--accept-all-pods") as found:
-        yield found
-        assert found.end() == 0
+def node(server: ServerProcess) -> Iterator[AgentProcess]:
+    with agents.joined(server, "n1", "--accept-all-pods") as agent:
+        yield agent
+        assert agent.end() == 0
 
 
 @pytest.fixture(scope="module")
-def api(server: Server, node: Agent) -> Api:
+def api(server: ServerProcess, node: AgentProcess) -> Api:
     return Api(server.kubeconfig)
 
 
 @pytest.fixture(scope="module")
-def kubectl(server: Server, node: Agent, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+def kubectl(
+    server: ServerProcess, node: AgentProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Kubectl:
     return Kubectl(server.kubeconfig, tmp_path_factory.mktemp("home"))
-
-
-def shell(script: str, **more: Any) -> Object:
-    return {"name": "main", "image": "busybox", "command": ["sh", "-c", script], **more}
-
-
-def pod(name: str, script: str, *, container: Object | None = None, **spec: Any) -> Object:
-    made = {**shell(script), **(container or {})}
-    settled = {"restartPolicy": "Never", "containers": [made], **spec}
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name}, "spec": settled}
-
-
-def until(api: Api, path: str, holds: Callable[[Object], Any]) -> Object:
-    """The object, once something is so of it."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        found = api.ask("GET", path).object
-        if found.get("kind") != "Status" and holds(found):
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-
-
-def phase(wanted: str) -> Callable[[Object], bool]:
-    return lambda each: each["status"].get("phase") == wanted
 
 
 def test_an_indexed_job_runs_as_processes_with_what_its_pods_name(
@@ -104,9 +76,9 @@ def test_an_indexed_job_runs_as_processes_with_what_its_pods_name(
     assert sorted(printed.splitlines()) == [f"{index} blue n1 ann 10" for index in range(3)]
 
 
-def is_between(attempts: int, found: Object) -> bool:
-    """Whether its container has been started again so often, and waits to be once more."""
-    for status in found["status"].get("containerStatuses") or ():
+def is_between(attempts: int, pod: Object) -> bool:
+    """Whether the container was restarted so often and waits for the next restart."""
+    for status in pod["status"].get("containerStatuses") or ():
         waiting = status["state"].get("waiting") or {}
         return (status["restartCount"], waiting.get("reason")) == (attempts, "CrashLoopBackOff")
     return False
@@ -150,7 +122,7 @@ def test_a_log_is_followed_until_its_container_ends(
         stdout=subprocess.PIPE,
     )
     assert reading.stdout is not None
-    lines = cluster.Lines(reading.stdout)
+    lines = cluster.PipeLines(reading.stdout)
     assert lines.next() == "one"
     go.touch()
     assert lines.next() == "two"
@@ -164,8 +136,8 @@ def test_what_is_missing_is_said_of_the_pod_and_by_logs(api: Api, kubectl: Kubec
     api.create(PODS, pod("variable", "true", container={"env": [variable]}))
     volume = {"name": "v", "secret": {"secretName": "none"}}
     api.create(PODS, pod("volume", "true", volumes=[volume]))
-    told = until(api, f"{PODS}/variable", lambda each: each["status"].get("containerStatuses"))
-    state = told["status"]["containerStatuses"][0]["state"]["waiting"]
+    current = until(api, f"{PODS}/variable", lambda each: each["status"].get("containerStatuses"))
+    state = current["status"]["containerStatuses"][0]["state"]["waiting"]
     assert state == {
         "reason": "CreateContainerConfigError",
         "message": 'configmap "none" not found',
@@ -179,13 +151,13 @@ def test_what_is_missing_is_said_of_the_pod_and_by_logs(api: Api, kubectl: Kubec
         f'{begin} "volume" is waiting to start: ContainerCreating\n'
     )
     events = "/apis/events.k8s.io/v1/namespaces/default/events?fieldSelector=reason=FailedMount"
-    found = until(api, events, lambda each: each["items"])["items"][0]
-    assert found["note"] == 'MountVolume.SetUp failed for volume "v" : secret "none" not found'
+    event = until(api, events, lambda each: each["items"])["items"][0]
+    assert event["note"] == 'MountVolume.SetUp failed for volume "v" : secret "none" not found'
     kubectl("delete", "pod", "variable", "volume", "--wait")
 
 
 def test_an_agent_that_is_killed_finds_its_pods_again(
-    api: Api, kubectl: Kubectl, node: Agent, tmp_path: Path
+    api: Api, kubectl: Kubectl, node: AgentProcess, tmp_path: Path
 ) -> None:
     tmp_path.chmod(0o777)
     count = 20
@@ -194,21 +166,21 @@ def test_an_agent_that_is_killed_finds_its_pods_again(
     script = "echo x >> /v/$HOSTNAME_OF; while [ ! -e /v/go ]; do sleep 0.1; done; exit 7"
     for number in range(count):
         variable = [{"name": "HOSTNAME_OF", "value": f"p{number}"}]
-        made = pod(f"p{number}", script, container={**mounts, "env": variable}, volumes=volumes)
-        api.create(PODS, made)
+        manifest = pod(f"p{number}", script, container={**mounts, "env": variable}, volumes=volumes)
+        api.create(PODS, manifest)
     for number in range(count):
         until(api, f"{PODS}/p{number}", phase("Running"))
     node.kill()
-    (tmp_path / "go").touch()  # they end while nobody looks
+    (tmp_path / "go").touch()  # they end while no agent watches
     node.start()
     for number in range(count):
-        ended = until(api, f"{PODS}/p{number}", phase("Failed"))
-        (status,) = ended["status"]["containerStatuses"]
+        current = until(api, f"{PODS}/p{number}", phase("Failed"))
+        (status,) = current["status"]["containerStatuses"]
         assert (status["restartCount"], status["state"]["terminated"]["exitCode"]) == (0, 7)
         assert (tmp_path / f"p{number}").read_text() == "x\n"
 
 
-def test_a_second_agent_of_the_same_node_is_refused(node: Agent) -> None:
+def test_a_second_agent_of_the_same_node_is_refused(node: AgentProcess) -> None:
     again = subprocess.run(node.command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert again.returncode == 2
     assert again.stderr == (
@@ -217,7 +189,7 @@ def test_a_second_agent_of_the_same_node_is_refused(node: Agent) -> None:
     )
 
 
-def test_what_an_agent_cannot_use_is_named(node: Agent, tmp_path: Path) -> None:
+def test_what_an_agent_cannot_use_is_named(node: AgentProcess, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for flags, want in (
         (("--data-dir", f"{tmp_path}/file/x"), f"--data-dir: {tmp_path}/file/x/nodes/n1: Not "),
@@ -228,15 +200,15 @@ def test_what_an_agent_cannot_use_is_named(node: Agent, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr[: len(want) + 9]) == (2, f"refloat: {want}"), flags
 
 
-def test_a_node_takes_no_pod_that_does_not_name_its_taint(server: Server, api: Api) -> None:
+def test_a_node_takes_no_pod_that_does_not_name_its_taint(server: ServerProcess, api: Api) -> None:
     with agents.joined(server, "n2"):
         taints = until(api, "/api/v1/nodes/n2", lambda each: each["spec"].get("taints"))
         assert {"key": TAINT, "effect": "NoExecute"} in taints["spec"]["taints"]
-        blanket, named = {"operator": "Exists"}, {"key": TAINT, "operator": "Exists"}
+        blanket, exact = {"operator": "Exists"}, {"key": TAINT, "operator": "Exists"}
         api.create(PODS, pod("stranger", "true", nodeName="n2", tolerations=[blanket]))
-        api.create(PODS, pod("guest", "true", nodeName="n2", tolerations=[named]))
-        refused = until(api, f"{PODS}/stranger", phase("Failed"))["status"]
+        api.create(PODS, pod("guest", "true", nodeName="n2", tolerations=[exact]))
+        status = until(api, f"{PODS}/stranger", phase("Failed"))["status"]
         why = f"the pod does not tolerate {TAINT} by its name"
         text = f"Pod was rejected: Predicate TaintToleration failed: {why}"
-        assert (refused["reason"], refused["message"]) == ("TaintToleration", text)
+        assert (status["reason"], status["message"]) == ("TaintToleration", text)
         until(api, f"{PODS}/guest", phase("Succeeded"))

@@ -8,40 +8,41 @@ from typing import Any
 
 import pytest
 
-from refloat.agent.keeper import members, service
+from refloat.agent.keeper import process_tree, service
 from tests.e2e import agents, cluster
-from tests.e2e.agents import Agent
-from tests.e2e.cluster import Api, Kubectl, Object, Server
-from tests.e2e.test_agent import PODS, phase, pod, shell, until
-from tests.e2e.test_up_nodes import wait
+from tests.e2e.agents import AgentProcess
+from tests.e2e.cluster import Api, Kubectl, Object, ServerProcess
+from tests.e2e.node_cluster import PODS, phase, pod, shell, until, wait
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("bad") / "data"
-    with cluster.serving(folder, "--controllers", "*") as found:
-        yield found
+    with cluster.serving(folder, "--controllers", "*") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def node(server: Server) -> Iterator[Agent]:
-    with agents.joined(server, "n1", "--accept-all-pods") as found:
-        yield found
+def node(server: ServerProcess) -> Iterator[AgentProcess]:
+    with agents.joined(server, "n1", "--accept-all-pods") as agent:
+        yield agent
 
 
 @pytest.fixture(scope="module")
-def api(server: Server, node: Agent) -> Api:
+def api(server: ServerProcess, node: AgentProcess) -> Api:
     return Api(server.kubeconfig)
 
 
 @pytest.fixture(scope="module")
-def kubectl(server: Server, node: Agent, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+def kubectl(
+    server: ServerProcess, node: AgentProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Kubectl:
     return Kubectl(server.kubeconfig, tmp_path_factory.mktemp("home"))
 
 
-def processes(node: Agent) -> list[int]:
+def processes(node: AgentProcess) -> list[int]:
     """All that carry the node's mark."""
-    return members.marked(service.node_mark(str(node.folder)))
+    return process_tree.find_marked(service.node_mark(str(node.folder)))
 
 
 def command(name: str, *argv: str) -> Object:
@@ -50,10 +51,10 @@ def command(name: str, *argv: str) -> Object:
 
 def ended(api: Api, name: str) -> Object:
     """How the container of a pod ended."""
-    found = until(api, f"{PODS}/{name}", lambda each: each["status"].get("phase") in ENDS)
-    (status,) = found["status"]["containerStatuses"]
-    told: Object = status["state"]["terminated"]
-    return told
+    current = until(api, f"{PODS}/{name}", lambda each: each["status"].get("phase") in ENDS)
+    (status,) = current["status"]["containerStatuses"]
+    state: Object = status["state"]["terminated"]
+    return state
 
 
 ENDS = ("Succeeded", "Failed")
@@ -66,12 +67,12 @@ BINARY = r"printf '\000\377\n\033[31mred'"
 
 
 def test_nothing_else_on_a_node_suffers_from_pods_that_misbehave(
-    api: Api, kubectl: Kubectl, node: Agent, tmp_path: Path
+    api: Api, kubectl: Kubectl, node: AgentProcess, tmp_path: Path
 ) -> None:
     tmp_path.chmod(0o777)
     plain = tmp_path / "plain"
     plain.write_text("no program")
-    for made in (
+    for manifest in (
         pod("good", "while :; do sleep 0.05; done", terminationGracePeriodSeconds=1),
         command("missing", "/no/such/program"),
         command("plain", str(plain)),
@@ -81,15 +82,15 @@ def test_nothing_else_on_a_node_suffers_from_pods_that_misbehave(
         pod("binary", BINARY),
         pod("volume", "true", volumes=[{"name": "v", "hostPath": {"path": "/no/such/path"}}]),
     ):
-        if made["metadata"]["name"] == "volume":
+        if manifest["metadata"]["name"] == "volume":
             mount = {"name": "v", "mountPath": "/v"}
-            made["spec"]["containers"][0]["volumeMounts"] = [mount]
-        api.create(PODS, made)
+            manifest["spec"]["containers"][0]["volumeMounts"] = [mount]
+        api.create(PODS, manifest)
 
     for name, path in (("missing", "/no/such/program"), ("plain", str(plain))):
-        told = ended(api, name)
-        assert (told["exitCode"], told["reason"]) == (128, "StartError"), name
-        assert path in told["message"]
+        state = ended(api, name)
+        assert (state["exitCode"], state["reason"]) == (128, "StartError"), name
+        assert path in state["message"]
     assert ended(api, "daemon")["exitCode"] == 0
     assert ended(api, "binary")["exitCode"] == 0
     reading = kubectl._command(("logs", "binary"))
@@ -134,18 +135,18 @@ def test_sidecars_hooks_and_messages_are_those_of_real_processes(
     main["command"][2] = f'trap "echo term >> /v/story; exit 3" TERM; {main["command"][2]}'
     init = {**shell("echo init >> /v/story", **mounts), "name": "init"}
     beside = sidecar("beside", f"echo beside >> /v/story; {forever}", lifecycle=hook, **mounts)
-    made = pod("whole", "", volumes=volumes, terminationGracePeriodSeconds=60)
-    made["spec"] |= {"initContainers": [init, beside], "containers": [main]}
-    made["metadata"]["finalizers"] = ["example.com/look"]
-    api.create(PODS, made)
+    manifest = pod("whole", "", volumes=volumes, terminationGracePeriodSeconds=60)
+    manifest["spec"] |= {"initContainers": [init, beside], "containers": [main]}
+    manifest["metadata"]["finalizers"] = ["example.com/look"]
+    api.create(PODS, manifest)
     story = tmp_path / "story"
     wait(lambda: story.exists() and len(story.read_text().split()) == 3, "it does not run")
     # They are started in turn, and then run beside each other.
     first, *others = story.read_text().split()
     assert (first, sorted(others)) == ("init", ["beside", "main"])
     kubectl("delete", "pod", "whole", "--wait=false")
-    told = ended(api, "whole")
-    assert (told["exitCode"], told["message"]) == (3, "last words\n")
+    state = ended(api, "whole")
+    assert (state["exitCode"], state["message"]) == (3, "last words\n")
     assert sorted(story.read_text().split()[3:]) == ["hook", "term"]
     patch = [{"op": "remove", "path": "/metadata/finalizers"}]
     api.ask("PATCH", f"{PODS}/whole", patch, content_type="application/json-patch+json")

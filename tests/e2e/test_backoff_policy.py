@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stories of KEP-3329's first design, on real processes.
 
-The KEP's Jobs as they are written, with what it leaves out: version, name,
+The KEP's Jobs to the letter, with what the KEP leaves out: version, name,
 restartPolicy, and the folder in which their programs are.
 """
 
@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 import yaml
 
-from refloat.controllers.job import attempts
+from refloat.policy.job import attempts
+from tests.cases import cases
 from tests.e2e import agents, cluster
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, Server
-from tests.e2e.test_agent import PODS, until
+from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, ServerProcess
+from tests.e2e.node_cluster import NODES, PODS, is_ready, processes, until, up
 from tests.e2e.test_jobs import JOBS, ended, pods
-from tests.e2e.test_up_nodes import NODES, is_ready, processes, up
-from tests.unit.policy import backoff_stories
+from tests.unit.policy.job import backoff_stories
 
 GATE = "--feature-gates=RetriableAndNonRetriableFailures=true"
 
-# Its nth run ends with the nth code, or waits to be told to end well.
+# The nth run ends with the nth code, or waits for SIGTERM and succeeds.
 PROGRAM = """#!/bin/sh
 n=$(ls runs | wc -l)
 code=$(sed -n "$((n + 1))p" codes)
@@ -39,24 +39,24 @@ MONITORING = "#!/bin/sh\nexit $(cat monitoring-code)\n"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("stories") / "data"
     try:
-        with up(folder, 1, "--fast", GATE) as found:
-            yield found
-            assert found.end() == 0
+        with up(folder, 1, "--fast", GATE) as server:
+            yield server
+            assert server.end() == 0
     finally:
         for pid in processes(folder):
             os.kill(pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True)
-class Story:
-    """A Job of the KEP, and the folder that its containers run in."""
+class BackoffJob:
+    """A Job of the KEP, and the folder that the containers run in."""
 
     name: str
     api: Api
-    server: Server
+    server: ServerProcess
     place: Path
 
     def submit(self, text: str, *, limit: int | None = None, **container: Any) -> None:
@@ -74,29 +74,31 @@ class Story:
         self.api.create(JOBS, job)
 
     def run(self, number: int) -> Object:
-        """The pod that is the nth to run, once it does."""
+        """The nth pod, once that pod runs."""
         runs = self.place / "runs"
         until(self.api, f"{JOBS}/{self.name}", lambda _: len(list(runs.iterdir())) == number)
         [pod] = [each for each in pods(self.api, self.name) if not is_over(each)]
         return pod
 
     def judged(self, pod: Object) -> tuple[str | None, str | None]:
-        """The reason that the pod ended for, and what was done about it; its Job tells."""
+        """The pod's reason and the action on it, from the Job's annotation."""
         name = pod["metadata"]["name"]
 
         def entry(job: Object) -> Object | None:
-            told = json.loads(job["metadata"].get("annotations", {}).get(attempts.ANNOTATION, "[]"))
-            return next((each for each in told if each["pod"] == name), None)
+            entries = json.loads(
+                job["metadata"].get("annotations", {}).get(attempts.ANNOTATION, "[]")
+            )
+            return next((each for each in entries if each["pod"] == name), None)
 
-        found = entry(until(self.api, f"{JOBS}/{self.name}", entry))
-        assert found is not None
-        return found.get("reason"), found.get("action")
+        attempt = entry(until(self.api, f"{JOBS}/{self.name}", entry))
+        assert attempt is not None
+        return attempt.get("reason"), attempt.get("action")
 
     def let_go(self) -> None:
         (self.place / "go").touch()
 
     def end(self) -> tuple[str, str, int]:
-        """How it ended, and how many failures counted."""
+        """The end of the Job, and the number of failures that counted."""
         end = ended(self.api, self.name)
         return end["type"], end["reason"], end["job"].get("failed", 0)
 
@@ -105,12 +107,12 @@ def is_over(pod: Object) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
-Begin = Callable[..., Story]
+Begin = Callable[..., BackoffJob]
 
 
 @pytest.fixture
-def begin(server: Server, tmp_path: Path) -> Begin:
-    def make(name: str, *codes: str, monitoring: str = "0") -> Story:
+def begin(server: ServerProcess, tmp_path: Path) -> Begin:
+    def make(name: str, *codes: str, monitoring: str = "0") -> BackoffJob:
         tmp_path.chmod(0o755)
         place = tmp_path / name
         (place / "runs").mkdir(parents=True)
@@ -120,7 +122,7 @@ def begin(server: Server, tmp_path: Path) -> Begin:
         for program, text in (("program", PROGRAM), ("monitoring", MONITORING)):
             (place / program).write_text(text)
             (place / program).chmod(0o755)
-        return Story(name, Api(server.kubeconfig), server, place)
+        return BackoffJob(name, Api(server.kubeconfig), server, place)
 
     return make
 
@@ -169,7 +171,7 @@ def cpus(api: Api, part: float) -> str:
 
 
 def test_story_2_a_pod_that_its_node_evicts_is_replaced_and_not_counted(begin: Begin) -> None:
-    """The machine is not filled: the node wants more of it to be free than there is."""
+    """The disk is not filled: the threshold is above the free space."""
     story = begin("story-2-low", "wait", "wait")
     with agents.joined(story.server, "low", "--accept-all-pods", "--fast", GATE) as agent:
         until(story.api, f"{NODES}/low", is_ready)
@@ -225,19 +227,19 @@ def test_the_example_of_the_design_looks_at_the_named_container_only(begin: Begi
     assert story.end() == ("Failed", "BackoffLimitExceeded", 1)
 
 
-def test_kubectl_explains_and_takes_it(server: Server, tmp_path: Path) -> None:
+def test_kubectl_explains_and_takes_it(server: ServerProcess, tmp_path: Path) -> None:
     kubectl = Kubectl(server.kubeconfig, tmp_path)
-    told = kubectl("explain", "job.spec.backoffPolicy.rules")
+    output = kubectl("explain", "job.spec.backoffPolicy.rules")
     for field in ("containerExitCodeIn\t<string>", "podStatusReasonNotIn\t<[]string>"):
-        assert field in told
+        assert field in output
     job = yaml.safe_load(backoff_stories.STORY_2)
     job |= {"apiVersion": "batch/v1", "metadata": {"name": "taken"}}
     job["spec"] |= {"suspend": True}
     job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
     kubectl("create", "-f", "-", stdin=job)
-    taken = kubectl.object("get", "job", "taken")["spec"]
-    assert taken["backoffPolicy"] == job["spec"]["backoffPolicy"]
-    assert taken["podReplacementPolicy"] == "Failed"
+    spec = kubectl.object("get", "job", "taken")["spec"]
+    assert spec["backoffPolicy"] == job["spec"]["backoffPolicy"]
+    assert spec["podReplacementPolicy"] == "Failed"
     job["spec"]["backoffPolicy"]["rules"][0]["containerName"] = "x"
     job["metadata"]["name"] = "wrong"
     assert "spec.backoffPolicy.rules[0].containerName" in kubectl.refused(
@@ -253,8 +255,8 @@ def test_without_the_gate_kubectl_takes_it_for_unknown(tmp_path: Path) -> None:
         job = yaml.safe_load(backoff_stories.STORY_1)
         job |= {"apiVersion": "batch/v1", "metadata": {"name": "j"}}
         job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
-        told = kubectl.refused("create", "-f", "-", stdin=job)
-        assert 'strict decoding error: unknown field "spec.backoffPolicy"' in told
+        error = kubectl.refused("create", "-f", "-", stdin=job)
+        assert 'strict decoding error: unknown field "spec.backoffPolicy"' in error
 
 
 def test_the_demo_plays_both_stories_within_80_columns() -> None:
@@ -265,21 +267,21 @@ def test_the_demo_plays_both_stories_within_80_columns() -> None:
         timeout=3 * PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
-    for told in ("exit code 39: Terminate by rule 0", "reason Maintenance: Ignore by rule 0"):
-        assert told in done.stdout
+    for text in ("exit code 39: Terminate by rule 0", "reason Maintenance: Ignore by rule 0"):
+        assert text in done.stdout
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
 
 
-@pytest.mark.parametrize(
-    ("argv", "want_code", "want"),
-    [
-        pytest.param(["p", "--reason", "two words"], 2, "is no reason", id="no word"),
-        pytest.param(["p"], 2, "Missing option '--reason'", id="no reason"),
-        pytest.param(["nobody", "--reason", "X"], 1, 'pods "nobody" not found', id="no pod"),
-    ],
+@cases(
+    "argv want_code want",
+    {
+        "no word": (["p", "--reason", "two words"], 2, "is no reason"),
+        "no reason": (["p"], 2, "Missing option '--reason'"),
+        "no pod": (["nobody", "--reason", "X"], 1, 'pods "nobody" not found'),
+    },
 )
 def test_a_delete_that_is_refused_says_why(
-    server: Server, argv: list[str], want_code: int, want: str
+    server: ServerProcess, argv: list[str], want_code: int, want: str
 ) -> None:
     done = cluster.run("delete", "pod", *argv, "--kubeconfig", server.kubeconfig)
     assert (done.returncode, done.stdout) == (want_code, "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refloat up` on a data directory that is not as it left it, and on a full disk."""
+"""`refloat up` on a changed data directory, and on a full disk."""
 
 import contextlib
 import os
@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import cluster, objects
+from tests import builders
+from tests.cases import cases
+from tests.e2e import cluster
 from tests.e2e.cluster import Api
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -57,14 +59,14 @@ def empty_certificate(data_dir: Path) -> None:
         (data_dir / "pki" / name).touch(mode=0o600)
 
 
-@pytest.mark.parametrize(
-    ("prepare", "want"),
-    [
-        pytest.param(planted_token, "admin.token is a symbolic link", id="a planted token"),
-        pytest.param(open_folder, "--data-dir: other users may put files", id="an open folder"),
-        pytest.param(binary_token, "admin.token is not a token", id="a binary token"),
-        pytest.param(empty_certificate, "ca.crt is not a certificate", id="an empty certificate"),
-    ],
+@cases(
+    "prepare want",
+    {
+        "a planted token": (planted_token, "admin.token is a symbolic link"),
+        "an open folder": (open_folder, "--data-dir: other users may put files"),
+        "a binary token": (binary_token, "admin.token is not a token"),
+        "an empty certificate": (empty_certificate, "ca.crt is not a certificate"),
+    },
 )
 def test_a_directory_that_is_not_trustworthy_is_refused_in_one_line(
     data_dir: Path, prepare: Callable[[Path], None], want: str
@@ -78,30 +80,30 @@ def test_a_directory_that_is_not_trustworthy_is_refused_in_one_line(
 def test_a_server_without_its_newest_writes_starts_only_when_told_to(data_dir: Path) -> None:
     with cluster.serving(data_dir) as first:
         api = Api(first.kubeconfig)
-        made = api.create(MAPS, objects.config_map("lost"))
+        config_map = api.create(MAPS, builders.config_map("lost"))
         first.kill()
-    lost = int(made["metadata"]["resourceVersion"])
+    newest = int(config_map["metadata"]["resourceVersion"])
     log = data_dir / "state.db-wal"
     log.write_bytes(log.read_bytes()[:-1])
     code, line = refusal(data_dir, "--controllers", "none")
     assert code == 1
-    assert f"state.db ends at revision {lost - 1}, but revision {lost} was acknowledged" in line
+    assert f"state.db ends at revision {newest - 1}, but revision {newest} was acknowledged" in line
     with cluster.serving(data_dir, "--accept-lost-writes") as second:
         assert api.ask("GET", f"{MAPS}/lost").status == 404
-        assert int(api.get(MAPS)["metadata"]["resourceVersion"]) > lost
-        answer = api.ask("GET", f"{MAPS}?watch=true&resourceVersion={lost}&timeoutSeconds=1")
+        assert int(api.get(MAPS)["metadata"]["resourceVersion"]) > newest
+        answer = api.ask("GET", f"{MAPS}?watch=true&resourceVersion={newest}&timeoutSeconds=1")
         assert '"reason":"Expired"' in answer.text
         assert second.end() == 0
 
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A file system in a mount namespace of its own."""
+    """A file system in a mount namespace of the test."""
 
     folder: Path
-    """Where it is for a process in that namespace."""
+    """The path in that namespace."""
     seen: Path
-    """Where it is for this one."""
+    """The path in the namespace of the tests."""
     within: list[str]
     """The command that runs another one in that namespace."""
 
@@ -112,7 +114,7 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[SmallDisk]:
-    """A file system of this size, which is gone with the last process in its namespace."""
+    """A file system of this size; ends with the last process in the namespace."""
     folder.mkdir()
     script = f"mount -t tmpfs -o size={mebibytes}m,mode=0700 tmpfs '{folder}' && echo && exec cat"
     users = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -131,13 +133,13 @@ def fill(disk: Path, leave: int) -> None:
     """Have another program write to the disk until so many bytes are free."""
     with (disk / "ballast").open("ab") as ballast:
         while True:
-            found = os.statvfs(disk)
-            size = min(found.f_bavail * found.f_frsize - leave, MEBIBYTE)
+            disk_state = os.statvfs(disk)
+            size = min(disk_state.f_bavail * disk_state.f_frsize - leave, MEBIBYTE)
             if size <= 0:
                 return
             try:
                 os.write(ballast.fileno(), bytes(size))
-            except OSError:  # it is full
+            except OSError:  # the disk is full
                 return
 
 
@@ -151,12 +153,12 @@ def wait_for(holds: Callable[[], bool], what: str) -> None:
 def test_a_full_disk_refuses_writes_early_and_lets_deletes_and_leases_through(
     tmp_path: Path,
 ) -> None:
-    """On a real file system, in the steps in which another program fills it and frees it."""
+    """On a real file system, in the steps in which another program fills and frees the disk."""
     with small_disk(tmp_path / "disk", 80) as disk:
         with cluster.serving(disk.folder / "data", within=disk.within) as server:
             api = disk.api
             for name in ("a", "b", "c"):
-                api.create(MAPS, objects.config_map(name))
+                api.create(MAPS, builders.config_map(name))
             assert api.ask("GET", "/readyz").status == 200
             fill(disk.seen, 20 * MEBIBYTE)
             wait_for(lambda: api.ask("GET", "/readyz").status == 500, "told in readyz")
@@ -171,16 +173,16 @@ def test_a_full_disk_refuses_writes_early_and_lets_deletes_and_leases_through(
             check_low(api, "c")
             (disk.seen / "ballast").unlink()
             wait_for(lambda: api.ask("GET", "/readyz").status == 200, "ready again")
-            api.create(MAPS, objects.config_map("d"))
+            api.create(MAPS, builders.config_map("d"))
             assert server.end() == 0
             assert "nearly full" in server.errors()
 
 
 def check_low(api: Api, there: str) -> None:
-    refused = api.ask("POST", MAPS, objects.config_map("refused"))
-    assert refused.status == 500
-    assert "until there is room only deletes, leases and nodes" in refused.object["message"]
-    assert "/" not in refused.object["message"]
+    answer = api.ask("POST", MAPS, builders.config_map("refused"))
+    assert answer.status == 500
+    assert "until there is room only deletes, leases and nodes" in answer.object["message"]
+    assert "/" not in answer.object["message"]
     assert api.ask("DELETE", f"{MAPS}/{there}").status == 200
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {}}
     assert api.ask("POST", LEASES, lease | {"metadata": {"name": there}}).status == 201

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The story that `make demo` plays: on real nodes, to its end, and kept if that is wanted."""
+"""The demo that `make demo` plays: on real nodes, to the end, and kept with --keep."""
 
 import re
 import signal
@@ -10,11 +10,11 @@ import pytest
 
 from refloat.cli import demo
 from refloat.demo import catalogue, zombie
-from refloat.policy.zombie import REASON
+from refloat.policy.recovery.zombie import REASON
 from tests.e2e.cluster import REFLOAT, Api
 
-# The story itself ends after two minutes; nodes start before it, and end after it.
-PATIENCE_SECONDS = 240
+# The demo itself ends after two minutes; nodes start before the demo, and end after the demo.
+PATIENCE_SECONDS = 300
 
 
 pytestmark = pytest.mark.timeout(PATIENCE_SECONDS + 20)
@@ -37,9 +37,9 @@ def test_the_zombie_is_freed_and_the_job_completes(tmp_path: Path) -> None:
         env=environment(tmp_path),
     )
     assert (done.returncode, done.stderr) == (0, "")
-    told = done.stdout
-    assert "\x1b" not in told
-    assert max(map(len, told.splitlines())) <= demo.WIDTH
+    output = done.stdout
+    assert "\x1b" not in output
+    assert max(map(len, output.splitlines())) <= demo.WIDTH
     parts = (
         "falls silent",
         "is unreachable: silent for 5 s",
@@ -48,14 +48,14 @@ def test_the_zombie_is_freed_and_the_job_completes(tmp_path: Path) -> None:
         f"{REASON}: Pod forcefully terminated after 8s grace",
         "The Job is complete",
         "Complete   3/3",
-        "The story ended well",
+        "The demo ended as expected",
     )
-    places = [told.index(part) for part in parts]
+    places = [output.index(part) for part in parts]
     assert places == sorted(places)
-    [(index, lost)] = re.findall(r"index (\d) is evicted from (n\d)", told)
-    ran = re.findall(rf"index {index} runs on (n\d)", told)
+    [(index, frozen)] = re.findall(r"index (\d) is evicted from (n\d)", output)
+    ran = re.findall(rf"index {index} runs on (n\d)", output)
     assert len(ran) == 2
-    assert ran[0] == lost != ran[1]
+    assert ran[0] == frozen != ran[1]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes of real processes that run low: KEP-3329's "Node-pressure eviction", and its limits.
+"""Nodes of real processes that run low: KEP-3329's "Node-pressure eviction", and the limits.
 
-The machine is not filled: the thresholds are raised above what it has, under pods
+The machine is not filled: the thresholds are raised above the free amounts, under pods
 that run already.
 """
 
@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 
 from tests.e2e import agents, cluster
-from tests.e2e.agents import Agent
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, Server
+from tests.e2e.agents import AgentProcess
+from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, ServerProcess
 
 PODS = "/api/v1/namespaces/default/pods"
 
 # A node looks every ten seconds, and may miss some.
 LOOK_SECONDS = 45.0
 
-# By node: the signal that gets low there, its condition, and the resource in the messages.
+# By node: the scarce signal, the condition, and the resource in the messages.
 LOW = {
     "memory": ("memory.available", "MemoryPressure", "memory"),
     "disk": ("nodefs.available", "DiskPressure", "ephemeral-storage"),
     "pids": ("pid.available", "PIDPressure", "pids"),
 }
-# 50 MB of memory, and a file of 3 MB in its volume.
+# 50 MB of memory, and a file of 3 MB in the volume.
 SCRIPT = """
 open('/work/big', 'wb').write(bytes(3_000_000)); print('ready', flush=True)
 x = bytearray(50_000_000); import time; time.sleep(1000)
@@ -35,13 +35,13 @@ x = bytearray(50_000_000); import time; time.sleep(1000)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with cluster.serving(tmp_path_factory.mktemp("evictions") / "data") as found:
-        yield found
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with cluster.serving(tmp_path_factory.mktemp("evictions") / "data") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def api(server: Server) -> Api:
+def api(server: ServerProcess) -> Api:
     return Api(server.kubeconfig)
 
 
@@ -66,10 +66,10 @@ def pod(name: str, node: str, *, size_limit: str = "", resources: Object | None 
 def until(api: Api, name: str, holds: Callable[[Object], Any], seconds: float) -> Object:
     deadline = time.monotonic() + seconds
     while True:
-        found = api.ask("GET", f"{PODS}/{name}").object
-        if holds(found["status"]):
-            return found["status"]  # type: ignore[no-any-return]
-        assert time.monotonic() < deadline, found["status"]
+        current = api.ask("GET", f"{PODS}/{name}").object
+        if holds(current["status"]):
+            return current["status"]  # type: ignore[no-any-return]
+        assert time.monotonic() < deadline, current["status"]
         time.sleep(0.1)
 
 
@@ -82,15 +82,15 @@ def has_failed(status: Object) -> bool:
 
 
 def disruption(status: Object) -> Object | None:
-    found = [each for each in status["conditions"] if each["type"] == "DisruptionTarget"]
-    return found[0] if found else None
+    targets = [each for each in status["conditions"] if each["type"] == "DisruptionTarget"]
+    return targets[0] if targets else None
 
 
 @pytest.fixture(scope="module")
-def low(server: Server, api: Api) -> Iterator[dict[str, Agent]]:
-    """Three nodes, each low on something since a pod runs on it."""
+def low(server: ServerProcess, api: Api) -> Iterator[dict[str, AgentProcess]]:
+    """Three nodes, each with one scarce resource since a pod runs there."""
     with contextlib.ExitStack() as stack:
-        found = {
+        nodes = {
             name: stack.enter_context(agents.joined(server, name, "--accept-all-pods"))
             for name in LOW
         }
@@ -98,20 +98,22 @@ def low(server: Server, api: Api) -> Iterator[dict[str, Agent]]:
             api.ask("POST", PODS, pod(name, name))
         for name in LOW:
             until(api, name, is_running, PATIENCE_SECONDS)
-        for name, agent in found.items():
+        for name, agent in nodes.items():
             agent.kill()
             agent.command += ["--eviction-hard", f"{LOW[name][0]}<100.0%"]
             agent.start()
-        yield found
+        yield nodes
 
 
 def true_conditions(api: Api, node: str) -> set[str]:
-    found = api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
-    return {each["type"] for each in found if each["status"] == "True"}
+    conditions = api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
+    return {each["type"] for each in conditions if each["status"] == "True"}
 
 
 @pytest.mark.parametrize("name", LOW)
-def test_a_pod_on_a_node_that_is_low_is_evicted(low: dict[str, Agent], api: Api, name: str) -> None:
+def test_a_pod_on_a_node_that_is_low_is_evicted(
+    low: dict[str, AgentProcess], api: Api, name: str
+) -> None:
     """behaviour D6.1, D6.3, F."""
     _, condition, resource = LOW[name]
     status = until(api, name, has_failed, LOOK_SECONDS)
@@ -123,7 +125,7 @@ def test_a_pod_on_a_node_that_is_low_is_evicted(low: dict[str, Agent], api: Api,
     assert target is not None
     assert (target["reason"], target["message"]) == ("TerminationByKubelet", status["message"])
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
-    # The node says so in its next report, which may come after the pod's.
+    # The node reports this in the next status, which may come after the pod's.
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (true := true_conditions(api, name)) != {condition, "Ready"}:
         assert time.monotonic() < deadline, true
@@ -131,7 +133,9 @@ def test_a_pod_on_a_node_that_is_low_is_evicted(low: dict[str, Agent], api: Api,
 
 
 @pytest.mark.parametrize("name", LOW)
-def test_a_node_that_is_low_turns_pods_away(low: dict[str, Agent], api: Api, name: str) -> None:
+def test_a_node_that_is_low_turns_pods_away(
+    low: dict[str, AgentProcess], api: Api, name: str
+) -> None:
     """KEP-3329, "Pod admission error"; behaviour D6.5."""
     until(api, name, has_failed, LOOK_SECONDS)
     api.ask("POST", PODS, pod(f"late-{name}", name))
@@ -142,7 +146,7 @@ def test_a_node_that_is_low_turns_pods_away(low: dict[str, Agent], api: Api, nam
 
 
 def test_a_pod_that_takes_more_disk_than_it_may_is_evicted_and_seen_as_evicted(
-    server: Server, api: Api, tmp_path_factory: pytest.TempPathFactory
+    server: ServerProcess, api: Api, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """behaviour D6, the rows of limits: no disruption."""
     with agents.joined(server, "small", "--accept-all-pods"):
@@ -159,5 +163,5 @@ def test_a_pod_that_takes_more_disk_than_it_may_is_evicted_and_seen_as_evicted(
             assert (status["reason"], disruption(status)) == ("Evicted", None)
         kubectl = Kubectl(server.kubeconfig, tmp_path_factory.mktemp("home"))
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while "Evicted" not in (told := kubectl("get", "events")):
-            assert time.monotonic() < deadline, told
+        while "Evicted" not in (events := kubectl("get", "events")):
+            assert time.monotonic() < deadline, events

@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 from refloat.cli import demo
-from refloat.demo.failures import scene
+from refloat.demo.failures import case_namespace
 from refloat.demo.failures.cases import CASES
-from refloat.demo.line import Line
+from refloat.demo.output_lines import Line
 from tests.e2e import failures
 from tests.e2e.cluster import REFLOAT
 
-# Each scenario has as long as a story; on a machine that is busy with others they need it.
-PATIENCE_SECONDS = 120
+# Each scenario has as long as a demo; a busy machine needs that long.
+PATIENCE_SECONDS = 300
 
 
 def test_every_scenario_is_played_in_one_group() -> None:
@@ -37,19 +37,19 @@ async def test_pods_end_as_the_document_says(group: str) -> None:
         case.name for case in cases if failures.section(case, ends[case.name]) not in text
     ] == []
     assert [case.name for case in cases if failures.glance(case, ends[case.name]) not in text] == []
-    shown = [text for line in lines for text in demo.render(line)]
-    assert [text for text in shown if len(text) > demo.WIDTH] == []
+    rows = [text for line in lines for text in demo.render(line)]
+    assert [text for text in rows if len(text) > demo.WIDTH] == []
 
 
 def test_the_document_says_nothing_else() -> None:
-    """A scenario raises unless it ends as it says."""
-    written = failures.MARK + failures.DOCUMENT.read_text().partition(failures.MARK)[2]
-    assert written == failures.document({case.name: case.want for case in CASES})
+    """A scenario raises unless the documented end comes."""
+    document = failures.MARK + failures.DOCUMENT.read_text().partition(failures.MARK)[2]
+    assert document == failures.document({case.name: case.want for case in CASES})
 
 
 def test_the_policy_in_the_document_is_that_of_the_scenarios() -> None:
-    told = failures.DOCUMENT.read_text().partition("```yaml\n")[2].partition("```")[0]
-    assert yaml.safe_load(told) == {"podFailurePolicy": scene.POLICY}
+    policy = failures.DOCUMENT.read_text().partition("```yaml\n")[2].partition("```")[0]
+    assert yaml.safe_load(policy) == {"podFailurePolicy": case_namespace.POLICY}
 
 
 def test_a_scenario_can_be_watched_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -70,12 +70,12 @@ def test_a_scenario_can_be_watched_and_leaves_nothing_behind(tmp_path: Path) -> 
 
 def _mentioned(path: str) -> list[str]:
     """Processes that have a path in their command."""
-    found = []
+    commands = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = each.read_bytes().decode(errors="replace")
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         if path in command:
-            found.append(command)
-    return found
+            commands.append(command)
+    return commands

@@ -3,22 +3,18 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from refloat.app.faults import CUT, MEND
+from refloat.app.node_faults import CUT, MEND
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
 from refloat.cli import demo as cli
-from refloat.demo import catalogue, story
+from refloat.demo import catalogue, demo_run
 from tests import builders
 from tests.e2e import cluster
 from tests.e2e.cluster import Api, Object
-from tests.e2e.test_agent import JOBS, PODS, until
-from tests.e2e.test_up_nodes import NODES, agent_of, is_ready, processes, up, wait
+from tests.e2e.node_cluster import JOBS, NODES, PODS, agent_of, is_ready, until, up, wait
 
 ON = "--feature-gates=TaintForceEviction=true"
 WISH = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
@@ -31,16 +27,7 @@ FINISHED = ["ForceEvictionStarted", "ForceEvictionFinished"]
 WORK = "echo $NODE >> /data/starts; while true; do sleep 1; done"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A data directory, of which no process is left."""
-    found = tmp_path / "data"
-    yield found
-    for pid in processes(found):
-        os.kill(pid, signal.SIGKILL)
-
-
-class Here:
+class ForceEvictionCluster:
     """A cluster of two nodes, on one of which a Job's pod runs with a volume."""
 
     def __init__(self, folder: Path, api: Api) -> None:
@@ -69,30 +56,43 @@ class Here:
         return done.stdout
 
     def signal(self, by: signal.Signals) -> None:
-        """Send one to the node's agent, once there is one, and wait until it has come.
+        """Send one to the node's agent, once there is one, and wait until the agent has the signal.
 
-        One that starts holds them back; of two that wait the second would come first.
+        A starting agent delays signals; of two delayed ones the second would come first.
         """
         agent = wait(lambda: agent_of(self.folder, self.node), "no agent")
         os.kill(agent, by)
         wait(lambda: not is_pending(agent, by), f"the agent does not hear {by.name}")
+
+    @property
+    def other(self) -> str:
+        """The name of the node that the first pod is not on."""
+        [name] = {"n1", "n2"} - {self.node}
+        return name
+
+    def cordon(self, node: str, holds: bool) -> None:
+        self.api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": holds}})
+
+    def cordon_all(self, holds: bool) -> None:
+        for node in (self.node, self.other):
+            self.cordon(node, holds)
 
     def off(self) -> None:
         self.do("crash")
         until(self.api, self.path, lambda node: not is_ready(node))
 
     def wish(self, taint: Object = WISH) -> None:
-        held = self.api.get(self.path)["spec"].get("taints") or []
-        self.api.patch(self.path, {"spec": {"taints": [*held, taint]}})
+        taints = self.api.get(self.path)["spec"].get("taints") or []
+        self.api.patch(self.path, {"spec": {"taints": [*taints, taint]}})
 
     def is_untainted(self) -> None:
-        """Neither the wish nor anything of it is left."""
+        """Neither the request taint nor any trace of the request is left."""
 
         def holds(node: Object) -> bool:
             keys = [each["key"] for each in node["spec"].get("taints") or ()]
-            noted = node["metadata"].get("annotations") or {}
+            annotations = node["metadata"].get("annotations") or {}
             return not {WISH["key"], KEP["key"]} & {*keys} and not any(
-                "force-eviction" in each for each in noted
+                "force-eviction" in each for each in annotations
             )
 
         until(self.api, self.path, holds)
@@ -107,13 +107,13 @@ class Here:
         attachments = self.api.get("/apis/storage.k8s.io/v1/volumeattachments")["items"]
         assert [each["spec"]["nodeName"] for each in attachments] == [pod["spec"]["nodeName"]]
 
-    def _is_new(self, found: Object) -> bool:
-        return all(each["metadata"]["uid"] != self.uid for each in found["items"])
+    def _is_new(self, pods: Object) -> bool:
+        return all(each["metadata"]["uid"] != self.uid for each in pods["items"])
 
     def reasons(self) -> list[str]:
         events = self.api.get(EVENTS)["items"]
-        named = [each for each in events if each["involvedObject"]["name"] == self.node]
-        return [each["reason"] for each in named if each["reason"].startswith("ForceEviction")]
+        own = [each for each in events if each["involvedObject"]["name"] == self.node]
+        return [each["reason"] for each in own if each["reason"].startswith("ForceEviction")]
 
 
 def is_pending(pid: int, by: signal.Signals) -> bool:
@@ -136,38 +136,42 @@ def _job() -> Object:
     return {"metadata": {"name": "work"}, "spec": spec}
 
 
-def _one_runs(found: Object) -> Any:
-    phases = [each["status"].get("phase") for each in found["items"]]
+def _one_runs(pods: Object) -> Any:
+    phases = [each["status"].get("phase") for each in pods["items"]]
     return phases == ["Running"]
 
 
 def test_a_node_that_is_off_gives_up_its_pod_and_its_volume_and_returns_without(
     folder: Path,
 ) -> None:
-    """Scenario 1, by the effect of the KEP; the node is back before its pod runs elsewhere."""
+    """Scenario 1, with the effect of the KEP; the node returns before the pod runs elsewhere.
+
+    Cordons hold the next pod back until the node has returned.
+    """
     with up(folder, 2, "--fast", ON) as server:
-        here = Here(folder, Api(server.kubeconfig))
+        here = ForceEvictionCluster(folder, Api(server.kubeconfig))
         here.off()
+        here.cordon_all(True)
         here.wish(KEP)
-        here.do("heal")
         here.is_untainted()
-        here.goes_on_elsewhere()
+        wait(lambda: here.reasons() == FINISHED, "no event names the end")
+        here.do("heal")
         until(here.api, here.path, is_ready)
-        assert here.starts()[0] == here.node
-        assert here.starts().count(here.node) == 1
-        wait(lambda: here.reasons() == FINISHED, "nobody said what was done")
+        assert here.starts() == [here.node]
+        here.cordon(here.other, False)
+        here.goes_on_elsewhere()
         assert server.end() == 0
 
 
 def test_a_node_that_returns_and_cannot_reach_the_api_server_starts_nothing(
     folder: Path,
 ) -> None:
-    """Scenario 2: its agent is cut off before it can ask anything."""
+    """Scenario 2: the agent has no link from the start."""
     with up(folder, 2, "--fast", ON) as server:
-        here = Here(folder, Api(server.kubeconfig))
+        here = ForceEvictionCluster(folder, Api(server.kubeconfig))
         here.off()
         here.do("heal")
-        # It is held back until the agent can see to it, which is before it asks anything.
+        # The request is delayed until the agent can handle a signal, before the first request.
         here.signal(CUT)
         here.wish()
         here.is_untainted()
@@ -180,9 +184,9 @@ def test_a_node_that_returns_and_cannot_reach_the_api_server_starts_nothing(
 
 
 def test_a_node_that_is_back_is_refused(folder: Path) -> None:
-    """Scenario 3: nothing is touched, and its pod goes on where it was."""
+    """Scenario 3: nothing changes, and the pod runs on in place."""
     with up(folder, 2, "--fast", ON) as server:
-        here = Here(folder, Api(server.kubeconfig))
+        here = ForceEvictionCluster(folder, Api(server.kubeconfig))
         here.off()
         here.do("heal")
         until(here.api, here.path, is_ready)
@@ -197,11 +201,14 @@ def test_a_node_that_is_back_is_refused(folder: Path) -> None:
 
 def test_a_node_is_shut_down_and_force_evicted_by_one_command(folder: Path) -> None:
     with up(folder, 2, "--fast", ON) as server:
-        here = Here(folder, Api(server.kubeconfig))
-        said = here.do("shutdown", "--force-evict")
+        here = ForceEvictionCluster(folder, Api(server.kubeconfig))
+        output = here.do("shutdown", "--force-evict")
         taint = "refloat.dev/force-eviction=true:NoSchedule"
-        assert said.splitlines() == [
-            f"node {here.node} shuts down: it ends its pods with their grace, and goes off",
+        assert output.splitlines() == [
+            (
+                f"node {here.node} shuts down: the agent gives the pods their grace periods, "
+                "then the node is off"
+            ),
             f"node {here.node} is off, and has the taint {taint}",
         ]
         here.is_untainted()
@@ -221,12 +228,12 @@ def test_without_the_gate_the_command_says_how_to_have_it(folder: Path) -> None:
 
 
 async def test_the_story_of_the_demo_comes_to_its_end() -> None:
-    chosen = catalogue.find("force-eviction")
-    played = [line async for line in story.play(chosen, RealClock(), Rand(1), pace=0)]
+    entry = catalogue.find("force-eviction")
+    played = [line async for line in demo_run.run(entry, RealClock(), Rand(1), pace=0)]
     answers = [line.text for line in played if line.kind == "answer"]
-    assert answers[0].startswith("it begins at 0 on ")
-    assert answers[2].startswith("it begins at ")
-    assert not answers[2].startswith("it begins at 0 ")
-    assert answers[3] == "it has counted to 60; the taint is gone"
+    assert answers[0].startswith("the pod begins at 0 on ")
+    assert answers[2].startswith("the pod begins at ")
+    assert not answers[2].startswith("the pod begins at 0 ")
+    assert answers[3] == "the Job has counted to 60; the taint is gone"
     texts = [text for line in played for text in cli.render(line)]
     assert [text for text in texts if len(text) > cli.WIDTH] == []

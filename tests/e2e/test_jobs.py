@@ -4,10 +4,10 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests import builders
 from tests.e2e.cluster import PATIENCE_SECONDS, Api, Object, serving
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -21,17 +21,8 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         assert server.end() == 0
 
 
-def job(name: str, *, simulate: str = "", **spec: Any) -> Object:
-    annotations = {"refloat.dev/simulate": simulate} if simulate else {}
-    template = {
-        "metadata": {"annotations": annotations},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]},
-    }
-    return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
-
-
 def ended(api: Api, name: str) -> Object:
-    """The Job's last condition, once it has one that ends it."""
+    """The Job's last condition, once the Job is complete or failed."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         status = api.get(f"{JOBS}/{name}")["status"]
@@ -43,30 +34,37 @@ def ended(api: Api, name: str) -> Object:
 
 
 def pods(api: Api, name: str) -> list[Object]:
-    found: list[Object] = api.get(f"{PODS}?labelSelector=job-name={name}")["items"]
-    return found
+    items: list[Object] = api.get(f"{PODS}?labelSelector=job-name={name}")["items"]
+    return items
 
 
 def test_an_indexed_job_completes_on_simulated_nodes(api: Api) -> None:
-    api.create(JOBS, job("work", completions=4, parallelism=2, completionMode="Indexed"))
+    api.create(
+        JOBS,
+        builders.job(
+            "work", spec={"completions": 4, "parallelism": 2, "completionMode": "Indexed"}
+        ),
+    )
     end = ended(api, "work")
     assert (end["type"], end["reason"]) == ("Complete", "CompletionsReached")
     assert end["message"] == "Reached expected number of succeeded pods"
     assert end["job"]["succeeded"] == 4
     assert end["job"]["completedIndexes"] == "0-3"
     assert end["job"]["uncountedTerminatedPods"] == {}
-    made = pods(api, "work")
-    assert len(made) == 4
-    assert {each["status"]["phase"] for each in made} == {"Succeeded"}
-    assert {each["spec"]["nodeName"] for each in made} <= {"node-0", "node-1", "node-2"}
-    assert not any(each["metadata"].get("finalizers") for each in made)
+    items = pods(api, "work")
+    assert len(items) == 4
+    assert {each["status"]["phase"] for each in items} == {"Succeeded"}
+    assert {each["spec"]["nodeName"] for each in items} <= {"node-0", "node-1", "node-2"}
+    assert not any(each["metadata"].get("finalizers") for each in items)
 
 
 def test_a_failure_that_the_policy_calls_a_bug_fails_the_job_at_once(api: Api) -> None:
     """behaviour A15.7"""
     rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
     simulate = '{"main": [{"seconds": 0.1, "exitCode": 42}]}'
-    api.create(JOBS, job("bug", simulate=simulate, podFailurePolicy={"rules": [rule]}))
+    api.create(
+        JOBS, builders.job("bug", simulate=simulate, spec={"podFailurePolicy": {"rules": [rule]}})
+    )
     end = ended(api, "bug")
     (pod,) = pods(api, "bug")
     assert (end["type"], end["reason"]) == ("Failed", "PodFailurePolicy")
@@ -80,7 +78,7 @@ def test_a_failure_that_the_policy_calls_a_bug_fails_the_job_at_once(api: Api) -
 def test_failures_beyond_the_limit_fail_the_job(api: Api) -> None:
     """behaviour A12.1, A12.3"""
     simulate = '{"main": [{"seconds": 0.1, "exitCode": 1}]}'
-    api.create(JOBS, job("limit", simulate=simulate, backoffLimit=0))
+    api.create(JOBS, builders.job("limit", simulate=simulate, spec={"backoffLimit": 0}))
     end = ended(api, "limit")
     assert (end["type"], end["reason"]) == ("Failed", "BackoffLimitExceeded")
     assert end["message"] == "Job has reached the specified backoff limit"
@@ -90,22 +88,24 @@ def test_a_job_outlives_its_server(tmp_path: Path) -> None:
     """What a killed process has begun, the next one ends; nothing is counted twice."""
     data_dir = tmp_path / "data"
     simulate = '{"main": [{"seconds": 1}]}'
-    with serving(data_dir, "--simulated-nodes", "2") as server:
+    with serving(data_dir, "--simulated-nodes", "2", "--fast") as server:
         api = Api(server.kubeconfig)
-        api.create(JOBS, job("long", simulate=simulate, completions=4, parallelism=2))
+        api.create(
+            JOBS, builders.job("long", simulate=simulate, spec={"completions": 4, "parallelism": 2})
+        )
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not api.get(f"{JOBS}/long")["status"].get("active"):
             assert time.monotonic() < deadline
             time.sleep(0.02)
-    with serving(data_dir, "--simulated-nodes", "2") as server:
+    with serving(data_dir, "--simulated-nodes", "2", "--fast") as server:
         end = ended(Api(server.kubeconfig), "long")
         assert end["type"] == "Complete"
         assert end["job"]["succeeded"] == 4
 
 
 def test_a_job_goes_when_its_time_after_its_end_is_over(api: Api) -> None:
-    """Behaviour A24. It may wait for its pods, whose deletion is the garbage collector's."""
-    api.create(JOBS, job("brief", ttlSecondsAfterFinished=1))
+    """Behaviour A24. The Job may wait for the garbage collector to delete the pods."""
+    api.create(JOBS, builders.job("brief", spec={"ttlSecondsAfterFinished": 1}))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         answer = api.ask("GET", f"{JOBS}/brief")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubectl finds out what there is, creates things and shows them.
+"""kubectl discovers the API, and creates and shows objects.
 
-How it changes things is in test_kubectl_changes.py, how they end in
+Changes are in test_kubectl_changes.py, deletions and waits in
 test_kubectl_ends.py, and nodes are in test_kubectl_nodes.py.
 """
 
@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from tests import builders
 from tests.e2e import objects
 from tests.e2e.cluster import Api, Kubectl
 
@@ -17,7 +18,7 @@ NEVER = "<none>"
 
 
 def cells(text: str) -> list[list[str]]:
-    """A printed table: its cells, which have no two blanks in a row."""
+    """The cells of a printed table; no cell has two blanks in a row."""
     return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
 
 
@@ -29,9 +30,9 @@ def test_get_raw_asks_whether_the_server_is_ready(kubectl: Kubectl) -> None:
 
 
 def test_version_tells_the_servers(kubectl: Kubectl) -> None:
-    told = kubectl.object("version")["serverVersion"]
-    assert told["major"] == "1"
-    assert re.fullmatch(r"v1\.\d+\.\d+.*", told["gitVersion"])
+    version = kubectl.object("version")["serverVersion"]
+    assert version["major"] == "1"
+    assert re.fullmatch(r"v1\.\d+\.\d+.*", version["gitVersion"])
 
 
 API_RESOURCES = [
@@ -55,32 +56,32 @@ API_RESOURCES = [
 
 
 def test_api_resources_lists_every_kind_with_its_names(kubectl: Kubectl) -> None:
-    told = cells(kubectl("api-resources"))
-    assert told[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
-    assert [row for row in API_RESOURCES if row not in told] == []
+    rows = cells(kubectl("api-resources"))
+    assert rows[0] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
+    assert [row for row in API_RESOURCES if row not in rows] == []
 
 
 def test_api_resources_knows_what_is_in_the_category_all(kubectl: Kubectl) -> None:
-    told = kubectl("api-resources", "--categories", "all", "-o", "name").split()
-    assert {"pods", "services", "jobs.batch"} <= set(told)
+    resources = kubectl("api-resources", "--categories", "all", "-o", "name").split()
+    assert {"pods", "services", "jobs.batch"} <= set(resources)
 
 
 def test_api_versions_lists_every_group(kubectl: Kubectl) -> None:
-    told = kubectl("api-versions").split()
-    assert {row[-3] for row in API_RESOURCES} <= set(told)
+    versions = kubectl("api-versions").split()
+    assert {row[-3] for row in API_RESOURCES} <= set(versions)
 
 
 def test_explain_shows_a_field_with_its_type(kubectl: Kubectl) -> None:
-    told = kubectl("explain", "job.spec.podFailurePolicy.rules")
-    assert "GROUP:      batch\nKIND:       Job\nVERSION:    v1\n" in told
-    assert "FIELD: rules <[]PodFailurePolicyRule>" in told
-    fields = re.findall(r"^  (\w+)\t<([^>]+)>( -required-)?", told, re.MULTILINE)
+    output = kubectl("explain", "job.spec.podFailurePolicy.rules")
+    assert "GROUP:      batch\nKIND:       Job\nVERSION:    v1\n" in output
+    assert "FIELD: rules <[]PodFailurePolicyRule>" in output
+    fields = re.findall(r"^  (\w+)\t<([^>]+)>( -required-)?", output, re.MULTILINE)
     assert fields == [
         ("action", "string", " -required-"),
         ("onExitCodes", "PodFailurePolicyOnExitCodesRequirement", ""),
         ("onPodConditions", "[]PodFailurePolicyOnPodConditionsPattern", ""),
     ]
-    assert "enum: Count, FailIndex, FailJob, Ignore" in told
+    assert "enum: Count, FailIndex, FailJob, Ignore" in output
 
 
 @pytest.mark.parametrize(
@@ -110,10 +111,10 @@ def test_explain_does_not_know_a_field_that_is_not_there(kubectl: Kubectl) -> No
 def test_create_namespace(kubectl: Kubectl, namespace: str) -> None:
     name = f"{namespace}-more"
     assert kubectl("create", "namespace", name) == f"namespace/{name} created\n"
-    made = kubectl.object("get", "namespace", name)
-    assert made["status"] == {"phase": "Active"}
-    assert made["spec"] == {"finalizers": ["kubernetes"]}
-    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": name}
+    obj = kubectl.object("get", "namespace", name)
+    assert obj["status"] == {"phase": "Active"}
+    assert obj["spec"] == {"finalizers": ["kubernetes"]}
+    assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": name}
 
 
 def test_create_namespace_twice_is_refused(kubectl: Kubectl, namespace: str) -> None:
@@ -123,39 +124,44 @@ def test_create_namespace_twice_is_refused(kubectl: Kubectl, namespace: str) -> 
 
 
 def test_create_configmap(kubectl: Kubectl) -> None:
-    told = kubectl("create", "configmap", "settings", "--from-literal", "a=1")
-    assert told == "configmap/settings created\n"
+    output = kubectl("create", "configmap", "settings", "--from-literal", "a=1")
+    assert output == "configmap/settings created\n"
     assert kubectl.object("get", "cm", "settings")["data"] == {"a": "1"}
 
 
 def test_create_secret(kubectl: Kubectl) -> None:
-    told = kubectl("create", "secret", "generic", "password", "--from-literal", "a=ä")
-    assert told == "secret/password created\n"
-    made = kubectl.object("get", "secret", "password")
-    assert made["type"] == "Opaque"
-    assert made["data"] == {"a": base64.b64encode("ä".encode()).decode()}
+    output = kubectl("create", "secret", "generic", "password", "--from-literal", "a=ä")
+    assert output == "secret/password created\n"
+    secret = kubectl.object("get", "secret", "password")
+    assert secret["type"] == "Opaque"
+    assert secret["data"] == {"a": base64.b64encode("ä".encode()).decode()}
 
 
 def test_create_poddisruptionbudget(kubectl: Kubectl) -> None:
-    told = kubectl("create", "pdb", "some", "--selector", "a=b", "--min-available", "50%")
-    assert told == "poddisruptionbudget.policy/some created\n"
-    made = kubectl.object("get", "pdb", "some")["spec"]
-    assert made == {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}}
+    output = kubectl("create", "pdb", "some", "--selector", "a=b", "--min-available", "50%")
+    assert output == "poddisruptionbudget.policy/some created\n"
+    spec = kubectl.object("get", "pdb", "some")["spec"]
+    assert spec == {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}}
 
 
 def test_create_priorityclass(kubectl: Kubectl, api: Api, namespace: str) -> None:
-    told = kubectl("create", "priorityclass", namespace, "--value", "1000")
-    assert told == f"priorityclass.scheduling.k8s.io/{namespace} created\n"
-    made = kubectl.object("get", "pc", namespace)
-    assert (made["value"], made["preemptionPolicy"]) == (1000, "PreemptLowerPriority")
+    output = kubectl("create", "priorityclass", namespace, "--value", "1000")
+    assert output == f"priorityclass.scheduling.k8s.io/{namespace} created\n"
+    priority_class = kubectl.object("get", "pc", namespace)
+    assert (priority_class["value"], priority_class["preemptionPolicy"]) == (
+        1000,
+        "PreemptLowerPriority",
+    )
     api.done("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{namespace}")
 
 
 def test_create_job(kubectl: Kubectl) -> None:
-    told = kubectl("create", "job", "count", "--image", "registry.example/a", "--", "sh", "-c", "1")
-    assert told == "job.batch/count created\n"
-    made = kubectl.object("get", "job", "count")
-    spec, uid = made["spec"], made["metadata"]["uid"]
+    output = kubectl(
+        "create", "job", "count", "--image", "registry.example/a", "--", "sh", "-c", "1"
+    )
+    assert output == "job.batch/count created\n"
+    job = kubectl.object("get", "job", "count")
+    spec, uid = job["spec"], job["metadata"]["uid"]
     assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     assert (spec["completions"], spec["parallelism"], spec["backoffLimit"]) == (1, 1, 6)
     assert (spec["podReplacementPolicy"], spec["completionMode"]) == (
@@ -163,7 +169,7 @@ def test_create_job(kubectl: Kubectl) -> None:
         "NonIndexed",
     )
     assert spec["template"]["spec"]["containers"][0]["command"] == ["sh", "-c", "1"]
-    assert made["status"] == {}
+    assert job["status"] == {}
 
 
 def test_create_serviceaccount(kubectl: Kubectl) -> None:
@@ -171,21 +177,21 @@ def test_create_serviceaccount(kubectl: Kubectl) -> None:
 
 
 def test_run_makes_a_pod(kubectl: Kubectl) -> None:
-    told = kubectl("run", "once", "--image", "registry.example/a", "--restart", "Never")
-    assert told == "pod/once created\n"
-    made = kubectl.object("get", "pod", "once")
-    assert made["spec"]["restartPolicy"] == "Never"
-    assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    output = kubectl("run", "once", "--image", "registry.example/a", "--restart", "Never")
+    assert output == "pod/once created\n"
+    pod = kubectl.object("get", "pod", "once")
+    assert pod["spec"]["restartPolicy"] == "Never"
+    assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
 def test_create_by_dry_run_leaves_nothing(kubectl: Kubectl) -> None:
-    told = kubectl("create", "configmap", "none", "--dry-run=server")
-    assert told == "configmap/none created (server dry run)\n"
+    output = kubectl("create", "configmap", "none", "--dry-run=server")
+    assert output == "configmap/none created (server dry run)\n"
     assert kubectl("get", "configmap", "none", "--ignore-not-found") == ""
 
 
 def test_an_object_that_is_invalid_is_refused_in_kubernetes_words(kubectl: Kubectl) -> None:
-    body = objects.job("bad", podFailurePolicy={"rules": [{"action": "Count"}]})
+    body = builders.job("bad", spec={"podFailurePolicy": {"rules": [{"action": "Count"}]}})
     assert kubectl.refused("create", "-f", "-", stdin=body) == (
         'The Job "bad" is invalid: spec.podFailurePolicy.rules[0]: Invalid value: '
         "specifying one of OnExitCodes and OnPodConditions is required\n"
@@ -193,21 +199,21 @@ def test_an_object_that_is_invalid_is_refused_in_kubernetes_words(kubectl: Kubec
 
 
 def test_an_unknown_field_is_refused(kubectl: Kubectl) -> None:
-    body = objects.job("bad", backofLimit=1)
-    told = kubectl.refused("create", "-f", "-", stdin=body)
-    assert 'strict decoding error: unknown field "spec.backofLimit"' in told
+    body = builders.job("bad", spec={"backofLimit": 1})
+    error = kubectl.refused("create", "-f", "-", stdin=body)
+    assert 'strict decoding error: unknown field "spec.backofLimit"' in error
 
 
 def test_what_is_not_there_is_not_found(kubectl: Kubectl) -> None:
-    told = kubectl.refused("get", "job", "nope")
-    assert told == 'Error from server (NotFound): jobs.batch "nope" not found\n'
+    error = kubectl.refused("get", "job", "nope")
+    assert error == 'Error from server (NotFound): jobs.batch "nope" not found\n'
 
 
 # -- showing -------------------------------------------------------------
 
 
 def test_get_wide_shows_a_pod(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=objects.pod("a", node="n1"))
+    kubectl("apply", "-f", "-", stdin=builders.pod("a", node="n1"))
     header, row = cells(kubectl("get", "pods", "-o", "wide"))
     assert header == [
         *("NAME", "READY", "STATUS", "RESTARTS", "AGE"),
@@ -219,20 +225,20 @@ def test_get_wide_shows_a_pod(kubectl: Kubectl) -> None:
 
 
 def test_get_wide_shows_a_job(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=objects.job("a", completions=3))
+    kubectl("apply", "-f", "-", stdin=builders.job("a", spec={"completions": 3}))
     header, row = cells(kubectl("get", "jobs", "-o", "wide"))
     assert header == [
         *("NAME", "STATUS", "COMPLETIONS", "DURATION", "AGE"),
         *("CONTAINERS", "IMAGES", "SELECTOR"),
     ]
-    made = kubectl.object("get", "job", "a")
-    selector = f"batch.kubernetes.io/controller-uid={made['metadata']['uid']}"
+    job = kubectl.object("get", "job", "a")
+    selector = f"batch.kubernetes.io/controller-uid={job['metadata']['uid']}"
     assert row[:3] == ["a", "Running", "0/3"]
-    assert row[-3:] == ["main", objects.CONTAINER["image"], selector]
+    assert row[-3:] == ["main", builders.CONTAINER["image"], selector]
 
 
 def test_get_shows_the_end_of_a_job(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=objects.job("a"))
+    kubectl("apply", "-f", "-", stdin=builders.job("a"))
     times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:01:30Z"}
     conditions = (
         '[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]'
@@ -248,10 +254,10 @@ def test_get_shows_the_end_of_a_job(kubectl: Kubectl) -> None:
 
 
 def test_get_shows_labels_and_chosen_columns(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=objects.config_map("a", {"tier": "x"}))
-    told = cells(kubectl("get", "cm", "a", "-L", "tier", "--show-labels", "--no-headers"))
-    assert told[0][1] == "0"
-    assert told[0][-2:] == ["x", "tier=x"]
+    kubectl("apply", "-f", "-", stdin=builders.config_map("a", labels={"tier": "x"}))
+    rows = cells(kubectl("get", "cm", "a", "-L", "tier", "--show-labels", "--no-headers"))
+    assert rows[0][1] == "0"
+    assert rows[0][-2:] == ["x", "tier=x"]
     assert kubectl("get", "cm", "a", "-o", "name") == "configmap/a\n"
     columns = "custom-columns=N:.metadata.name,T:.metadata.labels.tier"
     assert cells(kubectl("get", "cm", "a", "-o", columns)) == [["N", "T"], ["a", "x"]]
@@ -260,55 +266,57 @@ def test_get_shows_labels_and_chosen_columns(kubectl: Kubectl) -> None:
 
 def test_get_selects_by_labels_and_fields(kubectl: Kubectl) -> None:
     for name, tier, node in (("a", "x", "n1"), ("b", "x", "n2"), ("c", "y", "n1")):
-        kubectl("apply", "-f", "-", stdin=objects.pod(name, node=node, labels={"tier": tier}))
+        kubectl("apply", "-f", "-", stdin=builders.pod(name, node=node, labels={"tier": tier}))
     assert kubectl("get", "pods", "-l", "tier in (x)", "-o", "name").split() == ["pod/a", "pod/b"]
-    chosen = ("--field-selector", "spec.nodeName=n1,status.phase!=Running")
-    assert kubectl("get", "pods", *chosen, "-o", "name").split() == ["pod/a", "pod/c"]
+    selector = ("--field-selector", "spec.nodeName=n1,status.phase!=Running")
+    assert kubectl("get", "pods", *selector, "-o", "name").split() == ["pod/a", "pod/c"]
     assert kubectl("get", "pods", "-l", "!tier", "-o", "name") == ""
 
 
 def test_get_in_chunks_shows_all(kubectl: Kubectl) -> None:
-    items = [objects.config_map(f"m{n}") for n in range(7)]
+    items = [builders.config_map(f"m{n}") for n in range(7)]
     kubectl("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": items})
-    told = kubectl("get", "cm", "--chunk-size", "3", "-o", "name").split()
-    assert [f"configmap/m{n}" for n in range(7)] == [name for name in told if "/m" in name]
+    names = kubectl("get", "cm", "--chunk-size", "3", "-o", "name").split()
+    assert [f"configmap/m{n}" for n in range(7)] == [name for name in names if "/m" in name]
 
 
 def test_get_all_shows_several_kinds(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=objects.pod("a"))
-    kubectl("apply", "-f", "-", stdin=objects.job("b"))
+    kubectl("apply", "-f", "-", stdin=builders.pod("a"))
+    kubectl("apply", "-f", "-", stdin=builders.job("b"))
     assert kubectl("get", "all", "-o", "name").split() == ["pod/a", "job.batch/b"]
 
 
 def test_describe_shows_a_pod_and_its_events(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=objects.pod("a", labels={"tier": "x"}))
+    kubectl("apply", "-f", "-", stdin=builders.pod("a", labels={"tier": "x"}))
     about = kubectl.object("get", "pod", "a")
     kubectl("create", "-f", "-", stdin=objects.event("a.1", about, "Broken", "it broke"))
-    told = kubectl("describe", "pod", "a")
-    assert re.search(r"^Name: +a$", told, re.MULTILINE)
-    assert re.search(r"^Labels: +tier=x$", told, re.MULTILINE)
-    assert re.search(r"^Status: +Pending$", told, re.MULTILINE)
-    assert re.search(r"^ +Image: +registry\.example/busybox:1$", told, re.MULTILINE)
-    assert "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s" in told
-    assert re.search(r"Warning +Broken +\S+ +test-controller +it broke", told)
+    output = kubectl("describe", "pod", "a")
+    assert re.search(r"^Name: +a$", output, re.MULTILINE)
+    assert re.search(r"^Labels: +tier=x$", output, re.MULTILINE)
+    assert re.search(r"^Status: +Pending$", output, re.MULTILINE)
+    assert re.search(r"^ +Image: +busybox$", output, re.MULTILINE)
+    assert "node.kubernetes.io/not-ready:NoExecute op=Exists for 300s" in output
+    assert re.search(r"Warning +Broken +\S+ +test-controller +it broke", output)
 
 
 def test_describe_shows_a_job(kubectl: Kubectl) -> None:
     rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
-    kubectl("apply", "-f", "-", stdin=objects.job("a", podFailurePolicy={"rules": [rule]}))
-    told = kubectl("describe", "job", "a")
-    assert re.search(r"^Parallelism: +1$", told, re.MULTILINE)
-    assert re.search(r"^Pods Statuses: +0 Active .*/ 0 Succeeded / 0 Failed$", told, re.MULTILINE)
-    assert re.search(r"^Events: +<none>$", told, re.MULTILINE)
+    kubectl(
+        "apply", "-f", "-", stdin=builders.job("a", spec={"podFailurePolicy": {"rules": [rule]}})
+    )
+    output = kubectl("describe", "job", "a")
+    assert re.search(r"^Parallelism: +1$", output, re.MULTILINE)
+    assert re.search(r"^Pods Statuses: +0 Active .*/ 0 Succeeded / 0 Failed$", output, re.MULTILINE)
+    assert re.search(r"^Events: +<none>$", output, re.MULTILINE)
 
 
 def test_get_events_shows_them(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=objects.pod("a"))
+    kubectl("apply", "-f", "-", stdin=builders.pod("a"))
     about = kubectl.object("get", "pod", "a")
     kubectl("create", "-f", "-", stdin=objects.event("a.1", about, "Broken", "it broke"))
     header, row = cells(kubectl("get", "events"))
     assert header == ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     assert row[1:] == ["Warning", "Broken", "pod/a", "it broke"]
     assert "it broke" in kubectl("events", "--for", "pod/a")
-    chosen = ("--field-selector", "involvedObject.name=b")
-    assert kubectl("get", "events", *chosen) == ""
+    selector = ("--field-selector", "involvedObject.name=b")
+    assert kubectl("get", "events", *selector) == ""

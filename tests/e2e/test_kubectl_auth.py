@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubectl asks who it is and what it may do, and acts as others.
+"""kubectl asks for the user name and the rights, and impersonates.
 
-Whatever is asked here of users that no cluster knows holds on any cluster.
+The users here are unknown to every cluster, so the answers hold on any cluster.
 """
 
 import pytest
@@ -12,14 +12,14 @@ JOBS = "system:serviceaccount:kube-system:job-controller"
 
 
 def test_whoami_tells_the_administrator(kubectl: Kubectl) -> None:
-    found = kubectl.object("auth", "whoami")["status"]["userInfo"]
-    assert "system:masters" in found["groups"]
-    assert "system:authenticated" in found["groups"]
+    user = kubectl.object("auth", "whoami")["status"]["userInfo"]
+    assert "system:masters" in user["groups"]
+    assert "system:authenticated" in user["groups"]
 
 
 def test_whoami_as_another(kubectl: Kubectl) -> None:
-    found = kubectl.object("auth", "whoami", "--as=bob", "--as-group=people", "--as-uid=7")
-    assert found["status"]["userInfo"] == {
+    review = kubectl.object("auth", "whoami", "--as=bob", "--as-group=people", "--as-uid=7")
+    assert review["status"]["userInfo"] == {
         "username": "bob",
         "uid": "7",
         "groups": ["people", "system:authenticated"],
@@ -58,8 +58,8 @@ def test_can_i_list_says_that_a_nodes_rules_are_not_all(kubectl: Kubectl) -> Non
 
 
 def test_another_may_do_what_another_may_do(kubectl: Kubectl) -> None:
-    said = kubectl.refused("get", "pods", "--as=bob")
+    error = kubectl.refused("get", "pods", "--as=bob")
     assert (
         'Error from server (Forbidden): pods is forbidden: User "bob" cannot list resource "pods" '
         f'in API group "" in the namespace "{kubectl.namespace}"'
-    ) in said
+    ) in error

@@ -20,9 +20,10 @@ from refloat.apiserver import identity
 from refloat.apiserver.authentication import Tokens
 from refloat.apiserver.identity import ADMIN
 from refloat.apiserver.limits import TOO_MANY, Limits
-from refloat.apiserver.targets import Target
+from refloat.apiserver.routes import Target
 from tests import servers
-from tests.servers import Reachable
+from tests.cases import cases
+from tests.servers import ListeningServer
 
 SOON = 0.1
 """Seconds, for a bound that a test wants to be reached."""
@@ -33,7 +34,7 @@ AUTH = f"Authorization: Bearer {servers.TOKEN}\r\n"
 
 
 @dataclass
-class Wire:
+class RawConnection:
     """A connection, byte by byte."""
 
     reader: asyncio.StreamReader
@@ -62,16 +63,16 @@ class Wire:
         return int(raw[0].split()[1]), {name.lower(): text for name, text in pairs}
 
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """An answer that tells its length."""
+        """An answer with a length."""
         status, headers = await self.head()
         return status, headers, await self.reader.readexactly(int(headers["content-length"]))
 
     async def status(self) -> tuple[int, dict[str, str], dict[str, Any]]:
         """An answer that is a Status."""
         code, headers, body = await self.answer()
-        found: dict[str, Any] = json.loads(body)
-        assert (found["kind"], found["code"]) == ("Status", code)
-        return code, headers, found
+        status: dict[str, Any] = json.loads(body)
+        assert (status["kind"], status["code"]) == ("Status", code)
+        return code, headers, status
 
     async def rest(self) -> bytes:
         """Everything until the server closes the connection."""
@@ -82,15 +83,15 @@ class Wire:
 
 
 @asynccontextmanager
-async def connected(server: Reachable) -> AsyncIterator[Wire]:
+async def connected(server: ListeningServer) -> AsyncIterator[RawConnection]:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
-        yield Wire(reader, writer)
+        yield RawConnection(reader, writer)
     finally:
         writer.close()
 
 
-async def answers(server: Reachable) -> bool:
+async def answers(server: ListeningServer) -> bool:
     """Does the server still answer others?"""
     async with connected(server) as wire:
         wire.ask("GET", f"{MAPS}/none")
@@ -104,18 +105,18 @@ def config_map(name: str, size: int = 0) -> bytes:
 # -- what does not come ----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"GET /ver", id="half a request line"),
-        pytest.param(b"GET /version HTTP/1.1\r\nHost: x\r\nA: ", id="half a header"),
-    ],
+@cases(
+    "request_bytes",
+    {
+        "nothing": b"",
+        "half a request line": b"GET /ver",
+        "half a header": b"GET /version HTTP/1.1\r\nHost: x\r\nA: ",
+    },
 )
-async def test_a_request_that_does_not_come_ends_its_connection(sent: bytes) -> None:
+async def test_a_request_that_does_not_come_ends_its_connection(request_bytes: bytes) -> None:
     async with servers.serving(Limits(head_seconds=SOON)) as server:
         async with connected(server) as wire:
-            wire.send(sent)
+            wire.send(request_bytes)
             assert await wire.rest() == b""
         assert await answers(server)
 
@@ -131,9 +132,9 @@ async def test_a_second_request_that_half_comes_ends_its_connection() -> None:
 async def test_a_body_that_does_not_come_is_answered_and_holds_nothing() -> None:
     async with servers.serving(Limits(body_seconds=SOON)) as server, connected(server) as wire:
         wire.send(f"POST {MAPS} HTTP/1.1\r\nHost: x\r\n{AUTH}Content-Length: 100\r\n\r\n{{")
-        code, _, found = await wire.status()
-        assert (code, found["message"]) == (408, "the body of the request did not arrive in time")
-        assert server.server.in_flight.counts["mutating"] == 0
+        code, _, body = await wire.status()
+        assert (code, body["message"]) == (408, "the body of the request did not arrive in time")
+        assert server.http.in_flight.counts["mutating"] == 0
 
 
 async def test_a_client_that_leaves_in_its_body_leaves_nothing(
@@ -142,8 +143,8 @@ async def test_a_client_that_leaves_in_its_body_leaves_nothing(
     async with servers.serving() as server:
         async with connected(server) as wire:
             wire.send(f"POST {MAPS} HTTP/1.1\r\nHost: x\r\n{AUTH}Content-Length: 100\r\n\r\n{{")
-            await until(lambda: server.server.in_flight.counts["mutating"] == 1)
-        await until(lambda: server.server.in_flight.counts["mutating"] == 0)
+            await until(lambda: server.http.in_flight.counts["mutating"] == 1)
+        await until(lambda: server.http.in_flight.counts["mutating"] == 0)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -169,7 +170,7 @@ UNREAD = Limits(unread_seconds=SOON, unread_bytes_per_second=2**40)
 LENIENT = Limits(unread_seconds=3.0, unread_bytes_per_second=2**40)
 
 
-async def fill(server: Reachable, count: int) -> None:
+async def fill(server: ListeningServer, count: int) -> None:
     """Objects of 100 KB each."""
     async with connected(server) as wire:
         for number in range(count):
@@ -183,8 +184,8 @@ async def test_a_client_that_does_not_read_its_list_is_cut_off() -> None:
         async with connected(server) as wire:
             wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
             wire.ask("GET", MAPS)
-            await until(lambda: server.server.in_flight.counts["readOnly"] == 1)
-            await until(lambda: server.server.in_flight.counts["readOnly"] == 0)
+            await until(lambda: server.http.in_flight.counts["readOnly"] == 1)
+            await until(lambda: server.http.in_flight.counts["readOnly"] == 0)
         assert await answers(server)
 
 
@@ -199,9 +200,9 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_others_are_not() -> N
             assert (await wire.head())[0] == 200
         idle.writer.transport.pause_reading()  # type: ignore[attr-defined]
         keen.reader._limit = 2**30  # type: ignore[attr-defined]
-        seen = asyncio.ensure_future(keen.reader.readuntil(b"large-249"))
+        last_event = asyncio.ensure_future(keen.reader.readuntil(b"large-249"))
         await fill(server, 250)
-        await seen
+        await last_event
         await until(lambda: server.dispatcher.watchers == 1)
 
 
@@ -222,9 +223,9 @@ async def test_a_body_as_large_as_allowed_is_read_and_one_byte_more_is_not() -> 
         for more, want in ((0, 400), (1, 413)):
             async with connected(server) as wire:
                 wire.ask("POST", MAPS, b"x" * (3 * 2**20 + more))
-                code, _, found = await wire.status()
+                code, _, body = await wire.status()
                 assert code == want
-        assert found["message"] == "Request entity too large: limit is 3145728"
+        assert body["message"] == "Request entity too large: limit is 3145728"
 
 
 async def test_a_large_body_without_its_length_is_refused_too() -> None:
@@ -234,12 +235,12 @@ async def test_a_large_body_without_its_length_is_refused_too() -> None:
         assert (await wire.status())[0] == 413
 
 
-@pytest.mark.parametrize(
+@cases(
     "head",
-    [
-        pytest.param(b"GET /" + b"a" * 3000 + b" HTTP/1.1\r\n", id="a request line"),
-        pytest.param(b"GET / HTTP/1.1\r\nA: " + b"a" * 3000 + b"\r\n\r\n", id="a header"),
-    ],
+    {
+        "a request line": b"GET /" + b"a" * 3000 + b" HTTP/1.1\r\n",
+        "a header": b"GET / HTTP/1.1\r\nA: " + b"a" * 3000 + b"\r\n\r\n",
+    },
 )
 async def test_a_head_that_is_too_large_is_refused(head: bytes) -> None:
     async with servers.serving(Limits(head_bytes=2000)) as server, connected(server) as wire:
@@ -268,23 +269,23 @@ async def test_more_connections_than_allowed_are_refused() -> None:
         assert (await first.status())[0] == 404
 
 
-@pytest.mark.parametrize(
-    ("bounds", "method", "path"),
-    [
-        pytest.param(Limits(read_only=0), "GET", MAPS, id="reads"),
-        pytest.param(Limits(read_only=0), "GET", "/api", id="documents"),
-        pytest.param(Limits(mutating=0), "DELETE", f"{MAPS}/x", id="writes"),
-        pytest.param(Limits(watchers=0), "GET", f"{MAPS}?watch=1", id="watches"),
-    ],
+@cases(
+    "bounds method path",
+    {
+        "reads": (Limits(read_only=0), "GET", MAPS),
+        "documents": (Limits(read_only=0), "GET", "/api"),
+        "writes": (Limits(mutating=0), "DELETE", f"{MAPS}/x"),
+        "watches": (Limits(watchers=0), "GET", f"{MAPS}?watch=1"),
+    },
 )
 async def test_more_requests_than_allowed_are_told_to_come_back(
     bounds: Limits, method: str, path: str
 ) -> None:
     async with servers.serving(bounds) as server, connected(server) as wire:
         wire.ask(method, path)
-        code, headers, found = await wire.status()
+        code, headers, body = await wire.status()
         assert (code, headers["retry-after"]) == (429, "1")
-        assert (found["message"], found["reason"]) == (TOO_MANY, "TooManyRequests")
+        assert (body["message"], body["reason"]) == (TOO_MANY, "TooManyRequests")
 
 
 async def test_health_is_told_however_much_is_going_on() -> None:
@@ -306,14 +307,14 @@ async def test_a_place_is_given_back_when_a_watch_ends() -> None:
             async with connected(server) as watch:
                 watch.ask("GET", f"{MAPS}?watch=1")
                 assert (await watch.head())[0] == 200
-            await until(lambda: server.server.in_flight.counts["watch"] == 0)
+            await until(lambda: server.http.in_flight.counts["watch"] == 0)
 
 
 async def test_a_nodes_large_lease_does_not_wait_for_the_thread_that_users_share() -> None:
     tokens = Tokens({servers.TOKEN: ADMIN, "of-the-node": identity.node("n1")})
     lease = {"metadata": {"name": "n1", "annotations": {"example.com/k": "v" * 30_000}}}
     async with servers.serving(Limits(waiting=0), tokens=tokens) as server:
-        await server.server._shares.worker.turns.take("other")
+        await server.http._shares.worker.turns.take("other")
         async with connected(server) as wire:
             wire.ask("POST", MAPS, config_map("large", 30_000))
             assert (await wire.status())[0] == 429
@@ -326,37 +327,32 @@ async def test_a_nodes_large_lease_does_not_wait_for_the_thread_that_users_share
 # -- what is wrong ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("sent", "want"),
-    [
-        pytest.param("GET /version HTTP/2.0\r\nHost: x\r\n\r\n", 400, id="version 2"),
-        pytest.param("GET /version HTTP/1.1\r\n\r\n", 400, id="no host"),
-        pytest.param("GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400, id="bad escape"),
-        pytest.param("GET api HTTP/1.1\r\nHost: x\r\n\r\n", 400, id="no path"),
-        pytest.param("GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400, id="asterisk"),
-        pytest.param("FOO /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n", 405, id="unknown method"),
-        pytest.param("\0\1\2\r\n\r\n", 400, id="no HTTP at all"),
-        pytest.param("GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", 400, id="bad header name"),
-        pytest.param("GET / HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n", 400, id="bad header value"),
-        pytest.param(
-            f"GET /version HTTP/1.1\r\nHost: x\r\n{AUTH}Expect: x\r\n\r\n", 417, id="expectation"
-        ),
-        pytest.param(
-            "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", 400, id="bad length"
-        ),
-        pytest.param(
+@cases(
+    "request_text want",
+    {
+        "version 2": ("GET /version HTTP/2.0\r\nHost: x\r\n\r\n", 400),
+        "no host": ("GET /version HTTP/1.1\r\n\r\n", 400),
+        "bad escape": ("GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        "no path": ("GET api HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        "asterisk": ("GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        "unknown method": ("FOO /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        "no HTTP at all": ("\0\1\2\r\n\r\n", 400),
+        "bad header name": ("GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", 400),
+        "bad header value": ("GET / HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n", 400),
+        "expectation": (f"GET /version HTTP/1.1\r\nHost: x\r\n{AUTH}Expect: x\r\n\r\n", 417),
+        "bad length": ("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", 400),
+        "bad chunk": (
             f"POST {MAPS} HTTP/1.1\r\nHost: x\r\n{AUTH}Transfer-Encoding: chunked\r\n\r\nzz\r\n",
             400,
-            id="bad chunk",
         ),
-    ],
+    },
 )
 async def test_what_is_no_request_is_answered_with_a_status(
-    sent: str, want: int, caplog: pytest.LogCaptureFixture
+    request_text: str, want: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with servers.serving() as server:
         async with connected(server) as wire:
-            wire.send(sent)
+            wire.send(request_text)
             assert (await wire.status())[0] == want
         assert await answers(server)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -382,7 +378,7 @@ async def test_names_that_nothing_can_have_are_refused_in_kubernetes_words(
 async def test_a_chunk_that_is_wrong_later_is_answered_too() -> None:
     async with servers.serving() as server, connected(server) as wire:
         wire.ask("POST", MAPS, headers="Transfer-Encoding: chunked\r\n")
-        await until(lambda: server.server.in_flight.counts["mutating"] == 1)
+        await until(lambda: server.http.in_flight.counts["mutating"] == 1)
         wire.send(b"zz\r\n")
         assert (await wire.status())[0] == 400
 
@@ -418,9 +414,9 @@ async def test_a_bug_is_a_logged_500_and_the_server_goes_on(
             patch.setattr(server.resources, "serve", broken)
             async with connected(server) as wire:
                 wire.ask("GET", MAPS)
-                code, headers, found = await wire.status()
-        assert (code, found["reason"]) == (500, "InternalError")
-        assert "a bug" not in found["message"]
+                code, headers, body = await wire.status()
+        assert (code, body["reason"]) == (500, "InternalError")
+        assert "a bug" not in body["message"]
         [record] = [each for each in caplog.records if each.exc_info]
         assert record.__dict__["fields"]["id"] == headers["audit-id"]
         assert await answers(server)
@@ -448,18 +444,18 @@ async def test_a_write_is_completed_when_its_client_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with servers.serving() as server:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
         create = server.registry.create
 
         async def slow(*args: Any) -> Any:
-            begun.set()
+            started.set()
             await go_on.wait()
             return await create(*args)
 
         monkeypatch.setattr(server.registry, "create", slow)
         async with connected(server) as wire:
             wire.ask("POST", MAPS, config_map("left"))
-            await begun.wait()
-        await until(lambda: server.server.in_flight.counts["mutating"] == 0)
+            await started.wait()
+        await until(lambda: server.http.in_flight.counts["mutating"] == 0)
         go_on.set()
         await until(lambda: server.store.get("configmaps/default/left") is not None)

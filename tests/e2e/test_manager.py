@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from refloat.api import kinds
-from refloat.apiserver import bootstrap
+from refloat.apiserver import ApiServer, bootstrap
 from refloat.apiserver.identity import ADMIN, Call
-from refloat.apiserver.registry import Registry
 from refloat.base.clock import RealClock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
 from refloat.store.sqlite import SqliteStore
-from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Api, Lines, Server, run, serving
+from tests import builders
+from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Api, PipeLines, ServerProcess, run, serving
 
 PODS = 10_000
 ROUNDS = int(os.environ.get("REFLOAT_MANAGER_ROUNDS", "20"))
@@ -31,26 +31,17 @@ PATH = "/api/v1/namespaces/default/pods"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
-def pod(name: str) -> dict[str, Any]:
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {"name": name, "labels": {"app": "held"}},
-        "spec": {"containers": [{"name": "c", "image": "busybox:1"}]},
-    }
-
-
 async def fill(data_dir: Path, count: int) -> None:
     """Put pods into a data directory, by the server's own rules."""
     data_dir.mkdir()
     clock, rand = RealClock(), Rand(1)
     store = await SqliteStore.open(data_dir / "state.db")
-    registry = Registry(store, rand=rand, gates=Gates())
+    registry = ApiServer(store, clock, rand, Gates()).registry
     await bootstrap.ensure(registry, clock)
     resource = kinds.of("pods")
 
     async def create(number: int) -> None:
-        obj = pod(f"held-{number:05d}")
+        obj = builders.pod(f"held-{number:05d}", labels={"app": "held"})
         registry.strategies[resource].default(obj)
         await registry.create(Call(ADMIN, clock.now()), resource, "default", obj)
 
@@ -70,7 +61,7 @@ class ManagerProcess:
                 stderr=stream,
             )
         assert self.process.stdout is not None
-        lines = Lines(self.process.stdout)
+        lines = PipeLines(self.process.stdout)
         self.at: dict[str, str] = {}
         assert lines.next().startswith("managing ")
         while len(self.at) < 2:
@@ -85,8 +76,8 @@ class ManagerProcess:
             return answer.status, answer.read().decode()
 
     def caches(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.page("metrics", "/debug/caches")[1])
-        return found
+        caches: dict[str, Any] = json.loads(self.page("metrics", "/debug/caches")[1])
+        return caches
 
     def end(self) -> int:
         self.process.terminate()
@@ -107,21 +98,21 @@ def managing(kubeconfig: Path, errors: Path, *flags: str) -> Iterator[ManagerPro
 
 
 def listed(api: Api) -> str:
-    """The digest of a fresh list, made as the manager makes it of its cache."""
+    """The digest of a fresh list, computed like the manager's digest of the cache."""
     items = json.loads(api.ask("GET", "/api/v1/pods", accept=PARTIAL).text)["items"]
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for metadata in sorted(
         (each["metadata"] for each in items), key=lambda one: (one["namespace"], one["name"])
     ):
         key = f"{metadata['namespace']}/{metadata['name']}"
-        made.update(f"{key}@{metadata['resourceVersion']}\n".encode())
-    return made.hexdigest()
+        digest.update(f"{key}@{metadata['resourceVersion']}\n".encode())
+    return digest.hexdigest()
 
 
 def until_equal(manager: ManagerProcess, api: Api) -> None:
-    wanted, deadline = listed(api), time.monotonic() + PATIENCE_SECONDS
-    while (held := manager.caches()["pods"])["digest"] != wanted:
-        assert time.monotonic() < deadline, f"cache {held}, listed {wanted}"
+    digest, deadline = listed(api), time.monotonic() + PATIENCE_SECONDS
+    while (cache := manager.caches()["pods"])["digest"] != digest:
+        assert time.monotonic() < deadline, f"cache {cache}, listed {digest}"
         time.sleep(0.02)
 
 
@@ -132,21 +123,21 @@ def change(api: Api, life: int) -> None:
             f"{PATH}/held-{life * 10 + number:05d}", {"metadata": {"labels": {"l": str(life)}}}
         )
     api.done("DELETE", f"{PATH}/held-{life * 10 + 5:05d}")
-    api.create(PATH, pod(f"new-{life}"))
+    api.create(PATH, builders.pod(f"new-{life}", labels={"app": "held"}))
 
 
 @pytest.mark.timeout(480)
 def test_caches_are_equal_to_a_fresh_list_after_each_of_twenty_kills(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     asyncio.run(fill(data_dir, PODS))
-    server = Server(data_dir)
+    server = ServerProcess(data_dir)
     try:
         with managing(server.kubeconfig, tmp_path / "manager.stderr") as manager:
             until_equal(manager, Api(server.kubeconfig))
             assert manager.caches()["pods"]["objects"] == PODS
             for life in range(ROUNDS):
                 server.kill()
-                server = Server(data_dir)
+                server = ServerProcess(data_dir)
                 api = Api(server.kubeconfig)
                 change(api, life)
                 until_equal(manager, api)
@@ -169,10 +160,10 @@ def test_only_jobs_that_name_refloat_are_taken_care_of(tmp_path: Path) -> None:
         api.create(jobs, {"metadata": {"name": "theirs"}, "spec": {"template": template}})
         with managing(server.kubeconfig, tmp_path / "manager.stderr"):
             deadline = time.monotonic() + PATIENCE_SECONDS
-            while not (made := api.get(PATH)["items"]):
+            while not (pods := api.get(PATH)["items"]):
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-            name = made[0]["metadata"]["name"]
+            name = pods[0]["metadata"]["name"]
             api.patch(f"{PATH}/{name}/status", {"status": {"phase": "Succeeded"}})
             while "completionTime" not in (status := api.get(f"{jobs}/ours")["status"]):
                 assert time.monotonic() < deadline, status
@@ -183,7 +174,7 @@ def test_only_jobs_that_name_refloat_are_taken_care_of(tmp_path: Path) -> None:
 
 
 def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data")
+    server = ServerProcess(tmp_path / "data")
     server.kill()
     errors = tmp_path / "manager.stderr"
     with managing(server.kubeconfig, errors) as manager:
@@ -193,7 +184,7 @@ def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) ->
         while "WARNING" not in errors.read_text():
             assert time.monotonic() < deadline, errors.read_text()
             time.sleep(0.02)
-        server = Server(tmp_path / "data")
+        server = ServerProcess(tmp_path / "data")
         deadline = time.monotonic() + PATIENCE_SECONDS
         try:
             while manager.page("health", "/readyz")[0] != 200:
@@ -204,7 +195,7 @@ def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "error"),
     [
         (["--controllers", "nope"], "unknown controller 'nope'; known are: *, none"),
         (["--feature-gates", "Nope=true"], "unknown feature gate 'Nope'; known are: Failure"),
@@ -212,8 +203,8 @@ def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) ->
         (["--metrics-bind-address", "nowhere"], "--metrics-bind-address 'nowhere'"),
     ],
 )
-def test_wrong_use_is_told_and_ends_with_2(flags: list[str], told: str) -> None:
-    ended = run("manager", *flags)
-    assert ended.returncode == 2
-    assert told in ended.stderr
-    assert len(ended.stderr.splitlines()) == 1
+def test_wrong_use_is_told_and_ends_with_2(flags: list[str], error: str) -> None:
+    result = run("manager", *flags)
+    assert result.returncode == 2
+    assert error in result.stderr
+    assert len(result.stderr.splitlines()) == 1

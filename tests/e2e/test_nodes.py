@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole cluster with simulated nodes, by kubectl: what disrupts pods, and what becomes of them.
 
-Each test follows its pods with `kubectl get pods -w` and holds the lines
+Each test follows the pods with `kubectl get pods -w` and holds the lines
 against what Kubernetes writes (behaviour F). The server runs with `--fast`:
 what takes Kubernetes minutes takes seconds here.
 """
@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.e2e import cluster, objects
-from tests.e2e.cluster import PATIENCE_SECONDS, Kubectl, Lines, Object, Server
+from tests import builders
+from tests.e2e import cluster
+from tests.e2e.cluster import PATIENCE_SECONDS, Kubectl, Object, PipeLines, ServerProcess
 
 NODES = 20
 
-# Runs until it is asked to end, and takes a second for that.
+# Runs until SIGTERM, and takes a second to end.
 SCRIPT = json.dumps({"main": {"seconds": None, "stopSeconds": 1}})
 
 ON_DISRUPTION = [{"type": "DisruptionTarget"}]
@@ -42,7 +43,7 @@ _COLUMNS = ",".join(
 WATCH = ("get", "pods", "-w", "--output-watch-events", "--no-headers", "-o")
 
 
-class Line(NamedTuple):
+class PodLine(NamedTuple):
     """A line of `kubectl get pods -w`."""
 
     event: str
@@ -53,66 +54,66 @@ class Line(NamedTuple):
     message: str = "<none>"
 
 
-class Watched:
+class PodWatch:
     """The lines that a kubectl prints, one pod at a time."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: PipeLines) -> None:
         self._lines = lines
-        self.seen: list[Line] = []
+        self.seen: list[PodLine] = []
 
-    def until(self, event: str = "", **wanted: str) -> Line:
+    def until(self, event: str = "", **want: str) -> PodLine:
         """Read on to the first line like this."""
         for line in self._rest():
             fields = line._asdict()
-            if event in ("", line.event) and all(fields[k] == v for k, v in wanted.items()):
+            if event in ("", line.event) and all(fields[k] == v for k, v in want.items()):
                 return line
-        raise AssertionError(f"the watch ended before {event} {wanted}: {self.seen}")
+        raise AssertionError(f"the watch ended before {event} {want}: {self.seen}")
 
     def gone(self, name: str) -> None:
-        """Read on until a pod is gone, if it is not yet."""
+        """Read on until the pod is deleted, unless that was read already."""
         if ("DELETED", name) not in [(line.event, line.name) for line in self.seen]:
             self.until("DELETED", name=name)
 
     def made(self, prefix: str) -> str:
-        """The name of a new pod that begins so, read on to it if it was not seen yet."""
+        """The name of a new pod with this prefix; reads on to that pod if needed."""
         while True:
             for line in self.seen:
                 if line.event == "ADDED" and line.name.startswith(prefix):
                     return line.name
             self.until("ADDED")
 
-    def _rest(self) -> Iterator[Line]:
+    def _rest(self) -> Iterator[PodLine]:
         while text := self._lines.next():
-            self.seen.append(Line(*re.split(r"\s{2,}", text.strip())))
+            self.seen.append(PodLine(*re.split(r"\s{2,}", text.strip())))
             yield self.seen[-1]
 
     def of(self, name: str) -> list[tuple[str, ...]]:
-        """What was seen of a pod after it ran: event, phase, grace, reason; each once."""
-        told = [(line.event, line.phase, line.grace, line.reason) for line in self._about(name)]
-        return list(dict.fromkeys(told))
+        """The lines of a pod after the start: event, phase, grace, reason; each once."""
+        lines = [(line.event, line.phase, line.grace, line.reason) for line in self._about(name)]
+        return list(dict.fromkeys(lines))
 
     def messages(self, name: str) -> set[str]:
         return {line.message for line in self._about(name)} - {"<none>"}
 
-    def _about(self, name: str) -> list[Line]:
+    def _about(self, name: str) -> list[PodLine]:
         return [line for line in self.seen if line.name == name]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A cluster whose nodes are all ready."""
     folder = tmp_path_factory.mktemp("nodes") / "data"
     flags = ("--simulated-nodes", str(NODES), "--fast")
-    with cluster.serving(folder, *flags) as made:
-        api = cluster.Api(made.kubeconfig)
+    with cluster.serving(folder, *flags) as server:
+        api = cluster.Api(server.kubeconfig)
         with api.watch("/api/v1/nodes") as stream:
             ready: set[str] = set()
             while len(ready) < NODES:
                 _, node = stream.next()
                 if is_ready(node):
                     ready.add(node["metadata"]["name"])
-        yield made
-        assert made.end() == 0
+        yield server
+        assert server.end() == 0
 
 
 def is_ready(node: Object) -> bool:
@@ -121,19 +122,19 @@ def is_ready(node: Object) -> bool:
 
 
 @pytest.fixture
-def kubectl(server: Server, home: Path, request: pytest.FixtureRequest) -> Kubectl:
-    """With a namespace of its own."""
+def kubectl(server: ServerProcess, home: Path, request: pytest.FixtureRequest) -> Kubectl:
+    """With a separate namespace."""
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name)[:60].strip("-")
-    made = Kubectl(server.kubeconfig, home, name)
-    made("create", "namespace", name)
-    return made
+    kubectl = Kubectl(server.kubeconfig, home, name)
+    kubectl("create", "namespace", name)
+    return kubectl
 
 
 def submit(
     kubectl: Kubectl, name: str = "work", *, pod: Object | None = None, **spec: object
 ) -> str:
-    """Create a Job; the name of its pod, which runs."""
-    job = objects.job(name, **spec)
+    """Create a Job; the name of the running pod."""
+    job = builders.job(name, spec=spec)
     template = job["spec"]["template"]
     template["metadata"] = {"annotations": {"refloat.dev/simulate": SCRIPT}}
     template["spec"].update(pod or {})
@@ -147,18 +148,18 @@ def node_of(kubectl: Kubectl, pod: str) -> str:
 
 
 def job_status(kubectl: Kubectl, name: str = "work") -> Object:
-    found: Object = kubectl.object("get", "job", name)["status"]
-    return found
+    status: Object = kubectl.object("get", "job", name)["status"]
+    return status
 
 
 @contextlib.contextmanager
-def followed(kubectl: Kubectl) -> Iterator[Watched]:
-    """The lines after those that tell what is there already."""
+def followed(kubectl: Kubectl) -> Iterator[PodWatch]:
+    """The lines after those of the initial state."""
     with kubectl.started(*WATCH, f"custom-columns={_COLUMNS}") as lines:
-        watched = Watched(lines)
-        watched.until("ADDED", phase="Running")
-        watched.seen.clear()
-        yield watched
+        watch = PodWatch(lines)
+        watch.until("ADDED", phase="Running")
+        watch.seen.clear()
+        yield watch
 
 
 def ended(reason: str, *, grace: str = "30") -> list[tuple[str, ...]]:
@@ -175,14 +176,14 @@ def ended(reason: str, *, grace: str = "30") -> list[tuple[str, ...]]:
 def test_drain_evicts_and_an_ignoring_policy_forgives(kubectl: Kubectl) -> None:
     pod = submit(kubectl, podFailurePolicy=IGNORE, backoffLimit=0)
     node = node_of(kubectl, pod)
-    with followed(kubectl) as watched:
-        told = kubectl("drain", node, "--force")
-        assert f"pod/{pod} evicted" in told
-        assert f"node/{node} drained" in told
-        again = watched.until("MODIFIED", phase="Running", reason="<none>").name
-        watched.gone(pod)
-    assert watched.of(pod) == ended("EvictionByEvictionAPI")
-    assert watched.messages(pod) == {"Eviction API: evicting"}
+    with followed(kubectl) as watch:
+        output = kubectl("drain", node, "--force")
+        assert f"pod/{pod} evicted" in output
+        assert f"node/{node} drained" in output
+        again = watch.until("MODIFIED", phase="Running", reason="<none>").name
+        watch.gone(pod)
+    assert watch.of(pod) == ended("EvictionByEvictionAPI")
+    assert watch.messages(pod) == {"Eviction API: evicting"}
     assert node_of(kubectl, again) != node
     status = job_status(kubectl)
     assert status.get("failed", 0) == 0
@@ -193,16 +194,16 @@ def test_drain_evicts_and_an_ignoring_policy_forgives(kubectl: Kubectl) -> None:
 def test_a_taint_evicts_and_a_strict_policy_fails_the_job(kubectl: Kubectl) -> None:
     pod = submit(kubectl, podFailurePolicy=FAIL_JOB)
     node = node_of(kubectl, pod)
-    with followed(kubectl) as watched:
+    with followed(kubectl) as watch:
         kubectl("taint", "node", node, "example.com/broken=yes:NoExecute")
-        watched.gone(pod)
-    assert watched.of(pod) == ended("DeletionByTaintManager")
-    assert watched.messages(pod) == {"Taint manager: deleting due to NoExecute taint"}
+        watch.gone(pod)
+    assert watch.of(pod) == ended("DeletionByTaintManager")
+    assert watch.messages(pod) == {"Taint manager: deleting due to NoExecute taint"}
     kubectl("wait", "job/work", "--for=condition=Failed", "--timeout=30s")
     failed = next(each for each in job_status(kubectl)["conditions"] if each["type"] == "Failed")
     assert failed["reason"] == "PodFailurePolicy"
-    told = "has condition DisruptionTarget matching FailJob rule at index 0"
-    assert failed["message"] == f"Pod {kubectl.namespace}/{pod} {told}"
+    match = "has condition DisruptionTarget matching FailJob rule at index 0"
+    assert failed["message"] == f"Pod {kubectl.namespace}/{pod} {match}"
     kubectl("taint", "node", node, "example.com/broken-")
 
 
@@ -220,15 +221,15 @@ def test_a_tolerated_taint_evicts_nobody(kubectl: Kubectl) -> None:
 def test_a_higher_priority_takes_the_place_of_a_lower(kubectl: Kubectl) -> None:
     value = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
     kubectl("create", "-f", "-", stdin={**value, "metadata": {"name": "urgent"}})
-    container = {**objects.CONTAINER, "resources": {"requests": {"cpu": "8"}}}
+    container = {**builders.CONTAINER, "resources": {"requests": {"cpu": "8"}}}
     whole = {"containers": [container], "nodeSelector": {"kubernetes.io/hostname": "node-0"}}
     low = submit(kubectl, "low", pod=whole, podFailurePolicy=IGNORE)
-    with followed(kubectl) as watched:
+    with followed(kubectl) as watch:
         high = submit(kubectl, "high", pod={**whole, "priorityClassName": "urgent"})
-        watched.gone(low)
-        again = watched.made("low-")
-    assert watched.of(low) == ended("PreemptionByScheduler")
-    assert watched.messages(low) == {
+        watch.gone(low)
+        again = watch.made("low-")
+    assert watch.of(low) == ended("PreemptionByScheduler")
+    assert watch.messages(low) == {
         "default-scheduler: preempting to accommodate a higher priority pod"
     }
     assert node_of(kubectl, high) == "node-0"
@@ -239,44 +240,48 @@ def test_a_higher_priority_takes_the_place_of_a_lower(kubectl: Kubectl) -> None:
 def test_a_deleted_node_takes_its_pods_along(kubectl: Kubectl) -> None:
     pod = submit(kubectl, podReplacementPolicy="Failed")
     node = node_of(kubectl, pod)
-    with followed(kubectl) as watched:
+    with followed(kubectl) as watch:
         kubectl("delete", "node", node)
-        watched.gone(pod)
-        watched.until("MODIFIED", phase="Running", reason="<none>")
-    assert watched.of(pod) == [
+        watch.gone(pod)
+        watch.until("MODIFIED", phase="Running", reason="<none>")
+    assert watch.of(pod) == [
         ("MODIFIED", "Failed", "<none>", "DeletionByPodGC"),
         ("MODIFIED", "Failed", "0", "DeletionByPodGC"),
         ("DELETED", "Failed", "0", "DeletionByPodGC"),
     ]
-    assert watched.messages(pod) == {"PodGC: node no longer exists"}
+    assert watch.messages(pod) == {"PodGC: node no longer exists"}
     assert job_status(kubectl)["failed"] == 1
 
 
 def test_a_frozen_node_keeps_its_pod_terminating_until_it_is_back(
-    kubectl: Kubectl, server: Server
+    kubectl: Kubectl, server: ServerProcess
 ) -> None:
-    lost = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    toleration = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+    }
     pod = submit(
         kubectl,
-        pod={"tolerations": [{**lost, "tolerationSeconds": 1}]},
+        pod={"tolerations": [{**toleration, "tolerationSeconds": 1}]},
         podReplacementPolicy="Failed",
     )
     node = node_of(kubectl, pod)
-    with followed(kubectl) as watched:
-        told = cluster.run("node", "freeze", node, "--data-dir", server.data_dir)
-        assert told.stdout == f"node {node} is silent: its agent does nothing, its pods run on\n"
-        watched.until("MODIFIED", name=pod, grace="30")
+    with followed(kubectl) as watch:
+        output = cluster.run("node", "freeze", node, "--data-dir", server.data_dir)
+        assert output.stdout == f"node {node} is silent: its agent does nothing, its pods run on\n"
+        watch.until("MODIFIED", name=pod, grace="30")
         kubectl("wait", "job/work", "--for=jsonpath={.status.terminating}=1", "--timeout=30s")
         assert kubectl("get", "node", node, "--no-headers").split()[1] == "NotReady"
         assert kubectl("get", "pods", "--no-headers").split()[2] == "Terminating"
         status = job_status(kubectl)
         assert (status.get("active", 0), status.get("failed", 0)) == (0, 0)
 
-        told = cluster.run("node", "heal", node, "--data-dir", server.data_dir)
-        assert told.stdout == f"node {node} is back\n"
-        watched.gone(pod)
-        watched.until("MODIFIED", phase="Running", reason="<none>")
-    assert watched.of(pod)[-4:] == ended("DeletionByTaintManager")[-4:]
+        output = cluster.run("node", "heal", node, "--data-dir", server.data_dir)
+        assert output.stdout == f"node {node} is back\n"
+        watch.gone(pod)
+        watch.until("MODIFIED", phase="Running", reason="<none>")
+    assert watch.of(pod)[-4:] == ended("DeletionByTaintManager")[-4:]
     assert job_status(kubectl)["failed"] == 1
 
 
@@ -287,10 +292,10 @@ def until_gone(kubectl: Kubectl, *what: str) -> None:
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
 def test_a_job_is_deleted_with_its_pods(kubectl: Kubectl, cascade: str) -> None:
     pod = submit(kubectl)
-    with followed(kubectl) as watched:
+    with followed(kubectl) as watch:
         kubectl("delete", "job", "work", f"--cascade={cascade}")
-        watched.gone(pod)
-    assert watched.of(pod) == [
+        watch.gone(pod)
+    assert watch.of(pod) == [
         ("MODIFIED", "Running", "30", "<none>"),
         ("MODIFIED", "Failed", "30", "<none>"),
         ("MODIFIED", "Failed", "0", "<none>"),
@@ -316,21 +321,21 @@ def test_an_orphaned_pod_outlives_its_job(kubectl: Kubectl) -> None:
     kubectl("delete", "job", "work", "--cascade=orphan")
     until_gone(kubectl, "job/work")
     kubectl("wait", f"pod/{pod}", "--for=jsonpath={.status.phase}=Running", "--timeout=30s")
-    held = kubectl.object("get", "pod", pod)["metadata"]
-    assert "ownerReferences" not in held
+    metadata = kubectl.object("get", "pod", pod)["metadata"]
+    assert "ownerReferences" not in metadata
     deadline = time.monotonic() + PATIENCE_SECONDS
     while "finalizers" in kubectl.object("get", "pod", pod)["metadata"]:
         assert time.monotonic() < deadline
-    assert "deletionTimestamp" not in held
+    assert "deletionTimestamp" not in metadata
 
 
 def test_a_namespace_is_deleted_with_all_that_is_in_it(kubectl: Kubectl) -> None:
     pod = submit(kubectl)
     kubectl("create", "configmap", "settings", "--from-literal=a=b")
-    with followed(kubectl) as watched:
-        told = kubectl("delete", "namespace", kubectl.namespace)
-        watched.gone(pod)
-    assert f'namespace "{kubectl.namespace}" deleted' in told
+    with followed(kubectl) as watch:
+        output = kubectl("delete", "namespace", kubectl.namespace)
+        watch.gone(pod)
+    assert f'namespace "{kubectl.namespace}" deleted' in output
     assert "NotFound" in kubectl.refused("get", "namespace", kubectl.namespace)
     assert kubectl("get", "all", "-o", "name") == ""
 
@@ -338,14 +343,14 @@ def test_a_namespace_is_deleted_with_all_that_is_in_it(kubectl: Kubectl) -> None
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        (("crash", "node-99"), "there is no node 'node-99' that can be told to crash"),
-        (("heal", "node-1"), "nothing is the matter with node node-1"),
+        (("crash", "node-99"), "no node 'node-99' to crash"),
+        (("heal", "node-1"), "node node-1 has no fault"),
     ],
     ids=["no such node", "healthy"],
 )
 def test_a_fault_that_cannot_be_is_refused(
-    server: Server, arguments: tuple[str, ...], want: str
+    server: ServerProcess, arguments: tuple[str, ...], want: str
 ) -> None:
-    told = cluster.run("node", *arguments, "--data-dir", server.data_dir)
-    assert told.returncode != 0
-    assert want in told.stderr
+    result = cluster.run("node", *arguments, "--data-dir", server.data_dir)
+    assert result.returncode != 0
+    assert want in result.stderr

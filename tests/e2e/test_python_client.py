@@ -12,6 +12,8 @@ from kubernetes import client, config, dynamic, watch
 from kubernetes.informer import SharedInformer
 from urllib3.exceptions import MaxRetryError
 
+from tests import builders
+from tests.cases import cases
 from tests.e2e import cluster, history, objects
 
 JSON_PATCH = "application/json-patch+json"
@@ -22,9 +24,9 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 @pytest.fixture(scope="module")
 def api_client(kubeconfig: Path) -> Iterator[client.ApiClient]:
-    made = config.new_client_from_config(str(kubeconfig))
-    with made:
-        yield made
+    api = config.new_client_from_config(str(kubeconfig))
+    with api:
+        yield api
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,8 @@ def batch(api_client: client.ApiClient) -> client.BatchV1Api:
     return client.BatchV1Api(api_client)
 
 
-def names(found: Any) -> list[str]:
-    return [item.metadata.name for item in found.items]
+def names(page: Any) -> list[str]:
+    return [item.metadata.name for item in page.items]
 
 
 def config_map(name: str, **labels: str) -> client.V1ConfigMap:
@@ -46,7 +48,7 @@ def config_map(name: str, **labels: str) -> client.V1ConfigMap:
 
 
 def test_the_servers_certificate_is_checked(kubeconfig: Path, tmp_path: Path) -> None:
-    """The kubeconfig's own authority is what makes it trusted."""
+    """The client trusts the kubeconfig's own authority."""
     configuration = client.Configuration()
     config.load_kube_config(str(kubeconfig), client_configuration=configuration)
     assert configuration.verify_ssl
@@ -79,36 +81,36 @@ def test_a_job_is_created_read_replaced_and_deleted(
         template=template, pod_failure_policy=client.V1PodFailurePolicy(rules=[rule])
     )
     job = client.V1Job(metadata=client.V1ObjectMeta(name="a"), spec=spec)
-    made = batch.create_namespaced_job(namespace, job)
-    assert made.spec.backoff_limit == 6
-    assert made.spec.pod_failure_policy.rules[0].on_exit_codes.values == [42]
-    assert batch.read_namespaced_job("a", namespace) == made
-    made.spec.parallelism = 3
-    replaced = batch.replace_namespaced_job("a", namespace, made)
+    created = batch.create_namespaced_job(namespace, job)
+    assert created.spec.backoff_limit == 6
+    assert created.spec.pod_failure_policy.rules[0].on_exit_codes.values == [42]
+    assert batch.read_namespaced_job("a", namespace) == created
+    created.spec.parallelism = 3
+    replaced = batch.replace_namespaced_job("a", namespace, created)
     assert (replaced.spec.parallelism, replaced.metadata.generation) == (3, 2)
-    with pytest.raises(client.ApiException) as caught:
-        batch.replace_namespaced_job("a", namespace, made)
-    assert (caught.value.status, caught.value.reason) == (409, "Conflict")
+    with pytest.raises(client.ApiException) as error:
+        batch.replace_namespaced_job("a", namespace, created)
+    assert (error.value.status, error.value.reason) == (409, "Conflict")
     batch.delete_namespaced_job("a", namespace, propagation_policy="Background")
-    with pytest.raises(client.ApiException) as caught:
+    with pytest.raises(client.ApiException) as error:
         batch.read_namespaced_job("a", namespace)
-    assert caught.value.status == 404
+    assert error.value.status == 404
 
 
 def test_a_refusal_carries_the_causes(batch: client.BatchV1Api, namespace: str) -> None:
-    with pytest.raises(client.ApiException) as caught:
-        batch.create_namespaced_job(namespace, objects.job("a", parallelism=-1))
-    assert caught.value.status == 422
-    assert '"field":"spec.parallelism"' in caught.value.body
+    with pytest.raises(client.ApiException) as error:
+        batch.create_namespaced_job(namespace, builders.job("a", spec={"parallelism": -1}))
+    assert error.value.status == 422
+    assert '"field":"spec.parallelism"' in error.value.body
 
 
 def test_a_list_comes_whole_or_in_chunks(core: client.CoreV1Api, namespace: str) -> None:
-    wanted = [f"m{n}" for n in range(7)]
-    for name in wanted:
+    want = [f"m{n}" for n in range(7)]
+    for name in want:
         core.create_namespaced_config_map(namespace, config_map(name, app="x"))
-    chosen = {"label_selector": "app=x"}
-    assert names(core.list_namespaced_config_map(namespace, **chosen)) == wanted
-    found: list[str] = []
+    selector = {"label_selector": "app=x"}
+    assert names(core.list_namespaced_config_map(namespace, **selector)) == want
+    chunks: list[str] = []
     versions: set[str] = set()
     token = ""
     while token is not None:
@@ -116,10 +118,10 @@ def test_a_list_comes_whole_or_in_chunks(core: client.CoreV1Api, namespace: str)
         assert len(page.items) <= 3
         if not token:
             core.create_namespaced_config_map(namespace, config_map("m6-later", app="x"))
-        found += names(page)
+        chunks += names(page)
         versions.add(page.metadata.resource_version)
         token = page.metadata._continue
-    assert found == wanted, "as of the first page"
+    assert chunks == want, "as of the first page"
     assert len(versions) == 1
 
 
@@ -127,7 +129,7 @@ def test_lists_go_by_selectors_and_over_all_namespaces(
     core: client.CoreV1Api, namespace: str
 ) -> None:
     for name, node in (("a", "n1"), ("b", "n2")):
-        core.create_namespaced_pod(namespace, objects.pod(name, node=node, labels={"x": name}))
+        core.create_namespaced_pod(namespace, builders.pod(name, node=node, labels={"x": name}))
     by_node = core.list_pod_for_all_namespaces(
         field_selector=f"metadata.namespace={namespace},spec.nodeName=n1"
     )
@@ -135,26 +137,27 @@ def test_lists_go_by_selectors_and_over_all_namespaces(
     assert names(core.list_namespaced_pod(namespace, label_selector="x in (b, c)")) == ["b"]
 
 
-@pytest.mark.parametrize(
-    ("content_type", "patch"),
-    [
-        pytest.param(MERGE_PATCH, {"metadata": {"labels": {"x": "1"}}}, id="merge"),
-        pytest.param(STRATEGIC_PATCH, {"metadata": {"labels": {"x": "1"}}}, id="strategic"),
-        pytest.param(
-            JSON_PATCH, [{"op": "add", "path": "/metadata/labels", "value": {"x": "1"}}], id="json"
-        ),
-    ],
+@cases(
+    "content_type patch",
+    {
+        "merge": (MERGE_PATCH, {"metadata": {"labels": {"x": "1"}}}),
+        "strategic": (STRATEGIC_PATCH, {"metadata": {"labels": {"x": "1"}}}),
+        "json": (JSON_PATCH, [{"op": "add", "path": "/metadata/labels", "value": {"x": "1"}}]),
+    },
 )
 def test_a_pod_is_patched(
     core: client.CoreV1Api, namespace: str, content_type: str, patch: object
 ) -> None:
-    core.create_namespaced_pod(namespace, objects.pod("a"))
+    core.create_namespaced_pod(namespace, builders.pod("a"))
     patched = core.patch_namespaced_pod("a", namespace, patch, _content_type=content_type)
     assert patched.metadata.labels == {"x": "1"}
 
 
 def test_a_pod_is_patched_by_the_clients_own_choice(core: client.CoreV1Api, namespace: str) -> None:
-    core.create_namespaced_pod(namespace, objects.pod("a"))
+    core.create_namespaced_pod(
+        namespace,
+        builders.pod("a", spec={"containers": [{**builders.CONTAINER, "command": ["true"]}]}),
+    )
     container = {"name": "main", "image": "registry.example/b"}
     patched = core.patch_namespaced_pod("a", namespace, {"spec": {"containers": [container]}})
     [after] = patched.spec.containers
@@ -163,7 +166,7 @@ def test_a_pod_is_patched_by_the_clients_own_choice(core: client.CoreV1Api, name
 
 def test_a_pod_is_applied(core: client.CoreV1Api, namespace: str) -> None:
     core.create_namespaced_config_map(namespace, config_map("a"))
-    body = objects.config_map("a", a="1")
+    body = builders.config_map("a", data={"a": "1"})
     applied = core.patch_namespaced_config_map(
         "a", namespace, body, field_manager="tests", force=True, _content_type=APPLY_PATCH
     )
@@ -173,26 +176,26 @@ def test_a_pod_is_applied(core: client.CoreV1Api, namespace: str) -> None:
 
 
 def test_the_status_is_patched_apart(core: client.CoreV1Api, namespace: str) -> None:
-    core.create_namespaced_pod(namespace, objects.pod("a"))
+    core.create_namespaced_pod(namespace, builders.pod("a"))
     condition = {"type": "Ready", "status": "True"}
     patch = {"status": {"phase": "Running", "conditions": [condition]}}
     core.patch_namespaced_pod_status("a", namespace, patch)
-    found = core.read_namespaced_pod_status("a", namespace).status
-    assert (found.phase, found.conditions[0].type) == ("Running", "Ready")
+    status = core.read_namespaced_pod_status("a", namespace).status
+    assert (status.phase, status.conditions[0].type) == ("Running", "Ready")
 
 
 def test_a_delete_has_grace_and_preconditions(core: client.CoreV1Api, namespace: str) -> None:
-    made = core.create_namespaced_pod(namespace, objects.pod("a", node="n1"))
+    pod = core.create_namespaced_pod(namespace, builders.pod("a", node="n1"))
     wrong = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid="other"))
-    with pytest.raises(client.ApiException) as caught:
+    with pytest.raises(client.ApiException) as error:
         core.delete_namespaced_pod("a", namespace, body=wrong)
-    assert caught.value.status == 409
+    assert error.value.status == 409
     right = client.V1DeleteOptions(
-        grace_period_seconds=5, preconditions=client.V1Preconditions(uid=made.metadata.uid)
+        grace_period_seconds=5, preconditions=client.V1Preconditions(uid=pod.metadata.uid)
     )
     core.delete_namespaced_pod("a", namespace, body=right)
-    found = core.read_namespaced_pod("a", namespace)
-    assert found.metadata.deletion_grace_period_seconds == 5
+    current = core.read_namespaced_pod("a", namespace)
+    assert current.metadata.deletion_grace_period_seconds == 5
     core.delete_namespaced_pod("a", namespace, grace_period_seconds=0)
     assert names(core.list_namespaced_pod(namespace)) == []
 
@@ -205,32 +208,32 @@ def test_a_collection_is_deleted(core: client.CoreV1Api, namespace: str) -> None
 
 
 def test_a_pod_is_evicted(core: client.CoreV1Api, namespace: str) -> None:
-    core.create_namespaced_pod(namespace, objects.pod("a", node="n1"))
+    core.create_namespaced_pod(namespace, builders.pod("a", node="n1"))
     eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name="a", namespace=namespace))
     core.create_namespaced_pod_eviction("a", namespace, eviction)
-    found = core.read_namespaced_pod("a", namespace)
-    assert found.metadata.deletion_timestamp is not None
-    assert [each.type for each in found.status.conditions] == ["DisruptionTarget"]
+    pod = core.read_namespaced_pod("a", namespace)
+    assert pod.metadata.deletion_timestamp is not None
+    assert [each.type for each in pod.status.conditions] == ["DisruptionTarget"]
 
 
 def test_an_eviction_against_a_budget_is_refused_for_now(
     core: client.CoreV1Api, api_client: client.ApiClient, namespace: str
 ) -> None:
-    core.create_namespaced_pod(namespace, objects.pod("a", node="n1", labels={"x": "1"}))
+    core.create_namespaced_pod(namespace, builders.pod("a", node="n1", labels={"x": "1"}))
     core.patch_namespaced_pod_status("a", namespace, {"status": {"phase": "Running"}})
     policy = client.PolicyV1Api(api_client)
     budget = objects.budget("budget", {"x": "1"}, min_available=1)
     policy.create_namespaced_pod_disruption_budget(namespace, budget)
     eviction = client.V1Eviction(metadata=client.V1ObjectMeta(name="a"))
-    with pytest.raises(client.ApiException) as caught:
+    with pytest.raises(client.ApiException) as error:
         core.create_namespaced_pod_eviction("a", namespace, eviction)
-    assert caught.value.status == 429
-    assert caught.value.headers["Retry-After"] == "10"
-    assert "Cannot evict pod as it would violate" in caught.value.body
+    assert error.value.status == 429
+    assert error.value.headers["Retry-After"] == "10"
+    assert "Cannot evict pod as it would violate" in error.value.body
 
 
 def test_a_pod_is_bound(core: client.CoreV1Api, namespace: str) -> None:
-    core.create_namespaced_pod(namespace, objects.pod("a"))
+    core.create_namespaced_pod(namespace, builders.pod("a"))
     target = client.V1ObjectReference(api_version="v1", kind="Node", name="n1")
     binding = client.V1Binding(metadata=client.V1ObjectMeta(name="a"), target=target)
     # What comes back is a Status, which this method of the client does not expect.
@@ -254,19 +257,19 @@ def test_an_event_of_either_group_is_the_same_event(
         note="it broke",
     )
     events = client.EventsV1Api(api_client)
-    made = events.create_namespaced_event(namespace, event)
-    assert made.event_time == event.event_time
-    [found] = core.list_namespaced_event(namespace, field_selector="reason=Broken").items
-    assert (found.involved_object.name, found.message) == ("a", "it broke")
-    assert found.metadata.uid == made.metadata.uid
+    created = events.create_namespaced_event(namespace, event)
+    assert created.event_time == event.event_time
+    [core_event] = core.list_namespaced_event(namespace, field_selector="reason=Broken").items
+    assert (core_event.involved_object.name, core_event.message) == ("a", "it broke")
+    assert core_event.metadata.uid == created.metadata.uid
 
 
 def test_the_dynamic_client_finds_every_kind(
     api_client: client.ApiClient, namespace: str, tmp_path: Path
 ) -> None:
-    found = dynamic.DynamicClient(api_client, cache_file=str(tmp_path / "cache"))
-    jobs = found.resources.get(api_version="batch/v1", kind="Job")
-    jobs.create(body=objects.job("a"), namespace=namespace)
+    dynamic_client = dynamic.DynamicClient(api_client, cache_file=str(tmp_path / "cache"))
+    jobs = dynamic_client.resources.get(api_version="batch/v1", kind="Job")
+    jobs.create(body=builders.job("a"), namespace=namespace)
     assert [item.metadata.name for item in jobs.get(namespace=namespace).items] == ["a"]
     patched = jobs.patch(
         body={"spec": {"suspend": True}}, name="a", namespace=namespace, content_type=MERGE_PATCH
@@ -289,13 +292,13 @@ def test_a_watch_goes_on_from_a_list_and_from_itself(
     for name in ("a", "b"):
         core.create_namespaced_config_map(namespace, config_map(name))
     core.delete_namespaced_config_map("a", namespace)
-    wanted = [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+    want = [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
     watcher = watch.Watch()
     stream = watcher.stream(
         core.list_namespaced_config_map, namespace, resource_version=start, timeout_seconds=1
     )
     first = next(stream)
-    assert seen([first]) == wanted[:1]
+    assert seen([first]) == want[:1]
     assert watcher.resource_version == first["object"].metadata.resource_version
     stream.close()
     again = watch.Watch().stream(
@@ -304,7 +307,7 @@ def test_a_watch_goes_on_from_a_list_and_from_itself(
         resource_version=watcher.resource_version,
         timeout_seconds=1,
     )
-    assert seen(again) == wanted[1:]
+    assert seen(again) == want[1:]
 
 
 def test_a_watch_begins_anew_by_itself_when_the_server_ends_it(
@@ -322,12 +325,12 @@ def test_a_watch_begins_anew_by_itself_when_the_server_ends_it(
 
     core.create_namespaced_config_map(namespace, config_map("m1"))
     watcher = watch.Watch(return_type="V1ConfigMap")
-    found = []
+    events = []
     for event in watcher.stream(listed, namespace, resource_version=start):
-        found += seen([event])
-        if len(found) == 3:
+        events += seen([event])
+        if len(events) == 3:
             watcher.stop()
-    assert found == [("ADDED", "m1"), ("ADDED", "m2"), ("ADDED", "m3")]
+    assert events == [("ADDED", "m1"), ("ADDED", "m2"), ("ADDED", "m3")]
     assert ends[0] == start
 
 
@@ -370,11 +373,11 @@ def test_an_informer_follows(core: client.CoreV1Api, namespace: str) -> None:
 
 @pytest.fixture(scope="module")
 def expired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of a server that has forgotten its past, and a version and a token from then."""
+    """A client of a server without a past, with a version and a token from that past."""
     data_dir = tmp_path_factory.mktemp("expired") / "data"
     with cluster.serving(data_dir) as server:
-        with config.new_client_from_config(str(server.kubeconfig)) as made:
-            old = client.CoreV1Api(made)
+        with config.new_client_from_config(str(server.kubeconfig)) as api:
+            old = client.CoreV1Api(api)
             for name in "abcd":
                 old.create_namespaced_config_map("default", config_map(name))
             page = old.list_namespaced_config_map("default", limit=2)
@@ -383,26 +386,26 @@ def expired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     history.forget(data_dir)
     with (
         cluster.serving(data_dir) as server,
-        config.new_client_from_config(str(server.kubeconfig)) as made,
+        config.new_client_from_config(str(server.kubeconfig)) as api,
     ):
-        yield client.CoreV1Api(made), page.metadata
+        yield client.CoreV1Api(api), page.metadata
 
 
 def test_a_watch_of_a_forgotten_version_raises_410(expired: Any) -> None:
-    """The client tries once more by itself, and then it is for the caller to list anew."""
+    """The client tries once more; then the caller must list again."""
     core, then = expired
     stream = watch.Watch().stream(
         core.list_namespaced_config_map, "default", resource_version=then.resource_version
     )
-    with pytest.raises(client.ApiException) as caught:
+    with pytest.raises(client.ApiException) as error:
         next(stream)
-    assert caught.value.status == 410
-    assert caught.value.reason.startswith("Expired: too old resource version: ")
-    listed = core.list_namespaced_config_map("default")
+    assert error.value.status == 410
+    assert error.value.reason.startswith("Expired: too old resource version: ")
+    page = core.list_namespaced_config_map("default")
     again = watch.Watch().stream(
         core.list_namespaced_config_map,
         "default",
-        resource_version=listed.metadata.resource_version,
+        resource_version=page.metadata.resource_version,
         timeout_seconds=1,
     )
     assert list(again) == []
@@ -410,22 +413,22 @@ def test_a_watch_of_a_forgotten_version_raises_410(expired: Any) -> None:
 
 def test_a_chunk_of_a_forgotten_version_raises_410(expired: Any) -> None:
     core, then = expired
-    with pytest.raises(client.ApiException) as caught:
+    with pytest.raises(client.ApiException) as error:
         core.list_namespaced_config_map("default", limit=2, _continue=then._continue)
-    assert (caught.value.status, caught.value.reason) == (410, "Gone")
-    assert '"reason":"Expired"' in caught.value.body
+    assert (error.value.status, error.value.reason) == (410, "Gone")
+    assert '"reason":"Expired"' in error.value.body
 
 
 def test_an_informer_lists_anew_when_its_version_is_forgotten(expired: Any) -> None:
     core, then = expired
-    # With a period, because its stop() is lost on a watch that is about to begin.
+    # With a period, because stop() is lost on a watch that is about to begin.
     informer = SharedInformer(core.list_namespaced_config_map, namespace="default", resync_period=1)
     informer._resource_version = then.resource_version
-    listed = threading.Event()
-    informer.add_event_handler("ADDED", lambda obj: listed.set() if obj else None)
+    added = threading.Event()
+    informer.add_event_handler("ADDED", lambda obj: added.set() if obj else None)
     informer.start()
     try:
-        assert listed.wait(cluster.PATIENCE_SECONDS)
+        assert added.wait(cluster.PATIENCE_SECONDS)
     finally:
         informer.stop()
     assert {f"default/{name}" for name in "abcd"} <= set(informer.cache.list_keys())

@@ -12,15 +12,25 @@ from typing import Any
 
 import pytest
 
-from refloat.agent.keeper import members, service
-from refloat.agent.process import link
+from refloat.agent.keeper import process_tree, service
+from refloat.agent.process import keeper_client
 from refloat.agent.self_fence import KILL_GRACE_SECONDS
 from refloat.api import self_fence
 from tests.e2e import agents, cluster
-from tests.e2e.agents import Agent
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, Object, Server
-from tests.e2e.test_agent import JOBS, PODS, phase, pod, until
-from tests.e2e.test_up_nodes import NODES, is_ready, processes, up, wait
+from tests.e2e.agents import AgentProcess
+from tests.e2e.cluster import PATIENCE_SECONDS, Api, Object, ServerProcess
+from tests.e2e.node_cluster import (
+    JOBS,
+    NODES,
+    PODS,
+    is_ready,
+    phase,
+    pod,
+    processes,
+    until,
+    up,
+    wait,
+)
 
 SECONDS = 9
 """Nine beats: a busy machine may be late with some of them."""
@@ -30,25 +40,25 @@ LONG_SECONDS = 300
 ASKS = {self_fence.ANNOTATION: "true"}
 FENCE = ("--fast", "--self-fence-seconds", str(SECONDS))
 
-# It does not listen, and has others that do not either, in sessions of their own.
+# It ignores SIGTERM, and so do the children, in separate sessions.
 DEAF = (
     "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 100 & sleep 100\" & while :; do sleep 1; done"
 )
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data = tmp_path_factory.mktemp("fence") / "data"
-    with cluster.serving(data, "--controllers", "*", "--nodes", "0", "--fast") as found:
-        yield found
+    with cluster.serving(data, "--controllers", "*", "--nodes", "0", "--fast") as server:
+        yield server
 
 
 @pytest.fixture
-def node(server: Server, request: pytest.FixtureRequest) -> Iterator[Agent]:
-    """One of its own for each test: the ones before are lost."""
+def node(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[AgentProcess]:
+    """A separate node for each test: the earlier ones are lost."""
     name = f"n{zlib.crc32(request.node.name.encode())}"
-    with agents.joined(server, name, "--accept-all-pods", *FENCE) as found:
-        yield found
+    with agents.joined(server, name, "--accept-all-pods", *FENCE) as agent:
+        yield agent
 
 
 @pytest.fixture
@@ -59,7 +69,7 @@ def pods(api: Api) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def api(server: Server) -> Api:
+def api(server: ServerProcess) -> Api:
     return Api(server.kubeconfig)
 
 
@@ -68,51 +78,53 @@ def now() -> float:
 
 
 async def _list(folder: Path) -> Object:
-    line = await link.connect(folder, lambda _: None, lambda _: None)
+    line = await keeper_client.connect(folder, lambda _: None, lambda _: None)
     try:
-        found: Object = await line.send("list")
-        return found
+        inventory: Object = await line.send("list")
+        return inventory
     finally:
         await line.close()
 
 
-def deadline(node: Agent) -> float:
-    """The only one that its keeper has."""
-    (found,) = asyncio.run(_list(node.folder))["deadlines"].values()
-    return float(found)
+def deadline(node: AgentProcess) -> float:
+    """The only deadline of the keeper."""
+    (when,) = asyncio.run(_list(node.folder))["deadlines"].values()
+    return float(when)
 
 
-def living(node: Agent, uid: str) -> list[int]:
-    """All processes of a pod's containers, whoever their parent is."""
+def living(node: AgentProcess, uid: str) -> list[int]:
+    """All processes of a pod's containers, with any parent."""
     mark = service.node_mark(str(node.folder))
-    found = members.marked(mark)
-    kept = [
+    pids = process_tree.find_marked(mark)
+    ids = [
         each["id"] for each in asyncio.run(_list(node.folder))["containers"] if each["pod"] == uid
     ]
-    return [pid for pid in found if members.mark(pid) in kept]
+    return [pid for pid in pids if process_tree.mark(pid) in ids]
 
 
-def start(node: Agent, api: Api, name: str = "p", **meta: Any) -> Object:
-    """A deaf pod that runs, as the API shows it."""
+def start(node: AgentProcess, api: Api, name: str = "p", **meta: Any) -> Object:
+    """A deaf pod that runs, from the API."""
     until(api, f"{NODES}/{node.name}", is_ready)
     spec: Object = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 300}
-    made = pod(name, DEAF, nodeName=node.name, **spec)
-    made["metadata"] |= meta
-    api.create(PODS, made)
+    manifest = pod(name, DEAF, nodeName=node.name, **spec)
+    manifest["metadata"] |= meta
+    api.create(PODS, manifest)
     return until(api, f"{PODS}/{name}", phase("Running"))
 
 
-def armed(found: Object) -> Object | None:
-    told = [each for each in found["status"]["conditions"] if each["type"] == self_fence.CONDITION]
-    return told[0] if told else None
+def armed(pod: Object) -> Object | None:
+    conditions = [
+        each for each in pod["status"]["conditions"] if each["type"] == self_fence.CONDITION
+    ]
+    return conditions[0] if conditions else None
 
 
-def dies_at(node: Agent, uid: str, when: float) -> None:
-    """Wait until nothing of it is left: at the deadline, not before, and not much later."""
+def dies_at(node: AgentProcess, uid: str, when: float) -> None:
+    """Wait until no process is left: at the deadline, not before, and not much later."""
     while True:
         asked_at = now()
-        left = living(node, uid)
-        if not left:
+        pids = living(node, uid)
+        if not pids:
             assert now() >= when
             return
         assert asked_at < when + KILL_GRACE_SECONDS
@@ -120,27 +132,27 @@ def dies_at(node: Agent, uid: str, when: float) -> None:
 
 
 def ended(api: Api) -> Object:
-    """What the API is told of the end, which is for good."""
-    found = until(api, f"{PODS}/p", phase("Failed"))
-    status = found["status"]
+    """The final status that the agent writes."""
+    current = until(api, f"{PODS}/p", phase("Failed"))
+    status = current["status"]
     assert status["reason"] == "SelfFenced"
     (container,) = status["containerStatuses"]
     end = container["state"]["terminated"]
     assert (end["exitCode"], end["reason"], container["restartCount"]) == (137, "Fenced", 0)
-    assert armed(found) is not None
-    return found
+    assert armed(current) is not None
+    return current
 
 
-def beats(api: Api, node: Agent) -> None:
-    """Wait until its agent has renewed its lease twice."""
+def beats(api: Api, node: AgentProcess) -> None:
+    """Wait until the agent has renewed its lease twice."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node.name}"
     for _ in range(2):
         before = api.get(path)["spec"]["renewTime"]
         until(api, path, lambda each, before=before: each["spec"]["renewTime"] != before)  # type: ignore[misc]
 
 
-def extended(node: Agent, times: int = 1) -> float:
-    """The deadline, once it was moved so often."""
+def extended(node: AgentProcess, times: int = 1) -> float:
+    """The deadline, after so many extensions."""
     for _ in range(times):
         before = deadline(node)
         wait(lambda before=before: deadline(node) > before, "nobody moved the deadline")  # type: ignore[misc]
@@ -148,25 +160,27 @@ def extended(node: Agent, times: int = 1) -> float:
 
 
 @pytest.mark.usefixtures("pods")
-def test_a_frozen_agent_s_pod_is_dead_at_its_deadline_and_not_before(node: Agent, api: Api) -> None:
+def test_a_frozen_agent_s_pod_is_dead_at_its_deadline_and_not_before(
+    node: AgentProcess, api: Api
+) -> None:
     other = start(node, api, "other")
-    found = start(node, api, annotations=ASKS)
-    uid = found["metadata"]["uid"]
-    condition = armed(found)
+    current = start(node, api, annotations=ASKS)
+    uid = current["metadata"]["uid"]
+    condition = armed(current)
     assert condition is not None
     assert (condition["status"], condition["reason"]) == ("True", "Armed")
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     promise = self_fence.Promise(SECONDS, KILL_GRACE_SECONDS, boot)
     assert self_fence.read(condition["message"]) == promise
     assert armed(other) is None
-    extended(node, times=SECONDS + 1)  # it lives longer than one deadline
+    extended(node, times=SECONDS + 1)  # the pod lives longer than one deadline
     assert len(living(node, uid)) >= 4
     os.kill(node.process.pid, signal.SIGSTOP)
     when = deadline(node)
     assert when <= now() + SECONDS
     dies_at(node, uid, when)
     assert living(node, other["metadata"]["uid"])
-    assert api.get(f"{PODS}/p")["status"]["phase"] == "Running"  # nobody could tell
+    assert api.get(f"{PODS}/p")["status"]["phase"] == "Running"  # no component knows of the death
     os.kill(node.process.pid, signal.SIGCONT)
     ended(api)
     assert api.get(f"{PODS}/other")["status"]["phase"] == "Running"
@@ -177,7 +191,9 @@ def test_a_frozen_agent_s_pod_is_dead_at_its_deadline_and_not_before(node: Agent
 
 
 @pytest.mark.usefixtures("pods")
-def test_renewals_that_nobody_answers_extend_nothing(server: Server, node: Agent, api: Api) -> None:
+def test_renewals_that_nobody_answers_extend_nothing(
+    server: ServerProcess, node: AgentProcess, api: Api
+) -> None:
     uid = start(node, api, annotations=ASKS)["metadata"]["uid"]
     extended(node)
     os.kill(server.process.pid, signal.SIGSTOP)
@@ -192,22 +208,24 @@ def test_renewals_that_nobody_answers_extend_nothing(server: Server, node: Agent
 
 
 @pytest.mark.usefixtures("pods")
-def test_the_next_agent_goes_on_with_the_promise(server: Server, api: Api) -> None:
+def test_the_next_agent_goes_on_with_the_promise(server: ServerProcess, api: Api) -> None:
     patient = ("--fast", "--self-fence-seconds", str(LONG_SECONDS))
     with agents.joined(server, "restarts", "--accept-all-pods", *patient) as node:
-        found = start(node, api, annotations=ASKS)
+        current = start(node, api, annotations=ASKS)
         node.kill()
         before = deadline(node)
         node.command[-1] = str(SECONDS)  # what was promised holds all the same
         node.start()
         assert before < extended(node) <= now() + LONG_SECONDS
         assert deadline(node) > now() + SECONDS
-        assert armed(api.get(f"{PODS}/p")) == armed(found)
-        assert living(node, found["metadata"]["uid"])
+        assert armed(api.get(f"{PODS}/p")) == armed(current)
+        assert living(node, current["metadata"]["uid"])
 
 
 @pytest.mark.usefixtures("pods")
-def test_the_pod_of_a_dead_agent_dies_and_the_next_agent_tells_of_it(node: Agent, api: Api) -> None:
+def test_the_pod_of_a_dead_agent_dies_and_the_next_agent_tells_of_it(
+    node: AgentProcess, api: Api
+) -> None:
     uid = start(node, api, annotations=ASKS)["metadata"]["uid"]
     node.kill()
     when = deadline(node)
@@ -221,8 +239,8 @@ def test_the_pod_of_a_dead_agent_dies_and_the_next_agent_tells_of_it(node: Agent
 STAMPS = 'while :; do read up _ </proc/uptime; echo "$POD $up" >>/v/$JOB; sleep 0.05; done'
 
 
-def job(name: str, shown: Path, **annotations: str) -> Object:
-    """One pod at a time, which notes when it was alive, and leaves a lost node soon."""
+def job(name: str, host_folder: Path, **annotations: str) -> Object:
+    """One pod at a time, which logs when it runs, and leaves a lost node soon."""
     container = {
         "name": "main",
         "image": "any",
@@ -244,7 +262,7 @@ def job(name: str, shown: Path, **annotations: str) -> Object:
         "terminationGracePeriodSeconds": 1,
         "tolerations": [toleration],
         "containers": [container],
-        "volumes": [{"name": "v", "hostPath": {"path": str(shown)}}],
+        "volumes": [{"name": "v", "hostPath": {"path": str(host_folder)}}],
     }
     template = {"metadata": {"labels": {"job": name}, "annotations": annotations}, "spec": spec}
     return {
@@ -253,13 +271,13 @@ def job(name: str, shown: Path, **annotations: str) -> Object:
     }
 
 
-def lives(shown: Path, name: str) -> list[tuple[float, float]]:
+def lives(host_folder: Path, name: str) -> list[tuple[float, float]]:
     """From when to when each pod of a Job was alive, in order."""
-    found: dict[str, list[float]] = {}
-    for line in (shown / name).read_text().splitlines():
+    times: dict[str, list[float]] = {}
+    for line in (host_folder / name).read_text().splitlines():
         who, when = line.split()
-        found.setdefault(who, []).append(float(when))
-    return [(min(each), max(each)) for each in found.values()]
+        times.setdefault(who, []).append(float(when))
+    return [(min(each), max(each)) for each in times.values()]
 
 
 CONFIGURATION = """
@@ -278,35 +296,35 @@ failureRecoveryPolicy:
 
 
 def test_the_old_process_is_dead_before_its_replacement_starts(tmp_path: Path) -> None:
-    """Beside it a Job without self-fencing, whose pods run at once, as the KEP warns."""
+    """Beside that a Job without self-fencing, whose pods overlap, as the KEP warns."""
     tmp_path.chmod(0o755)
-    shown, folder, config = tmp_path / "shown", tmp_path / "data", tmp_path / "refloat.yaml"
-    shown.mkdir()
-    shown.chmod(0o777)
+    host, folder, config = tmp_path / "shown", tmp_path / "data", tmp_path / "refloat.yaml"
+    host.mkdir()
+    host.chmod(0o777)
     config.write_text(CONFIGURATION)
     gate = "FailureRecoveryPolicy=true"
     with up(folder, 2, *FENCE, "--config", str(config), "--feature-gates", gate) as server:
         api = Api(server.kubeconfig)
         _keep_off(api, "n2", True)
-        api.create(JOBS, job("fenced", shown, **ASKS))
-        api.create(JOBS, job("unfenced", shown))
-        wait(lambda: {"fenced", "unfenced"} <= {each.name for each in shown.iterdir()}, "no pods")
+        api.create(JOBS, job("fenced", host, **ASKS))
+        api.create(JOBS, job("unfenced", host))
+        wait(lambda: {"fenced", "unfenced"} <= {each.name for each in host.iterdir()}, "no pods")
         wait(lambda: all(map(armed, _pods(api, "fenced"))), "not armed")
         _keep_off(api, "n2", False)
         assert cluster.run("node", "freeze", "n1", "--data-dir", folder).returncode == 0
         for name in ("unfenced", "fenced"):
-            wait_long(lambda name=name: len(lives(shown, name)) == 2, f"{name}: no replacement")  # type: ignore[misc]
+            wait_long(lambda name=name: len(lives(host, name)) == 2, f"{name}: no replacement")  # type: ignore[misc]
         time.sleep(0.5)  # so that one that still lived would be seen to
-        (_, ended_at), (started_at, _) = lives(shown, "fenced")
+        (_, ended_at), (started_at, _) = lives(host, "fenced")
         assert ended_at < started_at
-        (_, ended_at), (started_at, _) = lives(shown, "unfenced")
+        (_, ended_at), (started_at, _) = lives(host, "unfenced")
         assert ended_at > started_at
         server.end()
     assert processes(folder) == {}
 
 
 def wait_long(holds: Callable[[], object], what: str) -> None:
-    """For the promise and its kill grace, and as long again."""
+    """For the promise and the kill grace, and as long again."""
     give_up = time.monotonic() + 2 * (SECONDS + KILL_GRACE_SECONDS) + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < give_up, what
@@ -314,8 +332,8 @@ def wait_long(holds: Callable[[], object], what: str) -> None:
 
 
 def _pods(api: Api, name: str) -> list[Object]:
-    found: list[Object] = api.get(f"{PODS}?labelSelector=job={name}")["items"]
-    return found
+    items: list[Object] = api.get(f"{PODS}?labelSelector=job={name}")["items"]
+    return items
 
 
 def _keep_off(api: Api, node: str, is_off: bool) -> None:

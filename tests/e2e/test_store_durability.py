@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """An acknowledged write is on disk, whatever ends the process or the machine.
 
-Three ways to look at it:
+Three ways to test this:
 
 * What SQLite asked of the operating system is recorded (`sqlite_vfs`), with the
   acknowledgements in between. From the recording follows what a disk holds
-  at any moment if it keeps only what was synced, or also any part of what was
+  at any moment if the disk keeps only what was synced, or also any part of what was
   not. Every such disk is opened. This stands in for pulling the plug.
 * The same calls fail one after the other, and a file system refuses to grow.
 * A process that writes is killed, 200 times. This is the real thing, though
@@ -28,7 +28,7 @@ from refloat.store.log import Log
 from refloat.store.newest_revision import NewestRevision
 from refloat.store.sqlite import SqliteStore
 from tests.e2e import sqlite_vfs
-from tests.e2e.sqlite_vfs import Call, Trace
+from tests.e2e.sqlite_vfs import DiskCall, DiskTrace
 
 ROOT = Path(__file__).parents[2]
 SECTOR = 512
@@ -44,7 +44,7 @@ def often_checkpointed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "SETTINGS", settings)
 
 
-async def write_everything(store: Store, trace: Trace) -> None:
+async def write_everything(store: Store, trace: DiskTrace) -> None:
     """Writers at the same time, compactions in between; each acknowledgement is noted."""
 
     def done(entry: Entry) -> Entry:
@@ -81,7 +81,7 @@ class Recording:
     """What happened to the files of one store."""
 
     base: dict[str, bytes]
-    calls: list[Call]
+    calls: list[DiskCall]
     changes: list[Change]
 
     def state(self, revision: int) -> dict[str, bytes]:
@@ -95,13 +95,13 @@ class Recording:
 
 
 @dataclass
-class Disk:
+class RecordedDisk:
     """Files: what is certainly there, and what was written since the last sync."""
 
     durable: dict[str, bytearray]
-    pending: dict[str, list[Call]] = field(default_factory=dict)
+    pending: dict[str, list[DiskCall]] = field(default_factory=dict)
 
-    def take(self, call: Call) -> None:
+    def take(self, call: DiskCall) -> None:
         if call.kind == "sync":
             content = self.durable.setdefault(call.file, bytearray())
             for earlier in self.pending.pop(call.file, []):
@@ -123,7 +123,7 @@ class Disk:
         return files
 
 
-def perform(content: bytearray, call: Call) -> None:
+def perform(content: bytearray, call: DiskCall) -> None:
     if call.kind == "truncate":
         del content[call.offset :]
         content.extend(bytes(call.offset - len(content)))
@@ -132,8 +132,8 @@ def perform(content: bytearray, call: Call) -> None:
     content[call.offset : call.offset + len(call.data)] = call.data
 
 
-def parts(call: Call) -> Iterator[Call]:
-    """A write, cut where the disk may tear it."""
+def parts(call: DiskCall) -> Iterator[DiskCall]:
+    """A write, torn at one place."""
     if call.kind != "write":
         yield call
         return
@@ -141,24 +141,24 @@ def parts(call: Call) -> Iterator[Call]:
     while start < len(call.data):
         size = SECTOR - (call.offset + start) % SECTOR
         data = call.data[start : start + size]
-        yield Call("write", call.file, call.offset + start, data)
+        yield DiskCall("write", call.file, call.offset + start, data)
         start += size
 
 
 NEWEST = "store.db.newest"
 
 
-def record_newest(trace: Trace, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def record_newest(trace: DiskTrace, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put what becomes of the record of the newest revision among SQLite's calls."""
     record, sync = NewestRevision.record, NewestRevision.sync
 
     def recorded(self: NewestRevision, revision: int) -> None:
         record(self, revision)
-        trace.calls.append(Call("write", NEWEST, 0, path.with_name(NEWEST).read_bytes()))
+        trace.calls.append(DiskCall("write", NEWEST, 0, path.with_name(NEWEST).read_bytes()))
 
     def synced(self: NewestRevision) -> None:
         sync(self)
-        trace.calls.append(Call("sync", NEWEST))
+        trace.calls.append(DiskCall("sync", NEWEST))
 
     monkeypatch.setattr(NewestRevision, "record", recorded)
     monkeypatch.setattr(NewestRevision, "sync", synced)
@@ -201,9 +201,9 @@ def check(log: Log, recording: Recording, acknowledged: int) -> None:
     assert history == recording.changes[log.compacted : log.revision]
 
 
-def moments(recording: Recording) -> Iterator[tuple[Call, Disk, int]]:
-    """After each call: the disk, and the newest revision that anybody was told of."""
-    disk = Disk({name: bytearray(content) for name, content in recording.base.items()})
+def moments(recording: Recording) -> Iterator[tuple[DiskCall, RecordedDisk, int]]:
+    """After each call: the disk, and the newest revision that was acknowledged or sent."""
+    disk = RecordedDisk({name: bytearray(content) for name, content in recording.base.items()})
     acknowledged = 0
     for call in recording.calls:
         disk.take(call)
@@ -244,8 +244,9 @@ def test_the_store_opens_as_of_every_sync(recorded: Recording, tmp_path: Path) -
     for call, disk, acknowledged in moments(recorded):
         if call.kind == "sync":
             syncs += 1
-            for kept in (False, True):
-                check(opened(disk.survivors(lambda k=kept: k), tmp_path), recorded, acknowledged)  # type: ignore[misc]
+            for survives in (False, True):
+                survivors = disk.survivors(lambda k=survives: k)  # type: ignore[misc]
+                check(opened(survivors, tmp_path), recorded, acknowledged)
     assert syncs > 30
 
 
@@ -271,16 +272,16 @@ def test_the_check_itself_finds_a_write_told_too_early(recorded: Recording, tmp_
         test_nothing_is_told_before_it_is_synced(late, tmp_path)
 
 
-def only_newest_survives(disk: Disk) -> dict[str, bytearray]:
+def only_newest_survives(disk: RecordedDisk) -> dict[str, bytearray]:
     """The files when of all that was not synced only the record of the newest revision stays."""
-    newest = Disk(disk.durable, {NEWEST: disk.pending.get(NEWEST, [])})
+    newest = RecordedDisk(disk.durable, {NEWEST: disk.pending.get(NEWEST, [])})
     return newest.survivors(lambda: True)
 
 
 def test_the_check_itself_finds_a_revision_recorded_too_early(
     recorded: Recording, tmp_path: Path
 ) -> None:
-    """The same recording with every record of the newest revision before its commit."""
+    """The same recording with every record of the newest revision before the commit."""
     calls = list(recorded.calls)
     for index, call in enumerate(calls):
         if (call.kind, call.file) == ("write", NEWEST) and calls[index - 1].kind == "sync":
@@ -326,12 +327,12 @@ def held(store: Store) -> dict[str, bytes]:
     return {entry.key: entry.value for entry in store.page("").entries}
 
 
-async def fail_at(path: Path, fail: Callable[[Call], int]) -> tuple[int, int]:
+async def fail_at(path: Path, fail: Callable[[DiskCall], int]) -> tuple[int, int]:
     """Write while calls fail and then while none does; the failed writes, and all calls."""
     acknowledged: dict[str, bytes] = {}
     calls = 0
 
-    def count(call: Call) -> int:
+    def count(call: DiskCall) -> int:
         nonlocal calls
         calls += 1
         return fail(call)
@@ -362,13 +363,13 @@ async def test_any_call_may_fail_and_only_its_batch_fails(
     _, calls = await fail_at(path, lambda call: sqlite_vfs.OK)
     assert calls > 30
     failures = []
-    for broken in range(calls):
-        left = iter(range(calls * 2))
+    for failing in range(calls):
+        numbers = iter(range(calls * 2))
         path.write_bytes(empty)
-        newest_revision.path_of(path).unlink()  # it is another store now
+        newest_revision.path_of(path).unlink()  # this is another store now
         failed, _ = await fail_at(
             path,
-            lambda call: code if next(left) == broken else sqlite_vfs.OK,  # noqa: B023
+            lambda call: code if next(numbers) == failing else sqlite_vfs.OK,  # noqa: B023
         )
         failures.append(failed)
     assert set(failures) == {0, 3}, "a failed checkpoint fails no write"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refloat up` as a command: how it starts, what it leaves behind, how it ends."""
+"""`refloat up` as a command: start, files and end."""
 
 import re
 import signal
@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 import refloat
-from tests.e2e import cluster, objects
+from tests import builders
+from tests.cases import cases
+from tests.e2e import cluster
 from tests.e2e.cluster import Api
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -24,7 +26,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(data_dir: Path) -> Iterator[cluster.Server]:
+def server(data_dir: Path) -> Iterator[cluster.ServerProcess]:
     with cluster.serving(data_dir) as running:
         yield running
 
@@ -33,13 +35,13 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_tells_the_address_and_how_to_use_it(server: cluster.Server) -> None:
+def test_tells_the_address_and_how_to_use_it(server: cluster.ServerProcess) -> None:
     assert re.fullmatch(r"Kubernetes API at https://127\.0\.0\.1:\d+", server.banner[0])
     assert server.banner[1].strip() == f"export KUBECONFIG={server.kubeconfig}"
 
 
 def test_is_ready_when_it_says_so(
-    server: cluster.Server, record_property: Callable[[str, object], None]
+    server: cluster.ServerProcess, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("seconds_to_ready", f"{server.seconds_to_ready:.2f}")
     answer = Api(server.kubeconfig).ask("GET", "/readyz")
@@ -59,36 +61,42 @@ def test_serves_at_another_address_of_the_loopback(data_dir: Path) -> None:
         assert Api(server.kubeconfig).ask("GET", "/readyz").text == "ok"
 
 
-def test_what_it_writes_is_for_its_owner_only(server: cluster.Server, data_dir: Path) -> None:
+def test_what_it_writes_is_for_its_owner_only(
+    server: cluster.ServerProcess, data_dir: Path
+) -> None:
     assert mode(data_dir) == 0o700
     files = [path for path in data_dir.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"kubeconfig", "admin.token", "ca.key", "state.db"}
     assert {path.name: mode(path) for path in files} == {path.name: 0o600 for path in files}
 
 
-def test_without_a_token_only_health_and_version_are_answered(server: cluster.Server) -> None:
+def test_without_a_token_only_health_and_version_are_answered(
+    server: cluster.ServerProcess,
+) -> None:
     api = Api(server.kubeconfig)
     api.token = ""
     paths = ["/livez", "/readyz", "/version", "/api/v1/namespaces", "/apis/batch/v1/jobs"]
     assert [api.ask("GET", path).status for path in paths] == [200, 200, 200, 403, 403]
-    told = api.ask("GET", "/api/v1/namespaces").object["message"]
-    assert 'User "system:anonymous" cannot list resource "namespaces"' in told
+    message = api.ask("GET", "/api/v1/namespaces").object["message"]
+    assert 'User "system:anonymous" cannot list resource "namespaces"' in message
 
 
-def test_a_wrong_token_is_refused_everywhere(server: cluster.Server) -> None:
+def test_a_wrong_token_is_refused_everywhere(server: cluster.ServerProcess) -> None:
     api = Api(server.kubeconfig)
     api.token = "guessed"
     assert [api.ask("GET", path).status for path in ("/readyz", "/api/v1/pods")] == [401, 401]
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
-def test_ends_when_asked_and_leaves_no_process(server: cluster.Server, by: signal.Signals) -> None:
+def test_ends_when_asked_and_leaves_no_process(
+    server: cluster.ServerProcess, by: signal.Signals
+) -> None:
     assert server.end(by) == 0
     assert not server.has_left_processes()
     assert server.errors() == ""
 
 
-def test_ends_although_a_watch_is_open(server: cluster.Server) -> None:
+def test_ends_although_a_watch_is_open(server: cluster.ServerProcess) -> None:
     with Api(server.kubeconfig).watch(MAPS) as stream:
         assert server.end() == 0
         assert stream.rest() == []
@@ -97,24 +105,24 @@ def test_ends_although_a_watch_is_open(server: cluster.Server) -> None:
 def test_state_token_and_port_are_back_after_a_restart(data_dir: Path) -> None:
     with cluster.serving(data_dir) as first:
         api = Api(first.kubeconfig)
-        made = api.create(MAPS, objects.config_map("kept", a="1"))
-        written = first.kubeconfig.read_text()
+        config_map = api.create(MAPS, builders.config_map("kept", data={"a": "1"}))
+        kubeconfig = first.kubeconfig.read_text()
         assert first.end() == 0
     with cluster.serving(data_dir) as second:
-        assert second.kubeconfig.read_text() == written
-        assert api.get(f"{MAPS}/kept") == made
-        newer = api.create(MAPS, objects.config_map("newer"))
-        old, new = (int(each["metadata"]["resourceVersion"]) for each in (made, newer))
+        assert second.kubeconfig.read_text() == kubeconfig
+        assert api.get(f"{MAPS}/kept") == config_map
+        newer = api.create(MAPS, builders.config_map("newer"))
+        old, new = (int(each["metadata"]["resourceVersion"]) for each in (config_map, newer))
         assert old < new
 
 
 def test_state_is_back_after_a_kill(data_dir: Path) -> None:
     with cluster.serving(data_dir) as first:
         api = Api(first.kubeconfig)
-        made = api.create(MAPS, objects.config_map("kept", a="1"))
+        config_map = api.create(MAPS, builders.config_map("kept", data={"a": "1"}))
         first.kill()
     with cluster.serving(data_dir):
-        assert api.get(f"{MAPS}/kept") == made
+        assert api.get(f"{MAPS}/kept") == config_map
 
 
 def test_a_restart_creates_nothing_anew(data_dir: Path) -> None:
@@ -125,7 +133,7 @@ def test_a_restart_creates_nothing_anew(data_dir: Path) -> None:
         assert Api(second.kubeconfig).get("/api/v1/namespaces") == before
 
 
-def test_a_second_server_of_the_same_directory_is_refused(server: cluster.Server) -> None:
+def test_a_second_server_of_the_same_directory_is_refused(server: cluster.ServerProcess) -> None:
     done = cluster.run("up", "--data-dir", server.data_dir)
     assert done.returncode in (1, 2)
     assert done.stdout == ""
@@ -136,8 +144,8 @@ def test_a_second_server_of_the_same_directory_is_refused(server: cluster.Server
 
 
 def test_a_port_that_is_taken_is_refused(data_dir: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         done = cluster.run("up", "--data-dir", data_dir, "--port", str(port))
     assert done.returncode in (1, 2)
     assert f"127.0.0.1:{port}" in done.stderr
@@ -183,29 +191,25 @@ GATES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("flags", "want_words"),
-    [
-        pytest.param(["--feature-gates", "Nope=true"], ["Nope", *GATES], id="an unknown gate"),
-        pytest.param(
+@cases(
+    "flags want_words",
+    {
+        "an unknown gate": (["--feature-gates", "Nope=true"], ["Nope", *GATES]),
+        "a gate without a value": (
             ["--feature-gates", "TaintForceEviction"],
             ["TaintForceEviction", "Name=true"],
-            id="a gate without a value",
         ),
-        pytest.param(
+        "a gate that is neither on nor off": (
             ["--feature-gates", "TaintForceEviction=maybe"],
             ["TaintForceEviction=maybe", "Name=true"],
-            id="a gate that is neither on nor off",
         ),
-        pytest.param(["--controllers", "nope"], ["nope", "*", "none"], id="an unknown controller"),
-        pytest.param(
-            ["--controllers", "*,-nope"], ["-nope", "*", "none"], id="an unknown one left out"
-        ),
-        pytest.param(["--bind-address", "nowhere"], ["nowhere"], id="no address"),
-        pytest.param(["--port", "70000"], ["70000", "65535"], id="a port out of range"),
-        pytest.param(["--nope"], ["--nope"], id="an unknown flag"),
-        pytest.param(["--config", "absent.yaml"], ["absent.yaml"], id="a file that is not there"),
-    ],
+        "an unknown controller": (["--controllers", "nope"], ["nope", "*", "none"]),
+        "an unknown one left out": (["--controllers", "*,-nope"], ["-nope", "*", "none"]),
+        "no address": (["--bind-address", "nowhere"], ["nowhere"]),
+        "a port out of range": (["--port", "70000"], ["70000", "65535"]),
+        "an unknown flag": (["--nope"], ["--nope"]),
+        "a file that is not there": (["--config", "absent.yaml"], ["absent.yaml"]),
+    },
 )
 def test_wrong_use_is_told_and_changes_nothing(
     data_dir: Path, flags: list[str], want_words: list[str]
@@ -221,23 +225,18 @@ def test_wrong_use_is_told_and_changes_nothing(
 CONFIGURATION = "apiVersion: config.refloat.dev/v1alpha1\nkind: Configuration\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "want_words"),
-    [
-        pytest.param("a: [", ["is not YAML"], id="not YAML"),
-        pytest.param("kind: Configuration", ["apiVersion", "config.refloat.dev"], id="no version"),
-        pytest.param(
-            f"{CONFIGURATION}nope: 1", ["nope: unknown field", "featureGates"], id="unknown field"
-        ),
-        pytest.param(
-            f"{CONFIGURATION}featureGates: {{Nope: true}}", ["'Nope'", *GATES], id="unknown gate"
-        ),
-        pytest.param(
+@cases(
+    "content want_words",
+    {
+        "not YAML": ("a: [", ["is not YAML"]),
+        "no version": ("kind: Configuration", ["apiVersion", "config.refloat.dev"]),
+        "unknown field": (f"{CONFIGURATION}nope: 1", ["nope: unknown field", "featureGates"]),
+        "unknown gate": (f"{CONFIGURATION}featureGates: {{Nope: true}}", ["'Nope'", *GATES]),
+        "a gate's value of the wrong type": (
             f"{CONFIGURATION}featureGates: {{TaintForceEviction: 'yes'}}",
             ["featureGates.TaintForceEviction", "'yes'", "expected true or false"],
-            id="a gate's value of the wrong type",
         ),
-    ],
+    },
 )
 def test_a_bad_configuration_is_told_with_its_field(
     tmp_path: Path, content: str, want_words: list[str]
@@ -261,9 +260,9 @@ def test_help_fits_80_columns(args: list[str]) -> None:
 
 
 def test_help_of_up_names_every_option() -> None:
-    told = cluster.run("up", "--help").stdout
-    wanted = ["data-dir", "port", "controllers", "config", "feature-gates", "nodes"]
-    assert [name for name in wanted if f"--{name} " not in told] == []
+    output = cluster.run("up", "--help").stdout
+    options = ["data-dir", "port", "controllers", "config", "feature-gates", "nodes"]
+    assert [name for name in options if f"--{name} " not in output] == []
 
 
 def test_version_names_both_versions() -> None:

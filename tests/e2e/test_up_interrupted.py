@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C while `refloat up` starts: it ends quietly, and the next start finds nothing odd."""
+"""Ctrl-C while `refloat up` starts: a quiet end, and the next start works."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ DEFAULT_SIGINT = ("env", "--default-signal=INT")
 
 
 def loads(library: str) -> Callable[[int, Path], bool]:
-    """The process has got so far that it loads this library."""
+    """The process has started to load this library."""
     return lambda pid, _: library in Path(f"/proc/{pid}/maps").read_text()
 
 
@@ -55,7 +55,7 @@ def test_ctrl_c_during_the_start_ends_it_quietly(
             assert time.monotonic() < deadline
         server.send_signal(signal.SIGINT)
         out, complaints = server.communicate(timeout=cluster.PATIENCE_SECONDS)
-    # Once it has said that it serves, Ctrl-C is how it is meant to end.
+    # Once the server has reported that it serves, Ctrl-C is the normal end.
     assert server.returncode == (0 if BANNER in out else 130)
     assert complaints.strip() == b""
     with cluster.serving(folder) as again:

@@ -3,115 +3,54 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
-
-import pytest
 
 from tests.e2e import cluster
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, Object, Server
-from tests.e2e.test_agent import PODS, phase, pod, until
-
-T = TypeVar("T")
-
-NODES = "/api/v1/nodes"
+from tests.e2e.cluster import Api, Object
+from tests.e2e.node_cluster import (
+    NODES,
+    PODS,
+    agent_of,
+    is_ready,
+    phase,
+    pod,
+    processes,
+    until,
+    up,
+    wait,
+)
 
 SCRIPT = 'trap "exit 5" TERM; echo x >> /v/$0; while [ ! -e /v/go ]; do sleep 0.1; done; exit 7'
 
 
-def wait(holds: Callable[[], T], what: str) -> T:
-    """What is there, once it is."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := holds()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
-
-
-def processes(folder: Path) -> dict[int, str]:
-    """Agents and keepers of a data directory, by pid."""
-    found = {}
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit():
-            try:
-                command = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue  # it has just ended
-            if f"{folder}/nodes/" in command:
-                found[int(each.name)] = command
-    return found
-
-
-def agent_of(folder: Path, name: str) -> int:
-    wanted = f"--name {name} "
-    return next((pid for pid, each in processes(folder).items() if wanted in each), 0)
-
-
-@contextmanager
-def up(folder: Path, nodes: int = 1, *flags: str) -> Iterator[Server]:
-    """A cluster whose nodes are ready."""
-    with cluster.serving(folder, "--controllers", "*", "--nodes", str(nodes), *flags) as server:
-        api = Api(server.kubeconfig)
-        for number in range(1, nodes + 1):
-            until(api, f"{NODES}/n{number}", is_ready)
-        yield server
-
-
-def is_ready(node: Object) -> bool:
-    told = node["status"].get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in told)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A data directory, of which no process is left."""
-    found = tmp_path / "data"
-    yield found
-    for pid in processes(found):
-        os.kill(pid, signal.SIGKILL)
-
-
-@pytest.fixture
-def shown(tmp_path: Path) -> Path:
-    """A folder that all pods see."""
-    tmp_path.chmod(0o755)
-    made = tmp_path / "shown"
-    made.mkdir()
-    made.chmod(0o777)
-    return made
-
-
-def made(name: str, node: str, shown: Path) -> Object:
+def made(name: str, node: str, host_folder: Path) -> Object:
     container = {
         "command": ["sh", "-c", SCRIPT, name],
         "volumeMounts": [{"name": "v", "mountPath": "/v"}],
     }
-    volumes = [{"name": "v", "hostPath": {"path": str(shown)}}]
+    volumes = [{"name": "v", "hostPath": {"path": str(host_folder)}}]
     return pod(name, "", container=container, volumes=volumes, nodeName=node)
 
 
 def test_pods_run_on_when_the_cluster_is_killed_and_are_found_again(
-    folder: Path, shown: Path
+    folder: Path, host_folder: Path
 ) -> None:
     with up(folder, 2) as server:
         api = Api(server.kubeconfig)
         for name, node in (("a", "n1"), ("b", "n2")):
-            api.create(PODS, made(name, node, shown))
+            api.create(PODS, made(name, node, host_folder))
         for name in ("a", "b"):
             until(api, f"{PODS}/{name}", phase("Running"))
         server.kill()
     wait(lambda: not agent_of(folder, "n1") and not agent_of(folder, "n2"), "agents live on")
-    (shown / "go").touch()
+    (host_folder / "go").touch()
     with up(folder, 2) as server:
         api = Api(server.kubeconfig)
         for name in ("a", "b"):
-            ended = until(api, f"{PODS}/{name}", phase("Failed"))
-            (status,) = ended["status"]["containerStatuses"]
+            current = until(api, f"{PODS}/{name}", phase("Failed"))
+            (status,) = current["status"]["containerStatuses"]
             assert (status["restartCount"], status["state"]["terminated"]["exitCode"]) == (0, 7)
-            assert (shown / name).read_text() == "x\n"
+            assert (host_folder / name).read_text() == "x\n"
         assert server.end(signal.SIGINT) == 0
     assert processes(folder) == {}
 
@@ -128,12 +67,12 @@ def have_ended_with_grace(folder: Path, *names: str) -> None:
 
 
 def test_a_cluster_that_is_stopped_ends_its_pods_with_grace_also_on_nodes_that_fail(
-    folder: Path, shown: Path
+    folder: Path, host_folder: Path
 ) -> None:
     with up(folder, 3) as server:
         api = Api(server.kubeconfig)
         for node in ("n1", "n2", "n3"):
-            api.create(PODS, made(node, node, shown))
+            api.create(PODS, made(node, node, host_folder))
         for node in ("n1", "n2", "n3"):
             until(api, f"{PODS}/{node}", phase("Running"))
         node_is(folder, "freeze", "n2")
@@ -143,11 +82,11 @@ def test_a_cluster_that_is_stopped_ends_its_pods_with_grace_also_on_nodes_that_f
 
 
 def test_a_cluster_that_is_stopped_ends_its_pods_with_grace_also_where_an_agent_had_died(
-    folder: Path, shown: Path
+    folder: Path, host_folder: Path
 ) -> None:
     with up(folder) as server:
         api = Api(server.kubeconfig)
-        api.create(PODS, made("a", "n1", shown))
+        api.create(PODS, made("a", "n1", host_folder))
         until(api, f"{PODS}/a", phase("Running"))
         os.kill(wait(lambda: agent_of(folder, "n1"), "no agent"), signal.SIGKILL)
         wait(lambda: "is started again in 1 s" in server.errors(), "it is not missed")
@@ -155,17 +94,17 @@ def test_a_cluster_that_is_stopped_ends_its_pods_with_grace_also_where_an_agent_
     have_ended_with_grace(folder, "a")
 
 
-def test_an_agent_that_dies_is_started_again(folder: Path, shown: Path) -> None:
+def test_an_agent_that_dies_is_started_again(folder: Path, host_folder: Path) -> None:
     with up(folder) as server:
         api = Api(server.kubeconfig)
-        api.create(PODS, made("a", "n1", shown))
+        api.create(PODS, made("a", "n1", host_folder))
         until(api, f"{PODS}/a", phase("Running"))
         before = wait(lambda: agent_of(folder, "n1"), "no agent")
         os.kill(before, signal.SIGKILL)
         wait(lambda: agent_of(folder, "n1") not in (0, before), "no new agent")
-        (shown / "go").touch()
+        (host_folder / "go").touch()
         until(api, f"{PODS}/a", phase("Failed"))
-        assert (shown / "a").read_text() == "x\n"
+        assert (host_folder / "a").read_text() == "x\n"
         assert server.end() == 0
     assert "the agent of node n1 ended with -9, and is started again in 1 s" in server.errors()
 
@@ -175,14 +114,14 @@ def node_is(folder: Path, verb: str, name: str = "n1") -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_node_fails_in_every_way_and_returns(folder: Path, shown: Path) -> None:
+def test_a_node_fails_in_every_way_and_returns(folder: Path, host_folder: Path) -> None:
     with up(folder, 1, "--fast") as server:
         api = Api(server.kubeconfig)
         ticking = "while true; do date +%N > /v/$0; sleep 0.05; done"
-        ticks = shown / "ticks"
+        ticks = host_folder / "ticks"
 
         def run(name: str) -> None:
-            obj = made(name, "n1", shown)
+            obj = made(name, "n1", host_folder)
             obj["spec"]["containers"][0]["command"] = ["sh", "-c", ticking, "ticks"]
             obj["spec"]["tolerations"] = [{"operator": "Exists"}]
             api.create(PODS, obj)
@@ -202,8 +141,8 @@ def test_a_node_fails_in_every_way_and_returns(folder: Path, shown: Path) -> Non
         node_is(folder, "crash")
         wait(lambda: not processes(folder), "something of the node is left")
         node_is(folder, "heal")
-        ended = until(api, f"{PODS}/a", phase("Failed"))
-        (status,) = ended["status"]["containerStatuses"]
+        current = until(api, f"{PODS}/a", phase("Failed"))
+        (status,) = current["status"]["containerStatuses"]
         assert status["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
         until(api, f"{NODES}/n1", is_ready)
         run("b")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zombie recovery as it is used: a configuration file, `refloat manager`, `refloat up`."""
+"""Zombie recovery for users: a configuration file, `refloat manager`, `refloat up`."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, run, serving
+from tests.e2e.cluster import Api, run, serving
+from tests.e2e.node_cluster import wait
 from tests.e2e.test_manager import managing
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -32,16 +32,11 @@ failureRecoveryPolicy:
 
 
 def until(what: Callable[[], Any]) -> Any:
-    """What it says, as soon as it says something."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := what()):
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)
-    return found
+    return wait(what, "it did not come to be")
 
 
 def lose_node(api: Api, name: str) -> None:
-    """A node with all the evidence that it is down: taint, Ready not True, a Lease that stands."""
+    """A node with all evidence of being down: taint, Ready not True, an unchanged Lease."""
     taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
     api.create(NODES, {"metadata": {"name": name}, "spec": {"taints": [taint]}})
     silent = {"type": "Ready", "status": "Unknown"}
@@ -59,7 +54,7 @@ def zombie(api: Api, name: str, **metadata: Any) -> None:
 
 
 def test_a_manager_frees_zombies_by_a_file_that_changes_while_it_runs(tmp_path: Path) -> None:
-    config, told = tmp_path / "refloat.yaml", tmp_path / "manager.stderr"
+    config, log = tmp_path / "refloat.yaml", tmp_path / "manager.stderr"
     config.write_text(CONFIG.format(gate="false", period="1s"))
     with serving(tmp_path / "data") as server:
         api = Api(server.kubeconfig)
@@ -69,17 +64,17 @@ def test_a_manager_frees_zombies_by_a_file_that_changes_while_it_runs(tmp_path: 
         zombie(api, "neither")
 
         def phase(name: str) -> str:
-            found = api.ask("GET", f"{PODS}/{name}")
-            return found.object["status"].get("phase", "") if found.status == 200 else "gone"
+            answer = api.ask("GET", f"{PODS}/{name}")
+            return answer.object["status"].get("phase", "") if answer.status == 200 else "gone"
 
         flags = ("--config", str(config), "--log-format", "json")
-        with managing(server.kubeconfig, told, *flags) as manager:
+        with managing(server.kubeconfig, log, *flags) as manager:
             until(lambda: manager.page("health", "/readyz")[0] == 200)
-            until(lambda: "the feature gate FailureRecoveryPolicy is off" in told.read_text())
+            until(lambda: "the feature gate FailureRecoveryPolicy is off" in log.read_text())
             assert {phase(name) for name in ("annotated", "labelled", "neither")} == {"Running"}
             config.write_text(CONFIG.format(gate="true", period="soon"))
-            until(lambda: "configuration not taken up, the old one stays" in told.read_text())
-            assert "forcefulTerminationGracePeriod: 'soon': expected a duration" in told.read_text()
+            until(lambda: "the old configuration stays in force" in log.read_text())
+            assert "forcefulTerminationGracePeriod: 'soon': expected a duration" in log.read_text()
             config.write_text(CONFIG.format(gate="true", period="1s"))
             until(lambda: phase("annotated") == "Failed")
             until(lambda: phase("labelled") == "gone")
@@ -97,8 +92,8 @@ def test_a_manager_frees_zombies_by_a_file_that_changes_while_it_runs(tmp_path: 
             'refloat_failure_recovery_pod_decisions_total{outcome="deleted",reason="Rule"} 1.0'
             in metrics
         )
-        assert '"action": "terminated"' in told.read_text()
-    assert "Traceback" not in told.read_text()
+        assert '"action": "terminated"' in log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 def _event(api: Api, pod: str) -> Any:
@@ -121,7 +116,7 @@ def test_a_job_of_an_embedded_cluster_goes_on_after_its_node_froze(tmp_path: Pat
             "effect": "NoExecute",
             "tolerationSeconds": 1,
         }
-        script = '{"main": [{"seconds": null}, {"seconds": 1}]}'
+        script = '{"c": [{"seconds": null}, {"seconds": 1}]}'
         template = {
             "metadata": {"annotations": {**SAFE, "refloat.dev/simulate": script}},
             "spec": {
@@ -144,16 +139,16 @@ def test_a_job_of_an_embedded_cluster_goes_on_after_its_node_froze(tmp_path: Pat
         until(lambda: api.get(f"{JOBS}/j")["status"].get("completionTime"))
         status = api.get(f"{JOBS}/j")["status"]
         assert (status["failed"], status["succeeded"]) == (1, 1)
-        stuck = api.get(f"{PODS}/{pod['metadata']['name']}")
-        assert stuck["status"]["conditions"][-1]["type"] == "KueueFailureRecovery"
+        zombie = api.get(f"{PODS}/{pod['metadata']['name']}")
+        assert zombie["status"]["conditions"][-1]["type"] == "KueueFailureRecovery"
 
 
 def test_a_mistake_in_the_file_stops_the_start_with_its_path(tmp_path: Path) -> None:
     config = tmp_path / "refloat.yaml"
     config.write_text(CONFIG.format(gate="true", period="0s"))
-    ended = run("up", "--data-dir", tmp_path / "data", "--config", config)
-    assert ended.returncode == 2
+    result = run("up", "--data-dir", tmp_path / "data", "--config", config)
+    assert result.returncode == 2
     assert (
         f"{config}: failureRecoveryPolicy.annotated.forcefulTerminationGracePeriod: '0s': "
-        "expected a duration above zero" in ended.stderr
+        "expected a duration above zero" in result.stderr
     )

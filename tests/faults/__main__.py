@@ -3,7 +3,7 @@
 
 `make faults` runs all scenarios and some seeds, several at once, because most of them
 wait; `make soak` runs random seeds until one fails or Ctrl-C. Each failure comes with
-the command that runs it again.
+the replay command.
 """
 
 import argparse
@@ -39,13 +39,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the moments and of random faults")
     parser.add_argument("--soak", action="store_true", help="random faults without end")
     parser.add_argument("--at-once", type=int, default=AT_ONCE)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end in order then, too
-    seed = random.randrange(10**6) if asked.seed is None else asked.seed
-    if asked.scenario:
-        return _one(asked.scenario, seed)
-    runs = _without_end(seed) if asked.soak else _everything(seed)
-    return _many(runs, asked.at_once)
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    try:
+        if options.scenario:
+            return _one(options.scenario, seed)
+        runs = _without_end(seed) if options.soak else _everything(seed)
+        return _many(runs, options.at_once, until_failure=options.soak)
+    except KeyboardInterrupt:
+        print("interrupted")
+        return 130
 
 
 def replay(name: str, seed: int) -> str:
@@ -54,17 +58,17 @@ def replay(name: str, seed: int) -> str:
 
 
 def _one(name: str, seed: int) -> int:
-    chosen = SCENARIOS[name]
-    print(f"{name}: {chosen.about}\n  again: {replay(name, seed)}", flush=True)
+    scenario = SCENARIOS[name]
+    print(f"{name}: {scenario.about}\n  again: {replay(name, seed)}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="refloat-faults-"))
     began = time.monotonic()
     try:
-        how = {"fast": chosen.fast, "manager": chosen.manager}
+        how = {"fast": scenario.fast, "manager": scenario.manager}
         with running(folder, **how) as cluster, workload(cluster, name) as load:
             if name in RANDOM:
-                for step in schedule.draw(seed, tuple(cluster.components)):
+                for step in schedule.draw(seed, cluster):
                     print(f"  {step}", flush=True)
-            chosen.play(load, seed)
+            scenario.play(load, seed)
     except AssertionError as error:
         print(f"FAILED {error}\n  files are in {folder}\n  again: {replay(name, seed)}")
         return 1
@@ -88,7 +92,7 @@ def _without_end(seed: int) -> Iterator[tuple[str, int]]:
         yield RANDOM[number % 2], number
 
 
-def _many(runs: Iterator[tuple[str, int]], at_once: int) -> int:
+def _many(runs: Iterator[tuple[str, int]], at_once: int, *, until_failure: bool = False) -> int:
     failed: list[tuple[str, int]] = []
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         pending: dict[concurrent.futures.Future[int], tuple[str, int]] = {}
@@ -100,6 +104,8 @@ def _many(runs: Iterator[tuple[str, int]], at_once: int) -> int:
                 failed += [pending[each] for each in done if each.result()]
                 for each in done:
                     del pending[each]
+            if failed and until_failure:
+                break  # the runs that are under way end first
             if run is not None:
                 pending[pool.submit(_process, *run)] = run
     for name, seed in failed:

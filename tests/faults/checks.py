@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold after a run, judged by the files of the containers and by the API.
 
-Each check returns the violations that it sees, in words; none raises, so that a run
+Each check returns the violations as texts; none raises, so that a run
 reports all of them. What is allowed depends on what the cluster has on record, never on
-how fast the machine was: a node that was recorded as NotReady may lose its pods, and a
+how fast the machine was: a node that was recorded as NotReady may lose the pods, and a
 container that ended without any record of a deletion was killed.
 """
 
@@ -14,22 +14,24 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.e2e.cluster import Object
-from tests.faults.containers import Run
+from tests.faults import audit
+from tests.faults.containers import ContainerRun
 
 NOT_READY = "NodeNotReady"
 BY_TAINT = "DeletionByTaintManager"
 CREATED, NOT_CREATED = "SuccessfulCreate", "FailedCreate"
-FORCED = "KueueForcefullyTerminated"
+LOST = ("ContainerStatusUnknown", 137)
+"""How a node reports a container that ended with the keeper."""
 
-MISSING = "no event"
+MISSING = "not on record"
 """Part of a violation that may still go away: events are written behind."""
 
 
 @dataclass
-class History:
-    """All that is known of a run when it is over."""
+class JobsHistory:
+    """All facts about a finished run."""
 
-    runs: Mapping[str, Run]
+    runs: Mapping[str, ContainerRun]
     """The containers that started, by the uid of their pod."""
     pods: Mapping[str, Object]
     """Every pod that ever was, as last seen, by uid."""
@@ -40,31 +42,48 @@ class History:
     deleted_jobs: set[str] = field(default_factory=set)
     """Names of Jobs that the scenario deleted: their pods may be stopped."""
     every_event: bool = True
-    """Whether each pod must have its event: no process that records them was killed."""
+    """Whether each event and audit record must exist: no process that writes them was killed."""
+    lost_keepers: set[str] = field(default_factory=set)
+    """Nodes whose keeper the scenario killed: the containers end too, and results are lost."""
+    gone: set[str] = field(default_factory=set)
+    """The uids of pods whose objects are gone."""
+    records: list[Object] = field(default_factory=list)
+    """The audit records of pods of this run."""
 
 
-def all_of(history: History) -> list[str]:
+def all_of(history: JobsHistory) -> list[str]:
     """All violations of a run."""
-    checks = (overlaps, miscounts, unstarted, killed, restarted, strays, false_records)
+    checks = (
+        overlaps,
+        miscounts,
+        unstarted,
+        killed,
+        unread,
+        restarted,
+        strays,
+        false_records,
+        false_force,
+    )
     return [each for check in checks for each in check(history)]
 
 
-def overlaps(history: History) -> Iterator[str]:
-    """Two pods of one index never run at once: all Jobs here ask for that."""
-    by_index: dict[tuple[str, int], list[Run]] = {}
+def overlaps(history: JobsHistory) -> Iterator[str]:
+    """Two pods of one index never run at once, unless the first was safe to end by force."""
+    by_index: dict[tuple[str, int], list[ContainerRun]] = {}
     for run in history.runs.values():
         by_index.setdefault((run.job, run.index), []).append(run)
     for (job, index), runs in by_index.items():
         for before, after in pairwise(sorted(runs, key=lambda each: each.starts[0])):
-            if after.starts[0] < before.last:
+            is_safe = audit.is_forced(history.pods.get(before.uid, {}))
+            if after.starts[0] < before.last and not is_safe:
                 yield (
                     f"{job} index {index}: {after.uid} started at {after.starts[0]}, "
                     f"{before.uid} wrote until {before.last}"
                 )
 
 
-def miscounts(history: History) -> Iterator[str]:
-    """Each pod that existed is counted once, by its own result, and no other is."""
+def miscounts(history: JobsHistory) -> Iterator[str]:
+    """Each pod that existed is counted once, by the right result, and no other pod is."""
     for job in history.jobs:
         name, status = job["metadata"]["name"], job["status"]
         phases = Counter(each["status"].get("phase") for each in _pods_of(history, job).values())
@@ -83,21 +102,22 @@ def miscounts(history: History) -> Iterator[str]:
         yield from _uncounted_indexes(history, job)
 
 
-def unstarted(history: History) -> Iterator[str]:
+def unstarted(history: JobsHistory) -> Iterator[str]:
     """A pod that failed before a container ran has a deletion or a refusal on record.
 
-    It counts as failed, as in Kubernetes: a node can be lost before the pod starts there.
+    This pod counts as failed, as in Kubernetes: a node can be lost before the pod starts there.
     """
     for job in history.jobs:
         for uid, pod in _pods_of(history, job).items():
             if pod["status"].get("phase") != "Failed" or uid in history.runs:
                 continue
-            if uid not in history.deleted_while_running and not pod["status"].get("reason"):
+            has_reason = pod["status"].get("reason") or _is_lost_with_keeper(history, pod)
+            if uid not in history.deleted_while_running and not has_reason:
                 yield f"{pod['metadata']['name']} failed, no container ran: {_brief(pod)}"
 
 
-def _uncounted_indexes(history: History, job: Object) -> Iterator[str]:
-    """An index is complete if and only if a container of it ended well."""
+def _uncounted_indexes(history: JobsHistory, job: Object) -> Iterator[str]:
+    """An index is complete if and only if one container with that index succeeded."""
     name = job["metadata"]["name"]
     complete = _indexes(job["status"].get("completedIndexes", ""))
     well = {run.index for run in history.runs.values() if run.job == name and run.code == 0}
@@ -114,8 +134,8 @@ def _indexes(text: str) -> set[int]:
     return indexes
 
 
-def killed(history: History) -> Iterator[str]:
-    """A container that did not end by itself has a deletion on record that allows it."""
+def killed(history: JobsHistory) -> Iterator[str]:
+    """A container that did not end by itself has a deletion on record as the reason."""
     for uid, run in history.runs.items():
         if run.code is None and not run.is_alive() and not _may_end(history, uid, run):
             pod = history.pods.get(uid, {})
@@ -125,8 +145,11 @@ def killed(history: History) -> Iterator[str]:
             )
 
 
-def _may_end(history: History, uid: str, run: Run) -> bool:
-    if run.job in history.deleted_jobs:
+def _may_end(history: JobsHistory, uid: str, run: ContainerRun) -> bool:
+    current = history.pods.get(uid, {})
+    if run.job in history.deleted_jobs or audit.is_evicted(current):
+        return True
+    if _is_lost_with_keeper(history, current):
         return True
     pod = history.deleted_while_running.get(uid)
     if pod is None:
@@ -136,7 +159,28 @@ def _may_end(history: History, uid: str, run: Run) -> bool:
     return not by_taint or pod["spec"].get("nodeName") in _lost_nodes(history)
 
 
-def _lost_nodes(history: History) -> set[str]:
+def _is_lost_with_keeper(history: JobsHistory, pod: Object) -> bool:
+    """Whether the node reports a lost container, and the keeper there was killed."""
+    if pod.get("spec", {}).get("nodeName") not in history.lost_keepers:
+        return False
+    states = [each.get("state", {}) for each in pod["status"].get("containerStatuses") or ()]
+    ends = [each.get("terminated", {}) for each in states]
+    return any((each.get("reason"), each.get("exitCode")) == LOST for each in ends)
+
+
+def unread(history: JobsHistory) -> Iterator[str]:
+    """A pod ends as the container did, unless a deletion or the loss of the keeper came first."""
+    for uid, run in history.runs.items():
+        pod = history.pods.get(uid, {})
+        is_open = uid in history.deleted_while_running or _is_lost_with_keeper(history, pod)
+        if run.code is None or is_open or run.job in history.deleted_jobs:
+            continue
+        phase = "Failed" if run.code else "Succeeded"
+        if pod.get("status", {}).get("phase") != phase:
+            yield f"{run.job} index {run.index}: {uid} ended with {run.code}: {_brief(pod)}"
+
+
+def _lost_nodes(history: JobsHistory) -> set[str]:
     """Nodes of which the server recorded that they were not ready."""
     return {
         each["involvedObject"]["name"] for each in history.events if each["reason"] == NOT_READY
@@ -149,7 +193,7 @@ def _brief(pod: Object) -> str:
     return f"{status.get('phase')} {status.get('reason', '')} {states}"
 
 
-def restarted(history: History) -> Iterator[str]:
+def restarted(history: JobsHistory) -> Iterator[str]:
     """A container runs once, and only of a pod that existed: no Job here has restarts."""
     for uid, run in history.runs.items():
         if len(run.starts) > 1:
@@ -158,27 +202,28 @@ def restarted(history: History) -> Iterator[str]:
             yield f"{run.job} index {run.index}: {uid} ran, and the API never had this pod"
 
 
-def strays(history: History) -> Iterator[str]:
-    """No process runs on after its Job has ended."""
+def strays(history: JobsHistory) -> Iterator[str]:
+    """No process runs on after the Job has ended."""
     over = {each["metadata"]["name"] for each in history.jobs} | history.deleted_jobs
     for uid, run in history.runs.items():
         if run.job in over and run.is_alive():
-            yield f"{run.job} index {run.index}: process {run.pid} of {uid} still runs"
+            yield f"{run.job} index {run.index}: a process of {run.pids} of {uid} still runs"
 
 
-def false_records(history: History) -> Iterator[str]:
-    """Events tell of what happened: as many creations as pods, each of a pod that existed."""
+def false_records(history: JobsHistory) -> Iterator[str]:
+    """Events match the facts: as many creations as pods, each of a pod that existed."""
     for job in history.jobs:
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         events = [each for each in history.events if each["involvedObject"].get("uid") == uid]
-        pods = {each["metadata"]["name"] for each in _pods_of(history, job).values()}
-        yield from (f"{name}: {each}" for each in _false_creations(events, pods))
+        # By uid: after a restart the controller may use the name of a pod that is gone again.
+        pods = _pods_of(history, job)
+        names = {each["metadata"]["name"] for each in pods.values()}
+        yield from (f"{name}: {each}" for each in _false_creations(events, names))
         times = sum(_times(each) for each in events if each["reason"] == CREATED)
         if times > len(pods):
             yield f"{name}: events report {times} creations, {len(pods)} pods existed"
         if times < len(pods) and history.every_event:
-            yield f"{name}: {MISSING} of {len(pods) - times} creations"
-    yield from _false_force(history)
+            yield f"{name}: {len(pods) - times} creations are {MISSING}"
 
 
 def _false_creations(events: list[Object], pods: set[str]) -> Iterator[str]:
@@ -191,16 +236,23 @@ def _false_creations(events: list[Object], pods: set[str]) -> Iterator[str]:
             yield f"an event says that a pod does not exist, which does: {each['message']}"
 
 
-def _false_force(history: History) -> Iterator[str]:
-    """A pod that an event calls forced is Failed, and one event says so."""
-    forced: Counter[str] = Counter()
+def false_force(history: JobsHistory) -> Iterator[str]:
+    """Records and events of forced ends are true and complete, and each end was allowed."""
+    yield from audit.false_force(history.pods)
+    yield from audit.false_records(history.records, history.pods, history.gone)
+    events: Counter[str] = Counter()
     for each in history.events:
-        if each["reason"] == FORCED:
-            forced[each["involvedObject"].get("uid", "")] += _times(each)
-    for uid, times in forced.items():
-        phase = history.pods.get(uid, {}).get("status", {}).get("phase")
-        if times > 1 or phase != "Failed":
-            yield f"{times} events say that {uid} was forced; its phase is {phase}"
+        if each["reason"] == audit.FORCED:
+            events[each["involvedObject"].get("uid", "")] += _times(each)
+    for uid, pod in history.pods.items():
+        times = events[uid]
+        if times > 1 or (times and not audit.is_forced(pod)):
+            yield f"{times} events say that {uid} was forced: {_brief(pod)}"
+        if audit.is_forced(pod) and not times and history.every_event:
+            yield f"the forced end of {uid} is {MISSING} of events"
+    if history.every_event:
+        for name in audit.unrecorded(history.records, history.pods):
+            yield f"the forced end of {name} is {MISSING} of the audit"
 
 
 def _times(event: Object) -> int:
@@ -208,7 +260,7 @@ def _times(event: Object) -> int:
     return int(series.get("count") or event.get("count") or 1)
 
 
-def _pods_of(history: History, job: Object) -> dict[str, Object]:
+def _pods_of(history: JobsHistory, job: Object) -> dict[str, Object]:
     uid = job["metadata"]["uid"]
     return {
         key: pod

@@ -2,7 +2,7 @@
 """Every pod that there ever was, from a watch that goes on over restarts of the server.
 
 The watch goes straight to the server, not over a link, and continues from the last
-version, so that it misses no pod, also if one lived for a moment only.
+version, so that no pod is missed, also if one lived for a moment only.
 """
 
 import contextlib

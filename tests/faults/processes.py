@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of real processes, each behind a link of its own, that can be killed and stopped.
+"""A cluster of real processes, each behind a separate link; all can be killed and stopped.
 
-`refloat up` has the API server and its controllers; each node is a `refloat agent` with
-its keeper; `refloat manager` has the Jobs that ask for it. A component that died starts
-again with `revive`; one that ended by itself is noted, because only the manager may.
+`refloat up` has the API server and the controllers; each node is a `refloat agent` with
+a keeper; `refloat manager` has the Jobs that name Refloat. A component that died starts
+again with `revive`; one that ended by itself is noted, because only the manager may. A
+keeper is started by the agent alone.
 """
 
 import contextlib
@@ -19,18 +20,19 @@ from typing import TypeVar
 import yaml
 
 from refloat.app import tokens
-from tests.e2e.agents import Agent
-from tests.e2e.cluster import Api, Object, Server, free_port
+from tests.e2e.agents import AgentProcess
+from tests.e2e.cluster import Api, Object, ServerProcess, free_port
+from tests.e2e.node_cluster import is_ready, processes
 from tests.e2e.test_manager import ManagerProcess
-from tests.e2e.test_up_nodes import is_ready, processes
-from tests.faults import containers
-from tests.faults.proxy import Link, Loop
+from tests.faults import audit, containers
+from tests.faults.proxy import ProxyLink, ProxyLoop
 
 T = TypeVar("T")
 
 OURS = "refloat.dev/job-controller"
 
-# Two processes that care for one Job are a mistake of whoever starts them, not a fault.
+# Two processes that run one Job are a mistake of the operator, not a fault.
+MANAGED = "job-controller,failure-recovery-controller"
 WITHOUT_MANAGED = "*,-job-controller,-failure-recovery-controller,-force-eviction-controller"
 
 # A hang, not a slow machine: nothing takes a tenth of this on a quiet one. Each wait that
@@ -48,7 +50,7 @@ def wait(holds: Callable[[], T], what: str, patience: float = PATIENCE_SECONDS) 
     return value
 
 
-def through(admin: Path, link: Link, user: Object | None, path: Path) -> Path:
+def through(admin: Path, link: ProxyLink, user: Object | None, path: Path) -> Path:
     """A kubeconfig of the same cluster, reached over a link; without a user, the same one."""
     document = yaml.safe_load(admin.read_text())
     document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{link.port}"
@@ -61,19 +63,19 @@ def through(admin: Path, link: Link, user: Object | None, path: Path) -> Path:
 
 @dataclass
 class Component:
-    """One process of the cluster; `link` is its way to the server, if it has one."""
+    """One process of the cluster; `link` leads to the server, if the process has one."""
 
     name: str
     start: Callable[[], object]
     process: Callable[[], "subprocess.Popen[bytes]"]
     errors: Callable[[], str]
-    """What it wrote to its standard error."""
-    link: Link | None = None
+    """The standard error."""
+    link: ProxyLink | None = None
     kills: int = 0
-    """How often it was killed here."""
+    """The number of kills by this scenario."""
 
     def kill(self) -> None:
-        """kill -9; `Cluster.revive` starts it again."""
+        """kill -9; `Cluster.revive` starts the process again."""
         self.kills += 1
         self.process().kill()
         self.process().wait()
@@ -82,7 +84,7 @@ class Component:
         return self.process().poll() is None
 
     def restart(self, failures: list[str]) -> None:
-        """Start it again; if it was not killed here, that it ended is a failure."""
+        """Start the process again; an end without a kill is a failure."""
         if not self.kills and self.name != "manager":
             failures.append(f"{self.name} ended by itself: {self.errors()[-500:]}")
         self.kills = 0
@@ -97,13 +99,47 @@ class Component:
         self.process().send_signal(signal.SIGCONT)
 
 
+@dataclass
+class Keeper:
+    """The process that has the containers of one node. The agent starts the next one."""
+
+    name: str
+    node: str
+    pid: Callable[[], int]
+    """Of the process that is the keeper now; 0: there is none."""
+    link: None = None
+    kills: int = 0
+    """The number of kills in this scenario."""
+
+    def kill(self) -> None:
+        """kill -9; also of one that is stopped."""
+        if pid := self._signal(signal.SIGKILL):
+            self.kills += 1
+            wait(lambda: self.pid() != pid, f"{self.name} ends")
+
+    def is_alive(self) -> bool:
+        return self.pid() != 0
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, by: signal.Signals) -> int:
+        if pid := self.pid():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, by)
+        return pid
+
+
 def _close(process: "subprocess.Popen[bytes]") -> None:
     if process.stdout is not None:
         process.stdout.close()
 
 
 @dataclass
-class Cluster:
+class FaultCluster:
     """All processes of one run, in one folder."""
 
     folder: Path
@@ -118,12 +154,15 @@ class Cluster:
     def __post_init__(self) -> None:
         self.folder.chmod(0o755)
         self.shown = containers.folder(self.folder / "shown")
-        self._loop = Loop()
+        self._loop = ProxyLoop()
         self._flags = ("--fast",) if self.fast else ()
+        self._acting = ("--config", str(self._configuration()), "--log-format", "json")
         self._port = free_port()
         self._data = self.folder / "data"
         self.components: dict[str, Component] = {}
-        self._agents: dict[str, Agent] = {}
+        self.keepers: dict[str, Keeper] = {}
+        """By the name of their node."""
+        self._agents: dict[str, AgentProcess] = {}
         self._managers: list[ManagerProcess] = []
         self.kubeconfig, self.pki = self._add_server()
         self.api = Api(self.kubeconfig)
@@ -131,6 +170,19 @@ class Cluster:
             self._add_agent(f"n{number}")
         if self.manager:
             self._add_manager()
+
+    def _configuration(self) -> Path:
+        """The configuration of the process that has the Jobs, and may force pods."""
+        policy = {**audit.POLICY, **({"nodeGracePeriod": "5s"} if self.fast else {})}
+        document = {
+            "apiVersion": "config.refloat.dev/v1alpha1",
+            "kind": "Configuration",
+            "featureGates": {"FailureRecoveryPolicy": True, "TaintForceEviction": True},
+            "failureRecoveryPolicy": policy,
+        }
+        path = self.folder / "refloat.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return path
 
     # Components
 
@@ -140,12 +192,12 @@ class Cluster:
         start: Callable[[], object],
         process: Callable[[], "subprocess.Popen[bytes]"],
         errors: Callable[[], str],
-        link: Link | None = None,
+        link: ProxyLink | None = None,
     ) -> None:
         self.components[name] = Component(name, start, process, errors, link)
 
     def _add_server(self) -> tuple[Path, Path]:
-        """Start what every other component needs; its kubeconfig, and its certificates."""
+        """Start what every other component needs; the kubeconfig and the certificates."""
         self._start_server()
         self._add(
             "server",
@@ -158,22 +210,30 @@ class Cluster:
     def _start_server(self) -> None:
         port = ("--port", str(self._port))
         controllers = WITHOUT_MANAGED if self.manager else "*"
-        self.server = Server(self._data, "--controllers", controllers, *port, *self._flags)
+        flags = (*port, *self._flags, *self._acting, "--log-level", "info")
+        self.server = ServerProcess(self._data, "--controllers", controllers, *flags)
 
-    def link(self, client: tuple[Path, Path] | None = None) -> Link:
-        return Link(self._loop, self.pki, self._port, client)
+    def link(self, client: tuple[Path, Path] | None = None) -> ProxyLink:
+        return ProxyLink(self._loop, self.pki, self._port, client)
 
-    def _link_of_node(self, name: str) -> tuple[Link, Object]:
-        """The way of a node to the server, and as which user its kubeconfig has it."""
+    def _link_of_node(self, name: str) -> tuple[ProxyLink, Object]:
+        """The link of a node to the server, and the user of the kubeconfig."""
         return self.link(), {"token": tokens.node_token(self._data, name)}
 
     def _add_agent(self, name: str) -> None:
         link, user = self._link_of_node(name)
         access = through(self.kubeconfig, link, user, self.folder / f"{name}.kubeconfig")
         flags = ("--accept-all-pods", *self._flags)
-        agent = Agent(self._data, access, name, *flags)
+        agent = AgentProcess(self._data, access, name, *flags)
         self._agents[name] = agent
-        self._add(name, agent.start, lambda: agent.process, agent.errors, link)
+        keeper = Keeper(f"{name}-keeper", name, lambda: self._keeper_pid(name))
+        self.keepers[name] = keeper
+
+        def start() -> None:
+            keeper.thaw()  # an agent is ready when the keeper has answered
+            agent.start()
+
+        self._add(name, start, lambda: agent.process, agent.errors, link)
 
     def _add_manager(self) -> None:
         link = self.link()
@@ -181,7 +241,7 @@ class Cluster:
 
         def start() -> None:
             log = self.folder / f"manager-{len(self._managers)}.stderr"
-            flags = ("--controllers", "job-controller", "--kube-api-qps", "500")
+            flags = ("--controllers", MANAGED, "--kube-api-qps", "500", *self._acting)
             self._managers.append(ManagerProcess(access, log, *flags))
 
         start()
@@ -190,21 +250,32 @@ class Cluster:
     def nodes(self) -> list[Component]:
         return [self.components[name] for name in self._agents]
 
-    def keeper(self, node: str) -> int:
-        """The pid of the process that has the node's containers."""
-        own = f"/nodes/{node}"
+    def targets(self) -> dict[str, Component | Keeper]:
+        """All that can be killed and stopped, by name."""
+        return {**self.components, **{each.name: each for each in self.keepers.values()}}
+
+    def _keeper_pid(self, node: str) -> int:
+        """Not the process that starts one, and no fork: both have that command."""
+        keepers = processes(self._data)
+        others = {*keepers, *(each.process.pid for each in self._agents.values())}
         return next(
-            pid
-            for pid, command in processes(self._data).items()
-            if own in command and "--name" not in command
+            (
+                pid
+                for pid, command in keepers.items()
+                if f"/nodes/{node} " in f"{command} " and _parent(pid) not in others
+            ),
+            0,
         )
 
     # Life
 
+    def _thaw(self) -> None:
+        for each in self.targets().values():
+            each.thaw()
+
     def revive(self) -> None:
         """Start again what is dead. An agent or a server that was not killed has failed."""
-        for each in self.components.values():
-            each.thaw()
+        self._thaw()
         for each in self.components.values():
             if not each.is_alive():
                 each.restart(self.failures)
@@ -214,8 +285,7 @@ class Cluster:
         for each in self.components.values():
             if each.link is not None:
                 each.link.mend()
-        for each in self.components.values():
-            each.thaw()
+        self._thaw()
         if self.components["server"].is_alive():
             self._await_renewals()
         self.revive()
@@ -223,7 +293,7 @@ class Cluster:
             self.until(f"/api/v1/nodes/{name}", is_ready, f"{name} is ready again")
 
     def _await_renewals(self) -> None:
-        """Until each agent has renewed its lease, and so knows what became of its requests."""
+        """Until each agent has renewed the lease, and so has answers to earlier requests."""
         before = {name: self._renewal(name) for name in self._agents}
         for each in self.nodes():
             wait(
@@ -240,7 +310,7 @@ class Cluster:
         return str(answer.object["spec"]["renewTime"]) if answer.status == 200 else ""
 
     def until(self, path: str, holds: Callable[[Object], object], what: str) -> Object:
-        """The object, once something is so of it."""
+        """The object, once it satisfies the condition."""
 
         def value() -> Object | None:
             self._restart_manager()
@@ -253,14 +323,14 @@ class Cluster:
         return wait(value, what) or {}
 
     def _restart_manager(self) -> None:
-        """Start the manager again, as its Deployment does: one that lost its lease ends."""
+        """Start the manager again, as a Deployment does: a manager that lost the lease exits."""
         manager = self.components.get("manager")
         if manager is not None and not manager.is_alive():
             manager.restart(self.failures)
 
     def close(self) -> None:
+        self._thaw()
         for each in self.components.values():
-            each.thaw()
             if each.link is not None:
                 each.link.close()
             each.kill()
@@ -271,11 +341,19 @@ class Cluster:
 
     def errors(self) -> str:
         """What all processes wrote to their standard error."""
-        return "\n".join(each.read_text() for each in sorted(self.folder.rglob("*.stderr")))
+        logs = (*self.folder.rglob("*.stderr"), *self.folder.rglob("keeper.log"))
+        return "\n".join(each.read_text() for each in sorted(logs))
+
+
+def _parent(pid: int) -> int:
+    """Of a process that may have just ended."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def _end_all(folder: Path) -> None:
-    """Kill each process whose command names this folder: it is of this run alone."""
+    """Kill each process whose command names this folder: only this run has the folder."""
     for each in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if each.name.isdigit() and f"{folder}/".encode() in (each / "cmdline").read_bytes():
@@ -285,10 +363,10 @@ def _end_all(folder: Path) -> None:
 @contextlib.contextmanager
 def running(
     folder: Path, *, fast: bool = True, agents: int = 2, manager: bool = False
-) -> Iterator[Cluster]:
-    """A cluster whose nodes are ready, and after the block no process of it."""
+) -> Iterator[FaultCluster]:
+    """A cluster whose nodes are ready, and no process of the cluster outlives the block."""
     try:
-        cluster = Cluster(folder, fast, agents, manager)
+        cluster = FaultCluster(folder, fast, agents, manager)
     except BaseException:  # also a Ctrl-C in the middle of the start
         _end_all(folder)
         raise

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A proxy between one component and the API server, which makes the link fail.
 
-A `Link` ends TLS on both sides, with the server's own certificate, so that it sees
-where each request and each answer begins. Its faults are of two kinds. Faults of the
+A `ProxyLink` ends TLS on both sides, with the server's own certificate, so that the link sees
+where each request and each answer begins. The faults are of two kinds. Faults of the
 whole link: `hold` (bytes wait, and arrive after `mend`), `cut` (connections close, new
 ones too), `half_open` (connections stay open, and answers vanish), `delay`. Faults of
-single requests, by `Rule`: the answer is lost, replaced or held, or the request arrives
-late. A request that the link has read reaches the server, also if its client is gone by
+single requests, by `AnswerRule`: the answer is lost, replaced or held, or the request arrives
+late. A request that the link has read reaches the server, also if the client is gone by
 then: that is what a network does.
 
-All links of a process share one event loop in a thread of its own, so that tests stay
-plain code which waits for conditions.
+All links of a process share one event loop in a thread, so that tests stay
+plain code that waits for conditions.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Mode = Literal["open", "held", "cut", "half-open"]
 # A head is small, and a chunk of a watch is one object of at most 3 MB.
 LIMIT_BYTES = 2**22
 
-# What a stopped server leaves to wait for before the link tries to reach it again.
+# The time between two attempts of a link to reach a stopped server.
 CONNECT_SECONDS = 0.1
 
 ERROR = (
@@ -52,7 +52,7 @@ class Action(Enum):
 
 @dataclass
 class Message:
-    """One request, as the link has read it."""
+    """One request, from a client."""
 
     method: str
     path: str
@@ -65,7 +65,7 @@ class Message:
 
 
 @dataclass
-class Rule:
+class AnswerRule:
     """Which requests meet an action: `count` of them, or all until `end`."""
 
     action: Action
@@ -82,7 +82,7 @@ class Rule:
         return True
 
 
-class Loop:
+class ProxyLoop:
     """The event loop of all links, in a thread."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Loop:
         self._thread.start()
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, and wait for its result."""
+        """Run a coroutine on the loop, and wait for the result."""
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     def close(self) -> None:
@@ -107,11 +107,11 @@ class Loop:
         self._loop.close()
 
 
-class Link:
-    """The way of one component to the API server; its methods are for other threads."""
+class ProxyLink:
+    """The way of one component to the API server; the methods are for other threads."""
 
     def __init__(
-        self, loop: Loop, pki: Path, port: int, client: tuple[Path, Path] | None = None
+        self, loop: ProxyLoop, pki: Path, port: int, client: tuple[Path, Path] | None = None
     ) -> None:
         """`pki` has the server's certificate; `client` is the certificate of the component."""
         self._loop = loop
@@ -121,7 +121,7 @@ class Link:
         self._calling = ssl.create_default_context(cafile=pki / "ca.crt")
         if client is not None:
             self._calling.load_cert_chain(*client)
-        self._rules: list[Rule] = []
+        self._rules: list[AnswerRule] = []
         self._connections: set[_Connection] = set()
         self.mode: Mode = "open"
         self.seconds = 0.0
@@ -151,7 +151,7 @@ class Link:
         self._loop.run(self._set("half-open"))
 
     def delay(self, seconds: float) -> None:
-        """Each request and each answer takes this much longer; what is on its way stays so."""
+        """Each request and each answer takes this much longer; running ones keep their delay."""
         self.seconds = seconds
 
     def mend(self) -> None:
@@ -176,9 +176,9 @@ class Link:
     @contextlib.contextmanager
     def rule(
         self, action: Action, matches: Callable[[Message], bool], count: int = 10**9
-    ) -> Iterator[Rule]:
+    ) -> Iterator[AnswerRule]:
         """Requests meet an action until the end of the block."""
-        rule = Rule(action, matches, count)
+        rule = AnswerRule(action, matches, count)
         self._rules.append(rule)
         try:
             yield rule
@@ -186,10 +186,10 @@ class Link:
             self._rules.remove(rule)
             self._loop.run(self._end(rule))
 
-    async def _end(self, rule: Rule) -> None:
+    async def _end(self, rule: AnswerRule) -> None:
         rule.over.set()
 
-    def rule_for(self, message: Message) -> Rule | None:
+    def rule_for(self, message: Message) -> AnswerRule | None:
         return next((each for each in self._rules if each.takes(message)), None)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -235,10 +235,10 @@ class Link:
 
 
 class _Connection:
-    """One connection of a client, and the one to the server that belongs to it."""
+    """One connection of a client, and the matching one to the server."""
 
     def __init__(
-        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, link: ProxyLink, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._link, self._reader, self._writer = link, reader, writer
         self._server: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -247,7 +247,7 @@ class _Connection:
         self.dead = False
 
     def abort(self) -> None:
-        """Close both sides, whatever is on its way."""
+        """Close both sides at once."""
         self._writer.transport.abort()
         if self._server is not None:
             self._server[1].transport.abort()
@@ -261,21 +261,21 @@ class _Connection:
             self._late.add_done_callback(lambda _: self.abort())
 
     async def serve(self) -> None:
-        """One request after another, as HTTP/1.1 has it."""
+        """One request after another, as in HTTP/1.1."""
         while True:
             message = await _request(self._reader)
             self._is_sent = False
             work = asyncio.ensure_future(self._exchange(message, self._link.rule_for(message)))
-            gone = asyncio.ensure_future(self._closed())
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            gone.cancel()
+            closing = asyncio.ensure_future(self._closed())
+            await asyncio.wait({work, closing}, return_when=asyncio.FIRST_COMPLETED)
+            closing.cancel()
             if not work.done():
                 self._leave(work)
                 raise ConnectionResetError
             work.result()
 
     def _leave(self, work: "asyncio.Future[None]") -> None:
-        """The client is gone: what it sent still arrives, and no answer is read."""
+        """The client is gone: the sent bytes still arrive, and no answer is read."""
         work.add_done_callback(_observe)
         if self._is_sent:
             work.cancel()
@@ -283,11 +283,11 @@ class _Connection:
             self._late = work
 
     async def _closed(self) -> None:
-        """Until the client has closed; it sends no second request before the first answer."""
+        """Until the client has closed; a client sends no second request before the first answer."""
         while not self._reader.at_eof() and self._reader.exception() is None:
             await asyncio.sleep(CONNECT_SECONDS)
 
-    async def _exchange(self, message: Message, rule: Rule | None) -> None:
+    async def _exchange(self, message: Message, rule: AnswerRule | None) -> None:
         if rule is not None and rule.action is Action.LATE:
             self._writer.transport.abort()
             await rule.over.wait()
@@ -304,7 +304,7 @@ class _Connection:
             self._server = await self._link.call()
         return self._server
 
-    async def _answer(self, rule: Rule | None, reader: asyncio.StreamReader) -> None:
+    async def _answer(self, rule: AnswerRule | None, reader: asyncio.StreamReader) -> None:
         head = await _answer_head(reader)
         if self._late is not None:
             return
@@ -316,7 +316,7 @@ class _Connection:
         async for piece in _pieces(head, reader):
             await self._pass(piece)
 
-    async def _act(self, rule: Rule, head: bytes, reader: asyncio.StreamReader) -> None:
+    async def _act(self, rule: AnswerRule, head: bytes, reader: asyncio.StreamReader) -> None:
         if rule.action is Action.LOSE:
             raise ConnectionResetError
         if rule.action is Action.HOLD:
@@ -363,7 +363,7 @@ async def _answer_head(reader: asyncio.StreamReader) -> bytes:
 async def _pieces(
     head: bytes, reader: asyncio.StreamReader, *, is_request: bool = False
 ) -> AsyncIterator[bytes]:
-    """The body that follows a head, piece by piece, as it comes."""
+    """The body that follows a head, piece by piece."""
     fields = _fields(head)
     if "content-length" in fields:
         yield await reader.readexactly(int(fields["content-length"]))
@@ -373,7 +373,7 @@ async def _pieces(
             line = await reader.readuntil(b"\r\n")
             size = int(line.split(b";")[0], 16)
             yield line + await reader.readexactly(size + 2)
-    elif not is_request:  # an answer without a length ends with its connection
+    elif not is_request:  # an answer without a length ends with the connection
         while piece := await reader.read(2**16):
             yield piece
         raise ConnectionResetError

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.faults.processes import Cluster, Component
-from tests.faults.proxy import Action, Link, Message
+from tests.faults.processes import Component, FaultCluster, Keeper
+from tests.faults.proxy import Action, Message, ProxyLink
 from tests.faults.workload import Workload
 
 Kind = Literal[
@@ -29,7 +29,7 @@ _OF_LINK: tuple[Kind, ...] = ("hold", "cut", "half-open", "delay", "lose", "erro
 
 
 @dataclass(frozen=True)
-class Step:
+class ScheduledFault:
     """One fault, or one act of a user."""
 
     at: float
@@ -42,18 +42,21 @@ class Step:
         return f"{self.at:5.1f} s to {self.until:5.1f} s: {self.kind} {self.component}"
 
 
-def draw(seed: int, components: tuple[str, ...], steps: int = STEPS) -> list[Step]:
-    """The schedule of a seed, for these components; `server` has no link."""
+def draw(seed: int, cluster: FaultCluster, steps: int = STEPS) -> list[ScheduledFault]:
+    """The schedule of a seed, for all processes of a cluster; some have no link."""
+    targets = list(cluster.targets().values())
     chance = random.Random(seed)
-    drawn = []
+    plan = []
     now = 0.0
     for _ in range(steps):
         now += chance.uniform(0.1, LONGEST_PAUSE)
-        component = chance.choice(components)
-        faults = _OF_PROCESS if component == "server" else (*_OF_PROCESS, *_OF_LINK)
+        target = chance.choice(targets)
+        faults = _OF_PROCESS if target.link is None else (*_OF_PROCESS, *_OF_LINK)
         kind: Kind = chance.choice((*faults, *faults, "submit", "delete"))
-        drawn.append(Step(now, now + chance.uniform(0.2, LONGEST_FAULT), kind, component))
-    return drawn
+        plan.append(
+            ScheduledFault(now, now + chance.uniform(0.2, LONGEST_FAULT), kind, target.name)
+        )
+    return plan
 
 
 def is_write(message: Message) -> bool:
@@ -66,9 +69,9 @@ def play(load: Workload, seed: int, steps: int = STEPS) -> None:
     run = _Run(load, random.Random(seed))
     for _ in range(2):
         run.submit()
-    drawn = draw(seed, tuple(load.cluster.components), steps)
-    moments = [(each.at, True, each) for each in drawn]
-    moments += [(each.until, False, each) for each in drawn]
+    plan = draw(seed, load.cluster, steps)
+    moments = [(each.at, True, each) for each in plan]
+    moments += [(each.until, False, each) for each in plan]
     began = time.monotonic()
     with contextlib.ExitStack() as rules:
         for at, begins, step in sorted(moments, key=lambda each: (each[0], each[1])):
@@ -82,7 +85,7 @@ def play(load: Workload, seed: int, steps: int = STEPS) -> None:
 class _Run:
     def __init__(self, load: Workload, chance: random.Random) -> None:
         self._load, self._chance = load, chance
-        self._cluster: Cluster = load.cluster
+        self._cluster: FaultCluster = load.cluster
         self._count = 0
         load.every_event = False  # processes die with events that they had still to write
 
@@ -90,34 +93,36 @@ class _Run:
         self._count += 1
         fail = self._chance.choice(("", "0"))
         life = self._chance.randrange(1, 30)
-        self._load.submit(f"j{self._count}", life=life, fail=fail)
+        submit = self._chance.choice((self._load.submit, self._load.submit_safe))
+        child = self._chance.choice((False, True))
+        submit(f"j{self._count}", life=life, fail=fail, child=child)
 
-    def begin(self, step: Step, rules: contextlib.ExitStack) -> None:
+    def begin(self, step: ScheduledFault, rules: contextlib.ExitStack) -> None:
         if step.kind == "submit":
             self._away(self.submit)
         elif step.kind == "delete" and self._load.names:
             name = self._chance.choice(self._load.names)
             self._away(lambda: self._load.delete(name))
         else:
-            self._disturb(self._cluster.components[step.component], step.kind, rules)
+            self._disturb(self._cluster.targets()[step.component], step.kind, rules)
 
     def _away(self, act: Callable[[], None]) -> None:
-        """An act of a user, who has to wait while the server is stopped: so it runs first."""
+        """An act of a user, who has to wait while the server is stopped: so this act runs first."""
         server = self._cluster.components["server"]
         server.thaw()
         if not server.is_alive():
             server.restart(self._cluster.failures)
         act()
 
-    def _disturb(self, component: Component, kind: Kind, rules: contextlib.ExitStack) -> None:
-        if kind == "kill" and component.is_alive():
-            component.kill()
-        elif kind == "freeze" and component.is_alive():
-            component.freeze()
-        elif component.link is not None:
-            self._disturb_link(component.link, kind, rules)
+    def _disturb(self, target: Component | Keeper, kind: Kind, rules: contextlib.ExitStack) -> None:
+        if kind == "kill" and target.is_alive():
+            target.kill()
+        elif kind == "freeze" and target.is_alive():
+            target.freeze()
+        elif target.link is not None:
+            self._disturb_link(target.link, kind, rules)
 
-    def _disturb_link(self, link: Link, kind: Kind, rules: contextlib.ExitStack) -> None:
+    def _disturb_link(self, link: ProxyLink, kind: Kind, rules: contextlib.ExitStack) -> None:
         if kind == "hold":
             link.hold()
         elif kind == "cut":
@@ -130,12 +135,14 @@ class _Run:
             action = Action.LOSE if kind == "lose" else Action.ERROR
             rules.enter_context(link.rule(action, is_write, self._chance.randrange(1, 4)))
 
-    def end(self, step: Step) -> None:
-        component = self._cluster.components.get(step.component)
-        if component is None or step.kind in ("submit", "delete", "lose", "error"):
+    def end(self, step: ScheduledFault) -> None:
+        target = self._cluster.targets().get(step.component)
+        if target is None or step.kind in ("submit", "delete", "lose", "error"):
             return
-        component.thaw()
-        if component.link is not None:
-            component.link.mend()
-        if not component.is_alive() and self._cluster.components["server"].is_alive():
-            component.restart(self._cluster.failures)
+        target.thaw()
+        if isinstance(target, Keeper):
+            return
+        if target.link is not None:
+            target.link.mend()
+        if not target.is_alive() and self._cluster.components["server"].is_alive():
+            target.restart(self._cluster.failures)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.e2e.cluster import Object
-from tests.faults import checks, containers
-from tests.faults.containers import Run
+from tests.faults import audit, checks, containers
+from tests.faults.containers import ContainerRun
 from tests.faults.observed import PODS, Observer
-from tests.faults.processes import OURS, Cluster, wait
+from tests.faults.processes import OURS, FaultCluster, wait
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -21,16 +21,18 @@ EVENTS_SECONDS = 60.0
 class Workload:
     """Jobs of one scenario, whose names begin with the scenario's."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: FaultCluster, name: str) -> None:
         self.cluster = cluster
         self.observer = Observer(cluster.api)
         self._name = name.replace("_", "-")
         self.names: list[str] = []
         self.deleted: set[str] = set()
         self.every_event = True
+        for each in cluster.keepers.values():
+            each.kills = 0
 
     def submit(self, name: str, **how: Any) -> str:
-        """Create a Job; its containers run until `release`, or for `life` beats."""
+        """Create a Job; the containers run until `release`, or for `life` beats."""
         name = f"{self._name}-{name}"
         managed_by = OURS if self.cluster.manager else ""
         job = containers.job(name, self.cluster.shown, managed_by=managed_by, **how)
@@ -48,13 +50,35 @@ class Workload:
 
         wait(done, f"{job['metadata']['name']} is created")
 
-    def runs(self, *names: str) -> list[Run]:
-        """The containers of these Jobs, or of all."""
-        wanted = set(names or self.names)
-        runs = containers.read(self.cluster.shown).values()
-        return [each for each in runs if each.job in wanted]
+    def submit_safe(self, name: str, *, is_deleted: bool = False, **how: Any) -> str:
+        """Create a Job whose pods may be ended by force; is_deleted: and their objects, too."""
+        toleration = {
+            "key": "node.kubernetes.io/unreachable",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": 1,
+        }
+        pod = {"tolerations": [toleration], "terminationGracePeriodSeconds": 1}
+        metadata: Object = {"annotations": {audit.ANNOTATION: "true"}}
+        if is_deleted:
+            metadata = {"labels": {audit.LABEL: "1s"}}
+        return self.submit(name, pod=pod, metadata=metadata, **how)
 
-    def running(self, count: int, *names: str) -> list[Run]:
+    def forced(self) -> list[Object]:
+        """Pods that were ended by force."""
+        return [each for each in list(self.observer.pods.values()) if audit.is_forced(each)]
+
+    def evicted(self) -> list[Object]:
+        """Pods that force eviction made Failed."""
+        return [each for each in list(self.observer.pods.values()) if audit.is_evicted(each)]
+
+    def runs(self, *names: str) -> list[ContainerRun]:
+        """The containers of these Jobs, or of all."""
+        jobs = set(names or self.names)
+        runs = containers.read(self.cluster.shown).values()
+        return [each for each in runs if each.job in jobs]
+
+    def running(self, count: int, *names: str) -> list[ContainerRun]:
         """The containers, once so many of them run."""
         wait(
             lambda: len([each for each in self.runs(*names) if each.is_alive()]) >= count,
@@ -66,6 +90,11 @@ class Workload:
         """Let all containers end."""
         for name in self.names:
             (self.cluster.shown / f"go-{name}").touch()
+
+    def end_containers(self) -> None:
+        """Let all containers end, and wait until they have, whether or not a process looks."""
+        self.release()
+        wait(lambda: not any(each.is_alive() for each in self.runs()), "the containers end")
 
     def delete(self, name: str) -> None:
         """Delete a Job as kubectl does, also while the server is away."""
@@ -89,7 +118,7 @@ class Workload:
             self.cluster.until(f"{JOBS}/{each}", _is_over, f"{each} ends") for each in self.names
         ]
         wait(lambda: not self._leftover(self.deleted), "pods of deleted Jobs go")
-        wait(lambda: not any(each.is_alive() for each in self.runs()), "all processes end")
+        self.end_containers()
         self.observer.catch_up()
         violations = self._judge(jobs)
         for name in list(self.names):
@@ -117,9 +146,9 @@ class Workload:
             wait(is_clean, "all events are written", EVENTS_SECONDS)
         return violations
 
-    def _history(self, jobs: list[Object]) -> checks.History:
+    def _history(self, jobs: list[Object]) -> checks.JobsHistory:
         names = {*self.names, *self.deleted}
-        return checks.History(
+        return checks.JobsHistory(
             {each.uid: each for each in self.runs(*names)},
             dict(self.observer.pods),
             dict(self.observer.deleted_while_running),
@@ -127,6 +156,9 @@ class Workload:
             self.cluster.api.get(EVENTS)["items"],
             self.deleted,
             self.every_event,
+            {each.node for each in self.cluster.keepers.values() if each.kills},
+            set(self.observer.gone),
+            audit.records(self.cluster.folder.rglob("*.stderr"), f"default/{self._name}-"),
         )
 
 
@@ -138,7 +170,7 @@ def _is_over(job: Object) -> bool:
 
 
 @contextlib.contextmanager
-def workload(cluster: Cluster, name: str) -> Iterator[Workload]:
+def workload(cluster: FaultCluster, name: str) -> Iterator[Workload]:
     """A scenario's Jobs; the end of the block ends them and judges."""
     load = Workload(cluster, name)
     try:

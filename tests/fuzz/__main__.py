@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tests.fuzz`: until it is told to stop, or something is wrong."""
+"""`python -m tests.fuzz`: until Ctrl-C or the first failure."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from tests.e2e import cluster
-from tests.fuzz.driver import Fuzzer, Wrong
+from tests.fuzz.driver import Fuzzer, WrongAnswer
 
 # Between two lines of progress.
 ROUND = 2000
@@ -19,13 +19,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(2**32))
     parser.add_argument("--only", type=int, help="the number of the one case to send")
     parser.add_argument("--count", type=int, help="how many cases to send; else without end")
-    asked = parser.parse_args()
-    print(f"seed {asked.seed}", flush=True)
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
     with (
         tempfile.TemporaryDirectory() as folder,
         cluster.serving(Path(folder) / "data") as server,
     ):
-        return _run(Fuzzer(server, asked.seed), asked.only, asked.count)
+        return _run(Fuzzer(server, options.seed), options.only, options.count)
 
 
 def _run(fuzzer: Fuzzer, only: int | None, count: int | None) -> int:
@@ -38,7 +38,7 @@ def _run(fuzzer: Fuzzer, only: int | None, count: int | None) -> int:
             fuzzer.run(number, count=min(ROUND, (count or number + ROUND) - number))
             number += ROUND
             print(fuzzer.report, flush=True)
-    except Wrong as wrong:
+    except WrongAnswer as wrong:
         print(wrong, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

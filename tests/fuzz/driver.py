@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends what the generators make to a real server, and judges the answers.
 
-Every case is made from the run's seed and its own number alone, so that one
+Every case is made from the run's seed and the case's number alone, so that one
 can be made again without those before it. A server must answer all of them
-with less than 500 and, where it refuses, with a Status; it must answer soon,
-stay alive, write no traceback and not grow.
+with less than 500, and refuse with a Status. The server must answer soon, stay
+alive, write no traceback and not grow.
 """
 
 import http.client
@@ -28,14 +28,14 @@ ANSWER_SECONDS = 10.0
 # What is no request may be taken for the beginning of one, and waited for.
 DOUBT_SECONDS = 0.2
 
-# What a server may grow by once it has seen some of everything: caches fill,
+# What a server may grow by after some of all cases: caches fill,
 # and memory that is freed does not all go back to the system.
 GROWTH_BYTES = 96 * 1024 * 1024
 WARM_UP = 500
 
 # Of the answers with 500 or more, those that Kubernetes gives to the same
-# request: 500 without a reason is what it makes of an error of the client's
-# that it has no word for, and Refloat follows it there. A bug has a reason.
+# request: 500 without a reason is what the server makes of an error of the client's
+# without a known cause, and Refloat does the same. A bug has a reason.
 OWN_REASONS: dict[int, set[str | None]] = {500: {None}, 501: {"NotImplemented"}, 504: {"Timeout"}}
 
 # Answers that are no Status in Kubernetes either.
@@ -46,12 +46,12 @@ PLAIN = (b"404 page not found\n", b"")
 http.client._MAXHEADERS = 1000  # type: ignore[attr-defined]
 
 
-class Wrong(AssertionError):
+class WrongAnswer(AssertionError):
     """What a server must not do."""
 
 
 @dataclass
-class Report:
+class FuzzReport:
     """What a run has seen."""
 
     cases: int = 0
@@ -67,12 +67,12 @@ class Report:
 class Fuzzer:
     """One run against one server."""
 
-    def __init__(self, server: cluster.Server, seed: int) -> None:
+    def __init__(self, server: cluster.ServerProcess, seed: int) -> None:
         self._server = server
         self._seed = seed
         self._api = cluster.Api(server.kubeconfig)
         self._connection: ssl.SSLSocket | None = None
-        self.report = Report()
+        self.report = FuzzReport()
 
     def prepare(self) -> None:
         """Make the namespace that most requests are for."""
@@ -94,24 +94,24 @@ class Fuzzer:
         self.check_server()
 
     def case(self, number: int) -> tuple[str, bytes]:
-        """What is sent as the case of this number, and what kind it is."""
+        """The bytes of the case with this number, and the kind of the case."""
         random = Random(f"{self._seed}/{number}")
         kind = random.choices(("request", "malformed", "half"), (90, 7, 3))[0]
         make = {"request": requests.request, "malformed": wire.malformed, "half": wire.half}[kind]
         return kind, make(random, self._api.token)
 
     def one(self, number: int) -> None:
-        """Send one case and judge its answer; raises with what to do to see it again."""
+        """Send one case and check the answer; raises with the replay command."""
         kind, raw = self.case(number)
         self.report.cases += 1
         try:
             getattr(self, f"_{kind}")(raw)
-        except (Wrong, OSError, http.client.HTTPException) as error:
+        except (WrongAnswer, OSError, http.client.HTTPException) as error:
             self._drop()
             replay = f"python -m tests.fuzz --seed {self._seed} --only {number}"
-            shown = raw[:2000].replace(self._api.token.encode(), b"TOKEN")
+            request = raw[:2000].replace(self._api.token.encode(), b"TOKEN")
             why = f"{type(error).__name__}: {error}"
-            raise Wrong(f"{why}\nreplay: {replay}\nsent: {shown!r}") from error
+            raise WrongAnswer(f"{why}\nreplay: {replay}\nsent: {request!r}") from error
 
     # -- kinds of cases --------------------------------------------------
 
@@ -122,7 +122,7 @@ class Fuzzer:
             sock.sendall(raw)
             self._judge(sock, raw)
         except (ConnectionError, ssl.SSLError, http.client.RemoteDisconnected) as error:
-            raise Wrong(f"the connection ended without an answer: {error}") from error
+            raise WrongAnswer(f"the connection ended without an answer: {error}") from error
 
     def _malformed(self, raw: bytes) -> None:
         sock = self._connect()
@@ -131,7 +131,7 @@ class Fuzzer:
             sock.sendall(raw)
             self._judge(sock, raw)
         except (TimeoutError, ConnectionError, ssl.SSLError):
-            pass  # it waits for more, or has had enough
+            pass  # the server waits for more, or has ended the connection
         except http.client.RemoteDisconnected:
             pass
         finally:
@@ -154,7 +154,7 @@ class Fuzzer:
         finally:
             answer.close()
         if time.monotonic() - started > ANSWER_SECONDS:
-            raise Wrong(f"answered after {time.monotonic() - started:.1f} s")
+            raise WrongAnswer(f"answered after {time.monotonic() - started:.1f} s")
         self.report.codes[answer.status] += 1
         if answer.will_close:
             self._drop()
@@ -163,13 +163,13 @@ class Fuzzer:
     def check_server(self) -> None:
         """Is the server alive, silent and no larger than before?"""
         if self._api.ask("GET", "/readyz").text != "ok":
-            raise Wrong("the server is not ready")
+            raise WrongAnswer("the server is not ready")
         complaints = self._server.errors()
         if "Traceback" in complaints:
-            raise Wrong(f"the server wrote:\n{complaints[-4000:]}")
+            raise WrongAnswer(f"the server wrote:\n{complaints[-4000:]}")
         self.report.rss.append(_rss(self._server.process.pid))
         if self.report.rss[-1] - self.report.rss[0] > GROWTH_BYTES:
-            raise Wrong(f"the server grows: {self.report}")
+            raise WrongAnswer(f"the server grows: {self.report}")
 
     def _connect(self) -> ssl.SSLSocket:
         sock = self._api.connect()
@@ -190,21 +190,21 @@ def check(status: int, media: str, body: bytes, method: str) -> None:
     if status < 400 or method == "HEAD" or (status < 500 and body in PLAIN):
         return
     text = body.decode("utf-8", "replace")
-    found = _status(media, body)
-    if (found.get("kind"), found.get("code")) != ("Status", status):
-        raise Wrong(f"{status} without a Status, as {media}: {text[:500]}")
-    if status >= 500 and found.get("reason") not in OWN_REASONS.get(status, set()):
-        raise Wrong(f"{status}: {text[:2000]}")
+    answer = _status(media, body)
+    if (answer.get("kind"), answer.get("code")) != ("Status", status):
+        raise WrongAnswer(f"{status} without a Status, as {media}: {text[:500]}")
+    if status >= 500 and answer.get("reason") not in OWN_REASONS.get(status, set()):
+        raise WrongAnswer(f"{status}: {text[:2000]}")
 
 
 def _status(media: str, body: bytes) -> dict[str, Any]:
-    """An answer as a mapping, which is empty when it is none."""
-    found = None
+    """An answer as a mapping; empty for any other answer."""
+    answer = None
     if media.startswith("application/json"):
-        found = json.loads(body)
+        answer = json.loads(body)
     elif media == "application/yaml":
-        found = yaml.safe_load(body)
-    return found if isinstance(found, dict) else {}
+        answer = yaml.safe_load(body)
+    return answer if isinstance(answer, dict) else {}
 
 
 def _rss(pid: int) -> int:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import yaml
 
+from tests import builders
 from tests.e2e import objects
 from tests.fuzz import values
 
@@ -30,22 +31,24 @@ _CLAIM_SPEC = {
 
 # By the path of their collection.
 OBJECTS: dict[str, dict[str, Any]] = {
-    f"/api/v1/namespaces/{NAMESPACE}/pods": objects.pod("a", node="n", labels={"x": "y"}),
-    f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs": objects.job(
+    f"/api/v1/namespaces/{NAMESPACE}/pods": builders.pod("a", node="n", labels={"x": "y"}),
+    f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs": builders.job(
         "a",
-        backoffLimit=3,
-        completions=3,
-        completionMode="Indexed",
-        podFailurePolicy={
-            "rules": [
-                {
-                    "action": "FailJob",
-                    "onExitCodes": {"operator": "In", "values": [42]},
-                }
-            ]
+        spec={
+            "backoffLimit": 3,
+            "completions": 3,
+            "completionMode": "Indexed",
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {"operator": "In", "values": [42]},
+                    }
+                ]
+            },
         },
     ),
-    f"/api/v1/namespaces/{NAMESPACE}/configmaps": objects.config_map("a", k="v"),
+    f"/api/v1/namespaces/{NAMESPACE}/configmaps": builders.config_map("a", data={"k": "v"}),
     f"/api/v1/namespaces/{NAMESPACE}/secrets": _kind("v1", "Secret", data={"k": "dg=="}),
     f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts": _kind("v1", "ServiceAccount"),
     f"/api/v1/namespaces/{NAMESPACE}/services": _kind(
@@ -77,7 +80,7 @@ OBJECTS: dict[str, dict[str, Any]] = {
         involvedObject={"kind": "Pod", "namespace": NAMESPACE, "name": "a"},
         reason="Because",
     ),
-    "/api/v1/nodes": objects.node("a", taints=[{"key": "k", "effect": "NoExecute"}]),
+    "/api/v1/nodes": builders.node("a", taints=[{"key": "k", "effect": "NoExecute"}]),
     "/api/v1/persistentvolumes": _kind(
         "v1",
         "PersistentVolume",
@@ -255,7 +258,7 @@ def _patch(random: Random) -> tuple[str, str, dict[str, str], bytes]:
 def _operations(random: Random, obj: dict[str, Any]) -> Any:
     paths = ("", "/", "/metadata", "/metadata/labels/x", "/spec", "/spec/-", "/metadata/name")
     verbs = ("add", "remove", "replace", "move", "copy", "test", "nothing", "")
-    made: list[Any] = [
+    operations: list[Any] = [
         {
             "op": random.choice(verbs),
             "path": random.choice((*paths, *values.TEXTS)),
@@ -265,8 +268,8 @@ def _operations(random: Random, obj: dict[str, Any]) -> Any:
         for _ in range(random.choice((0, 1, 2, 5, 50)))
     ]
     if random.random() < 0.02:
-        made = [{"op": "add", "path": "/metadata/labels/x", "value": "y"}] * 10_001
-    return values.spoiled(random, made)
+        operations = [{"op": "add", "path": "/metadata/labels/x", "value": "y"}] * 10_001
+    return values.spoiled(random, operations)
 
 
 def _directives(random: Random, obj: dict[str, Any]) -> Any:
@@ -303,8 +306,8 @@ def _delete(random: Random) -> tuple[str, str, dict[str, str], bytes]:
 
 
 def _odd(random: Random) -> tuple[str, str, dict[str, str], bytes]:
-    known = [*OBJECTS, "/api", "/apis", "/apis/batch", "/version", "/openapi/v3", "/metrics", "/"]
-    parts = random.choice(known).split("/")
+    paths = [*OBJECTS, "/api", "/apis", "/apis/batch", "/version", "/openapi/v3", "/metrics", "/"]
+    parts = random.choice(paths).split("/")
     for _ in range(random.randrange(3)):
         parts.insert(random.randrange(1, len(parts) + 1), random.choice(values.TEXTS))
     method = random.choice(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"))

@@ -129,11 +129,11 @@ def value(random: Random) -> Any:
 
 
 def spoiled(random: Random, obj: Any) -> Any:
-    """A copy with some of its values exchanged, removed, added or repeated."""
-    found = copy.deepcopy(obj)
+    """A copy with some values exchanged, removed, added or repeated."""
+    spoilt = copy.deepcopy(obj)
     for _ in range(random.choice((0, 0, 1, 1, 1, 2, 3, 6))):
-        _spoil(random, _part(random, found))
-    return found
+        _spoil(random, _part(random, spoilt))
+    return spoilt
 
 
 def _part(random: Random, obj: Any) -> Any:
@@ -183,11 +183,11 @@ def body(random: Random, obj: Any) -> bytes:
 
 
 def _flipped(random: Random, raw: bytes) -> bytes:
-    found = bytearray(raw)
+    changed = bytearray(raw)
     for _ in range(random.randrange(1, 4)):
-        if found:
-            found[random.randrange(len(found))] = random.randrange(256)
-    return bytes(found)
+        if changed:
+            changed[random.randrange(len(changed))] = random.randrange(256)
+    return bytes(changed)
 
 
 def _with_literal(random: Random, raw: bytes) -> bytes:

@@ -72,12 +72,12 @@ def malformed(random: Random, token: str) -> bytes:
 
 
 def _garbled(random: Random, raw: bytes) -> bytes:
-    """A request with some bytes of its head exchanged."""
+    """A request with some bytes of the head exchanged."""
     end = raw.find(b"\r\n\r\n")
-    found = bytearray(raw)
+    changed = bytearray(raw)
     for _ in range(random.randrange(1, 4)):
-        found[random.randrange(end)] = random.randrange(256)
-    return bytes(found)
+        changed[random.randrange(end)] = random.randrange(256)
+    return bytes(changed)
 
 
 def half(random: Random, token: str) -> bytes:

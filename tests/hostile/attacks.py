@@ -10,9 +10,9 @@ from urllib.parse import quote
 import msgspec
 
 from tests.hostile import bodies
-from tests.hostile.client import Target, node
+from tests.hostile.client import AttackTarget, node
 
-Send: TypeAlias = Callable[[Target], Awaitable[object]]
+Send: TypeAlias = Callable[[AttackTarget], Awaitable[object]]
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -62,17 +62,17 @@ def one(
     if method in ("POST", "PATCH") and path != REVIEWS and not stores:
         path += ("&" if "?" in path else "?") + "dryRun=All"
 
-    async def send(target: Target) -> None:
+    async def send(target: AttackTarget) -> None:
         raw = None if body is None else body()
         if raw is not None and not isinstance(raw, bytes):
             raw = msgspec.json.encode(raw)
-        asked = (target.ask(who, method, path, raw, **more) for _ in range(times))
-        await asyncio.gather(*asked)
+        requests = (target.ask(who, method, path, raw, **more) for _ in range(times))
+        await asyncio.gather(*requests)
 
     return Attack(f"{name} ({who})", send, reads_all)
 
 
-async def prepare(target: Target) -> None:
+async def prepare(target: AttackTarget) -> None:
     """Objects that the attacks are about."""
     for name, body in (
         ("wide", {"data": {f"k{number}": "v" for number in range(20_000)}}),
@@ -107,6 +107,12 @@ SELECTORS = [
     )
 ]
 
+async def _many_targets(target: AttackTarget) -> None:
+    """As many targets as libraries cache, all different."""
+    for number in range(128):
+        await target.ask("anonymous", "GET", f"/{number}/{'x' * HEAD_BYTES}")
+
+
 ADDRESSES = [
     one("labelSelector with 60,000 values", "readonly", "GET", f"{PODS}?labelSelector={VALUES}"),
     one("watch with a labelSelector of 5,000 terms", "tenant", "GET", f"{PODS}?watch=1&timeoutSeconds=1&labelSelector={LABELS}"),
@@ -114,6 +120,7 @@ ADDRESSES = [
     one("fieldSelector of 150,000 escapes", "readonly", "GET", f"{PODS}?fieldSelector={ESCAPES}"),
     one("continue token of 900 KB", "readonly", "GET", f"{PODS}?limit=1&continue={'a' * HEAD_BYTES}"),
     one("450,000 parameters", "anonymous", "GET", "/healthz?" + "a&" * (HEAD_BYTES // 2)),
+    Attack("128 targets of 900 KB (anonymous)", _many_targets),
     one("450,000 parts of a path", "anonymous", "GET", "/a" * (HEAD_BYTES // 2)),
     one("a name of 900 KB", "readonly", "GET", f"{MAPS}/{'x' * HEAD_BYTES}"),
     one("a name of 300,000 control characters", "readonly", "GET", f"{MAPS}/{UNPRINTABLE}"),
@@ -263,7 +270,7 @@ READS = [
 ]
 
 
-async def _held(target: Target, send: Callable[[Any], object], count: int, seconds: float) -> None:
+async def _held(target: AttackTarget, send: Callable[[Any], object], count: int, seconds: float) -> None:
     """Connections that send something and then neither read nor send."""
     wires = await asyncio.gather(*(target.connect() for _ in range(count)))
     for wire in wires:
@@ -277,7 +284,7 @@ async def _held(target: Target, send: Callable[[Any], object], count: int, secon
 def unread(name: str, count: int, path: str, *, pipelined: int = 1, **more: str) -> Attack:
     """Clients that send requests and read no answer."""
 
-    async def send(target: Target) -> None:
+    async def send(target: AttackTarget) -> None:
         def ask(wire: Any) -> None:
             for _ in range(pipelined):
                 wire.send("readonly", "GET", path, **more)
@@ -287,12 +294,12 @@ def unread(name: str, count: int, path: str, *, pipelined: int = 1, **more: str)
     return Attack(f"{name} (readonly)", send)
 
 
-async def _many_headers(target: Target) -> None:
+async def _many_headers(target: AttackTarget) -> None:
     fields = {f"X_{number}": "x" * 3000 for number in range(240)}
     await target.ask("anonymous", "GET", "/version", None, **fields)
 
 
-async def _slow_bodies(target: Target) -> None:
+async def _slow_bodies(target: AttackTarget) -> None:
     def ask(wire: Any) -> None:
         wire.send("admin", "POST", MAPS, None, Content_Length=str(BODY_BYTES))
         wire.writer.write(b"x" * (BODY_BYTES - 1))
@@ -300,11 +307,11 @@ async def _slow_bodies(target: Target) -> None:
     await _held(target, ask, 60, 5.0)
 
 
-async def _idle(target: Target) -> None:
+async def _idle(target: AttackTarget) -> None:
     await _held(target, lambda wire: wire.send("anonymous", "GET", "/version"), 300, 3.0)
 
 
-async def _unread_watches(target: Target) -> None:
+async def _unread_watches(target: AttackTarget) -> None:
     """Watches that are not read while objects change."""
     wires = await asyncio.gather(*(target.connect() for _ in range(60)))
     for wire in wires:
@@ -317,8 +324,8 @@ async def _unread_watches(target: Target) -> None:
         wire.close()
 
 
-async def _flood(target: Target) -> None:
-    """One identity that asks through many connections as fast as it can."""
+async def _flood(target: AttackTarget) -> None:
+    """One identity that asks through many connections without a pause."""
     wires = await asyncio.gather(*(target.connect() for _ in range(150)))
 
     async def ask(wire: Any) -> None:

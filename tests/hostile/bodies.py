@@ -86,8 +86,8 @@ def protobuf() -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = b""
+    encoded = b""
     while number > 127:
-        found += bytes([number & 127 | 128])
+        encoded += bytes([number & 127 | 128])
         number >>= 7
-    return found + bytes([number])
+    return encoded + bytes([number])

@@ -13,7 +13,7 @@ import msgspec
 from refloat.app import tokens
 
 # The identities that the requests come from. A tenant is a user that the
-# administrator impersonates; no rule gives it any right in a namespace.
+# administrator impersonates; no rule gives this user any right in a namespace.
 TENANT = {"Impersonate-User": "tenant", "Impersonate-Group": "system:authenticated"}
 
 NODES = 100
@@ -21,8 +21,8 @@ PATIENCE_SECONDS = 20.0
 
 
 @dataclass
-class Target:
-    """A server and the ways to reach it."""
+class AttackTarget:
+    """A server and the identities of its clients."""
 
     port: int
     tls: ssl.SSLContext
@@ -31,7 +31,7 @@ class Target:
     codes: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data_dir: Path, port: int) -> "Target":
+    def of(cls, data_dir: Path, port: int) -> "AttackTarget":
         tls = ssl.create_default_context(cafile=str(data_dir / "pki" / "ca.crt"))
         admin = _bearer(tokens.admin_token(data_dir))
         headers = {
@@ -44,11 +44,13 @@ class Target:
             headers[node(number)] = _bearer(tokens.node_token(data_dir, node(number)))
         return cls(port, tls, headers)
 
-    async def connect(self) -> "Wire":
-        return Wire(self, *await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls))
+    async def connect(self) -> "HostileConnection":
+        return HostileConnection(
+            self, *await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls)
+        )
 
     async def ask(self, who: str, method: str, path: str, body: Any = None, **more: str) -> int:
-        """One request on a connection of its own; the code of its answer, 0 for none."""
+        """One request on a new connection; the status code, 0 without an answer."""
         wire = await self.connect()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -70,10 +72,10 @@ class Target:
 
 
 @dataclass
-class Wire:
+class HostileConnection:
     """One connection."""
 
-    target: Target
+    target: AttackTarget
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -84,7 +86,7 @@ class Wire:
         self.reader._transport.pause_reading()  # type: ignore[attr-defined]
 
     async def answer(self) -> int:
-        """Read one answer, and count its bytes without keeping them."""
+        """Read one answer, and count the bytes without keeping them."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         code = int(head.split()[1])
         size = len(head)
@@ -103,12 +105,12 @@ class Wire:
         return total
 
     async def _read(self, size: int) -> int:
-        left = size
-        while left:
-            piece = await self.reader.read(min(left, 2**20))
+        remaining = size
+        while remaining:
+            piece = await self.reader.read(min(remaining, 2**20))
             if not piece:
                 raise ConnectionError("the answer broke off")
-            left -= len(piece)
+            remaining -= len(piece)
         return size
 
     def close(self) -> None:

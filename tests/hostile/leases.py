@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from tests.hostile.client import NODES, Target, Wire, node
+from tests.hostile.client import NODES, AttackTarget, HostileConnection, node
 
 PERIOD_SECONDS = 10.0
 """As nodes do."""
@@ -19,7 +19,7 @@ _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 @dataclass
-class Renewals:
+class LeaseRenewals:
     """What became of the renewals since the last reset."""
 
     count: int = 0
@@ -31,9 +31,11 @@ class Renewals:
 
 
 @asynccontextmanager
-async def renewed(target: Target, period: float = PERIOD_SECONDS) -> AsyncIterator[Renewals]:
+async def renewed(
+    target: AttackTarget, period: float = PERIOD_SECONDS
+) -> AsyncIterator[LeaseRenewals]:
     """Register the nodes and renew their leases until the end of the block."""
-    renewals = Renewals()
+    renewals = LeaseRenewals()
     for number in range(NODES):
         await _register(target, number)
     tasks = [asyncio.create_task(_renew(target, n, renewals, period)) for n in range(NODES)]
@@ -46,7 +48,7 @@ async def renewed(target: Target, period: float = PERIOD_SECONDS) -> AsyncIterat
         await asyncio.sleep(0.1)  # for the connections to be closed
 
 
-async def _register(target: Target, number: int) -> None:
+async def _register(target: AttackTarget, number: int) -> None:
     name = node(number)
     body = {"metadata": {"name": name}}
     code = await target.ask(name, "POST", "/api/v1/nodes", {"kind": "Node", **body})
@@ -56,7 +58,7 @@ async def _register(target: Target, number: int) -> None:
     assert code in (201, 409), code
 
 
-async def _renew(target: Target, number: int, renewals: Renewals, period: float) -> None:
+async def _renew(target: AttackTarget, number: int, renewals: LeaseRenewals, period: float) -> None:
     await asyncio.sleep(period * number / NODES)
     wire = await target.connect()
     try:
@@ -72,7 +74,7 @@ async def _renew(target: Target, number: int, renewals: Renewals, period: float)
         wire.close()
 
 
-async def _renew_once(wire: Wire, number: int) -> int:
+async def _renew_once(wire: HostileConnection, number: int) -> int:
     name = node(number)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
     body = {"spec": {"renewTime": f"{stamp}.000000Z"}}

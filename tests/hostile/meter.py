@@ -4,7 +4,7 @@
 `python -m tests.hostile.meter FILE LOOP up ...` is `refloat up ...` with a
 meter. With `asyncio` as the loop, the longest callback is measured in
 processor time of the loop's thread, so that a busy machine does not count.
-With `uvloop`, which the command has and which has no such place to measure, it
+With `uvloop`, which the command uses and which has no such hook, the meter
 is the processor time between two ticks that came late. The lateness of ticks
 itself is by the wall's clock: a thread that holds the interpreter counts there.
 """
@@ -24,7 +24,7 @@ _LAYOUT = struct.Struct("dd")
 TICK_SECONDS = 0.010
 
 
-class Meter:
+class ServerMeter:
     """Two numbers in a file that two processes share."""
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class Meter:
             _LAYOUT.pack_into(self._memory, 0, max(busy, longest), max(late, latest))
 
 
-def measure_callbacks(meter: Meter) -> None:
+def measure_callbacks(meter: ServerMeter) -> None:
     """Time each callback of asyncio's loops."""
     run = events.Handle._run
 
@@ -62,7 +62,7 @@ def measure_callbacks(meter: Meter) -> None:
 class _Ticks:
     """Asks to be called every few milliseconds, and notes how late that is."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, meter: Meter, *, busy: bool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, meter: ServerMeter, *, busy: bool) -> None:
         self._loop = loop
         self._meter = meter
         self._busy = busy
@@ -80,7 +80,7 @@ class _Ticks:
         self._arm()
 
 
-def install(meter: Meter, name: str) -> None:
+def install(meter: ServerMeter, name: str) -> None:
     """Have the command run on this loop, with the meter."""
     factory = asyncio.new_event_loop if name == "asyncio" else uvloop.new_event_loop
 
@@ -97,6 +97,6 @@ def install(meter: Meter, name: str) -> None:
 if __name__ == "__main__":
     from refloat.cli import main
 
-    install(Meter(Path(sys.argv[1])), sys.argv[2])
+    install(ServerMeter(Path(sys.argv[1])), sys.argv[2])
     sys.argv = ["refloat", *sys.argv[3:]]
     main.main()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tests.kubernetes`: builds a Kubernetes, starts it, asks it, stops it.
+"""`python -m tests.kubernetes`: builds a Kubernetes, starts, tests and stops the cluster.
 
 Also `make test-kubernetes`. With REFLOAT_KUBERNETES=1.33.13 another version is
 built; KUBEBUILDER_ASSETS names programs that are there already, and
@@ -24,7 +24,7 @@ import click
 from refloat.base.errors import RefloatError, UsageError
 from tests.e2e import kubectl
 from tests.kubernetes import cluster, programs, suites
-from tests.kubernetes.cluster import Clusters, Run
+from tests.kubernetes.cluster import ClusterRun, Clusters
 from tests.kubernetes.suites import Ended, Suite
 
 GIVEN = "REFLOAT_TEST_KUBECONFIG"
@@ -37,13 +37,13 @@ _STAGES = {"api": cluster.api_servers, "cluster": cluster.clusters}
 
 
 def main() -> int:
-    asked = _arguments()
+    options = _arguments()
     for each in _SIGNALS:
         signal.signal(each, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="refloat-kubernetes-"))
     code = 1
     try:
-        code = _run(asked, folder)
+        code = _run(options, folder)
     except KeyboardInterrupt:
         code = INTERRUPTED
         _say("stopped")
@@ -81,7 +81,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Stop, once: while all is being stopped, nobody can stop that."""
+    """Stop everything once; a second signal does not interrupt the stop."""
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -106,53 +106,55 @@ def _pass(text: str) -> None:
         click.echo(f"\r\x1b[K{text}", nl=False)
 
 
-def _run(asked: argparse.Namespace, folder: Path) -> int:
-    run = _prepare(asked, folder)
-    wanted = [] if asked.no_suites else _possible(suites.chosen(asked.only), run)
+def _run(options: argparse.Namespace, folder: Path) -> int:
+    run = _prepare(options, folder)
+    selection = [] if options.no_suites else _possible(suites.chosen(options.only), run)
     started = time.monotonic()
-    ended: list[Ended] = []
+    results: list[Ended] = []
     for stage in get_args(suites.Stage):
-        here = [each for each in wanted if each.stage == stage]
-        keep = asked.keep and stage == "cluster"
+        here = [each for each in selection if each.stage == stage]
+        keep = options.keep and stage == "cluster"
         if here or keep:
-            ended += _stage(run, stage, here, keep=keep)
-    _say("\n".join(["", *suites.table(ended), f"in all {time.monotonic() - started:.0f} s"]))
-    return int(any(each.code for each in ended))
+            results += _stage(run, stage, here, keep=keep)
+    _say("\n".join(["", *suites.table(results), f"in all {time.monotonic() - started:.0f} s"]))
+    return int(any(each.code for each in results))
 
 
-def _prepare(asked: argparse.Namespace, folder: Path) -> Run:
+def _prepare(options: argparse.Namespace, folder: Path) -> ClusterRun:
     """Have all programs that are needed; a cluster that is there already needs no others."""
-    given = os.environ.get(GIVEN)
-    if given:
-        _say(f"the cluster of {given}")
-        return Run(folder, {"kubectl": kubectl.path()}, _say, given=Path(given))
-    version, found = programs.ensure(programs.Screen(_say, _pass))
+    kubeconfig = os.environ.get(GIVEN)
+    if kubeconfig:
+        _say(f"the cluster of {kubeconfig}")
+        return ClusterRun(folder, {"kubectl": kubectl.path()}, _say, given=Path(kubeconfig))
+    version, paths = programs.ensure(programs.BuildOutput(_say, _pass))
     _say(f"Kubernetes {version}")
-    return Run(folder, found, _say, asked.port)
+    return ClusterRun(folder, paths, _say, options.port)
 
 
-def _possible(wanted: list[Suite], run: Run) -> list[Suite]:
+def _possible(selection: list[Suite], run: ClusterRun) -> list[Suite]:
     if run.given is None:
-        return wanted
-    ours = [each.name for each in wanted if not each.anywhere]
+        return selection
+    ours = [each.name for each in selection if not each.anywhere]
     if ours:
         _say(f"not on a cluster that others run: {', '.join(ours)}")
-    return [each for each in wanted if each.anywhere]
+    return [each for each in selection if each.anywhere]
 
 
-def _stage(run: Run, stage: suites.Stage, wanted: Iterable[Suite], *, keep: bool) -> list[Ended]:
+def _stage(
+    run: ClusterRun, stage: suites.Stage, selection: Iterable[Suite], *, keep: bool
+) -> list[Ended]:
     opened: AbstractContextManager[Clusters] = _STAGES[stage](run)
-    with opened as found:
-        ended = []
-        for each in wanted:
+    with opened as cluster:
+        results = []
+        for each in selection:
             _say(f"\n{each.name}: {each.about}")
-            ended.append(suites.run(each, found))
+            results.append(suites.run(each, cluster))
         if keep:
-            _say(f"Kubernetes: export KUBECONFIG={found.kubernetes}")
-            _say(f"Refloat:    export KUBECONFIG={found.embedded}")
+            _say(f"Kubernetes: export KUBECONFIG={cluster.kubernetes}")
+            _say(f"Refloat:    export KUBECONFIG={cluster.embedded}")
             _say("Ctrl-C stops them.")
             signal.pause()
-    return ended
+    return results
 
 
 if __name__ == "__main__":

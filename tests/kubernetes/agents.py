@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On a cluster: `refloat agent` is a node of Kubernetes, and its pods are real processes.
+"""On a cluster: `refloat agent` is a node of Kubernetes, and the pods are real processes.
 
 Scheduling, Jobs, taints and evictions are Kubernetes' own; two agents, each a
-process with the rights of its node, do the rest. Not one of the modules that
-pytest finds by itself: it needs the cluster that `python -m tests.kubernetes` starts.
+process with the rights of the node, do the rest. pytest does not
+collect this module: `python -m tests.kubernetes` starts the cluster and runs it.
 """
 
 import hashlib
@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agents import Agent
+from tests.e2e.agents import AgentProcess
 from tests.e2e.cluster import Api, Kubectl
+from tests.e2e.node_cluster import wait
 from tests.kubernetes import audit, joining
 from tests.kubernetes.cluster import ZOMBIE_SECONDS
 from tests.kubernetes.joining import TAINT, UNREACHABLE, Object, Place
@@ -32,10 +33,10 @@ CONTROLLERS = [
     pytest.param(OURS, id="the controller of Refloat"),
 ]
 
-# Until somebody makes the file `go`.
+# Until the test creates the file `go`.
 WAIT = "while [ ! -e /host/go ]; do sleep 0.1; done"
 
-# Tells its number when it runs; `$$` is `$` to a kubelet.
+# Prints the index; `$$` is `$` to a kubelet.
 TELL_PID = "echo $$$$ > /host/pid.tmp; mv /host/pid.tmp /host/pid"
 
 # The annotation of a pod that may be made to fail by force.
@@ -50,7 +51,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Agent]]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, AgentProcess]]:
     admin = Path(os.environ["REFLOAT_TEST_KUBECONFIG"])
     folder = tmp_path_factory.mktemp("agents")
     with ExitStack() as stack:
@@ -58,15 +59,17 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Agent]
 
 
 @pytest.fixture(scope="module")
-def place(nodes: dict[str, Agent], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(
+    nodes: dict[str, AgentProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
     admin = Path(os.environ["REFLOAT_TEST_KUBECONFIG"])
     kubectl = Kubectl(admin, tmp_path_factory.mktemp("home"), f"agents-{os.getpid()}")
-    made = Place(Api(admin), kubectl, list(nodes))
-    made.prepare()
+    place = Place(Api(admin), kubectl, list(nodes))
+    place.prepare()
     for name in nodes:
-        made.until(f"/api/v1/nodes/{name}", is_ready)
-    yield made
-    made.api.ask("DELETE", f"/api/v1/namespaces/{kubectl.namespace}")
+        place.until(f"/api/v1/nodes/{name}", is_ready)
+    yield place
+    place.api.ask("DELETE", f"/api/v1/namespaces/{kubectl.namespace}")
 
 
 def is_ready(node: Object) -> bool:
@@ -74,7 +77,7 @@ def is_ready(node: Object) -> bool:
 
 
 def fails_job(*codes: int) -> Object:
-    """A policy: a container that ends so fails its Job."""
+    """A policy: a container that ends with this code fails the Job."""
     rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": list(codes)}}
     return {"rules": [rule]}
 
@@ -95,16 +98,16 @@ def test_a_node_registers_with_its_taint_and_is_ready(place: Place, name: str) -
 
 def test_a_pod_that_does_not_tolerate_the_taint_is_not_scheduled(place: Place) -> None:
     place.run("uninvited", "true", nodes=["agent-a"], tolerations=[])
-    found = place.until(
+    pod = place.until(
         f"{place.pods}/uninvited",
         lambda each: joining.condition(each, "PodScheduled").get("status") == "False",
     )
-    assert "had untolerated taint(s)" in joining.condition(found, "PodScheduled")["message"]
+    assert "had untolerated taint(s)" in joining.condition(pod, "PodScheduled")["message"]
     place.kubectl("delete", "pod", "uninvited", "--wait")
 
 
 def test_a_pod_that_comes_past_the_scheduler_does_not_run(place: Place, tmp_path: Path) -> None:
-    """Whether the agent turns it away or Kubernetes evicts it first."""
+    """Whether the agent rejects the pod or Kubernetes evicts the pod first."""
     script = "touch /host/ran"
     place.run("intruder", script, host=tmp_path, nodeName="agent-a", affinity={}, tolerations=[])
     path = f"{place.pods}/intruder"
@@ -113,7 +116,7 @@ def test_a_pod_that_comes_past_the_scheduler_does_not_run(place: Place, tmp_path
         answer = place.api.ask("GET", path)
         return answer.status == 404 or answer.object["status"]["phase"] == "Failed"
 
-    joining.wait_for(is_over, "the pod is neither failed nor gone")
+    wait(is_over, "the pod is neither failed nor gone")
     assert not (tmp_path / "ran").exists()
 
 
@@ -162,8 +165,8 @@ def test_a_job_hashes_files_by_index(place: Place, managed_by: str, tmp_path: Pa
     assert (status["succeeded"], status["completedIndexes"]) == (6, "0-5")
     for index in range(6):
         content = (tmp_path / f"{index}.data").read_bytes() + b"sea"
-        (said, _) = (tmp_path / f"sum.{index}").read_text().split()
-        assert said == hashlib.sha256(content).hexdigest()
+        (digest, _) = (tmp_path / f"sum.{index}").read_text().split()
+        assert digest == hashlib.sha256(content).hexdigest()
     logs = place.kubectl("logs", "--selector", f"job-name={name}", "--tail", "-1")
     assert sorted(logs.splitlines()) == [f"index {index}" for index in range(6)]
 
@@ -182,7 +185,7 @@ def test_an_exit_code_fails_a_job_by_its_policy(place: Place, managed_by: str) -
 
 
 def test_a_container_over_its_memory_limit_fails_a_job_by_its_policy(place: Place) -> None:
-    """behaviour D5.4; `tail` keeps the one line that it is given"""
+    """behaviour D5.4; `tail` keeps the one line of input"""
     place.submit(
         "greedy",
         "head -c 300000000 /dev/zero | tail",
@@ -191,8 +194,8 @@ def test_a_container_over_its_memory_limit_fails_a_job_by_its_policy(place: Plac
     )
     _, end = place.over("greedy")
     (pod,) = place.pods_of("greedy")
-    ended = joining.terminated(pod)
-    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+    state = joining.terminated(pod)
+    assert (state["exitCode"], state["reason"]) == (137, "OOMKilled")
     assert (end["type"], end["reason"]) == ("Failed", "PodFailurePolicy")
 
 
@@ -232,7 +235,7 @@ def test_kubectl_deletes_a_pod_with_grace(place: Place, tmp_path: Path) -> None:
         "trap 'echo bye > /host/said; exit 0' TERM; touch /host/up; while :; do sleep 0.1; done"
     )
     place.run("polite", script, host=tmp_path)
-    joining.wait_for((tmp_path / "up").exists, "the container does not run")
+    wait((tmp_path / "up").exists, "the container does not run")
     place.kubectl("delete", "pod", "polite", "--wait")
     assert (tmp_path / "said").read_text() == "bye\n"
     assert place.api.ask("GET", f"{place.pods}/polite").status == 404
@@ -246,8 +249,8 @@ def test_a_pod_that_does_not_listen_is_killed_after_its_grace(place: Place, tmp_
 
 
 def running_pid(host: Path) -> int:
-    """The number of a container's first process, once it runs."""
-    joining.wait_for((host / "pid").exists, "the container does not run")
+    """The number of a container's first process, once the container runs."""
+    wait((host / "pid").exists, "the container does not run")
     pid = int((host / "pid").read_text())
     assert joining.is_alive(pid)
     return pid
@@ -257,7 +260,7 @@ def running_pid(host: Path) -> int:
 
 
 def test_an_agent_that_is_killed_finds_its_pods_again(
-    place: Place, nodes: dict[str, Agent], tmp_path: Path
+    place: Place, nodes: dict[str, AgentProcess], tmp_path: Path
 ) -> None:
     """None runs twice, and no exit code is lost: of ten indexes the fourth fails."""
     count = 10
@@ -273,7 +276,7 @@ def test_an_agent_that_is_killed_finds_its_pods_again(
     )
     place.until(f"{place.jobs}/restarted", lambda each: each["status"].get("ready") == count)
     nodes["agent-a"].kill()
-    (tmp_path / "go").touch()  # they end while nobody looks
+    (tmp_path / "go").touch()  # they end while no agent runs
     nodes["agent-a"].start()
     status, end = place.over("restarted")
     assert end["reason"] == "FailedIndexes"
@@ -285,7 +288,7 @@ def test_an_agent_that_is_killed_finds_its_pods_again(
 
 
 def test_of_two_pods_on_a_frozen_node_the_one_that_opted_in_is_freed(
-    place: Place, nodes: dict[str, Agent], tmp_path: Path
+    place: Place, nodes: dict[str, AgentProcess], tmp_path: Path
 ) -> None:
     """behaviour C3.4, C3.8, C2.9: Kubernetes loses the node, evicts, and waits; KEP-6757"""
     zombie_host, stuck_host = (tmp_path / each for each in ("zombie", "stuck"))
@@ -308,16 +311,16 @@ def test_of_two_pods_on_a_frozen_node_the_one_that_opted_in_is_freed(
     for job in ("zombie", "stuck"):
         place.until(f"{place.jobs}/{job}", lambda each: each["status"].get("ready") == 1)
     with frozen(nodes[node]):
-        stuck = lost(place, node, "stuck")
+        stuck_pod = lost(place, node, "stuck")
         freed(place, zombie)
-        assert place.api.get(stuck)["status"]["phase"] == "Running"
+        assert place.api.get(stuck_pod)["status"]["phase"] == "Running"
         assert place.api.get(f"{place.jobs}/stuck")["status"]["terminating"] == 1
         assert joining.is_alive(stuck_pid)
         assert joining.is_alive(zombie_pid)
     status, end = place.over("stuck")
     assert (status["failed"], end["reason"]) == (1, "PodFailurePolicy")
     assert "has condition DisruptionTarget matching FailJob rule at index 0" in end["message"]
-    for path in (stuck, f"{place.pods}/{zombie['metadata']['name']}"):
+    for path in (stuck_pod, f"{place.pods}/{zombie['metadata']['name']}"):
         place.until_gone(path)
     assert not joining.is_alive(stuck_pid)
     assert not joining.is_alive(zombie_pid)
@@ -345,8 +348,8 @@ def submit_evictable(
 
 
 @contextmanager
-def frozen(agent: Agent) -> Iterator[None]:
-    """An agent that does nothing until the block ends, while its containers run on."""
+def frozen(agent: AgentProcess) -> Iterator[None]:
+    """An agent that does nothing until the block ends, while the containers run on."""
     agent.process.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -355,12 +358,12 @@ def frozen(agent: Agent) -> Iterator[None]:
 
 
 def lost(place: Place, node: str, job: str) -> str:
-    """Where the pod of a Job is whose node fell silent, once its time to end is over."""
-    found = place.until(
+    """The path of the Job's pod on the silent node, after the pod's time to end."""
+    current = place.until(
         f"/api/v1/nodes/{node}",
         lambda each: (UNREACHABLE, "NoExecute") in joining.taints(each),
     )
-    ready = joining.condition(found, "Ready")
+    ready = joining.condition(current, "Ready")
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
     (pod,) = place.pods_of(job)
     path = f"{place.pods}/{pod['metadata']['name']}"
@@ -368,7 +371,7 @@ def lost(place: Place, node: str, job: str) -> str:
     target = joining.condition(pod, "DisruptionTarget")
     assert (target["status"], target["reason"]) == ("True", "DeletionByTaintManager")
     ends_at = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
-    joining.wait_for(lambda: time.time() > ends_at + 2, "time stands still")
+    wait(lambda: time.time() > ends_at + 2, "time stands still")
     return path
 
 
@@ -376,19 +379,19 @@ def freed(place: Place, zombie: Object) -> None:
     """Refloat's manager makes the pod Failed, and Kubernetes' own controller replaces it."""
     name, node = zombie["metadata"]["name"], zombie["spec"]["nodeName"]
     failed = place.pod(name, "Failed")
-    told = (
+    message = (
         f"Pod forcefully terminated after {1 + ZOMBIE_SECONDS}s grace period due to "
         f"unreachable node `{node}` (triggered by `{OPT_IN} annotation`)"
     )
-    found = joining.condition(failed, "KueueFailureRecovery")
-    assert (found["status"], found["reason"], found["message"]) == (
+    condition = joining.condition(failed, "KueueFailureRecovery")
+    assert (condition["status"], condition["reason"], condition["message"]) == (
         *("True", "KueueForcefullyTerminated"),
-        told,
+        message,
     )
     events = f"/api/v1/namespaces/{place.kubectl.namespace}/events"
     about = f"involvedObject.name={name},reason=KueueForcefullyTerminated"
     (event,) = place.until(f"{events}?fieldSelector={about}", lambda each: each["items"])["items"]
-    assert (event["type"], event["message"]) == ("Warning", told)
+    assert (event["type"], event["message"]) == ("Warning", message)
     status, end = place.over("zombie")
     assert (end["type"], status["succeeded"], status["failed"]) == ("Complete", 1, 1)
     where = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in place.pods_of("zombie")}
@@ -396,17 +399,17 @@ def freed(place: Place, zombie: Object) -> None:
     assert list(where.values()) == [each for each in NAMES if each != node]
 
 
-# The last one: it looks back at all of them.
+# The last test: the audit log has all earlier ones.
 
 
 @pytest.mark.usefixtures("place")
-def test_nodes_have_the_rights_that_they_need(nodes: dict[str, Agent]) -> None:
-    found = [each for name in nodes for each in audit.asked(f"system:node:{name}")]
+def test_nodes_have_the_rights_that_they_need(nodes: dict[str, AgentProcess]) -> None:
+    entries = [each for name in nodes for each in audit.asked(f"system:node:{name}")]
     assert {"nodes/status", "leases", "pods/status", "configmaps", "secrets", "events"} <= {
-        each.resource for each in found
+        each.resource for each in entries
     }
-    # A pod may be read a little later than it is seen in a watch: then it is asked for again.
-    refused = {(each.verb, each.resource) for each in found if each.refused}
-    assert refused <= {("get", "pods")}
+    # An agent may read a pod before the authorizer knows of it: then the agent retries.
+    refusals = {(each.verb, each.resource) for each in entries if each.refused}
+    assert refusals <= {("get", "pods")}
     for agent in nodes.values():
         assert "forbidden" not in agent.errors()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What somebody asked of Kubernetes, as the API server's audit log has it."""
+"""The requests of one user in the API server's audit log."""
 
 import json
 import os
@@ -12,16 +12,16 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditEntry:
     """A request."""
 
     resource: str
     verb: str
     refused: bool
-    """By who it is or what it may do; what an object must not be is another matter."""
+    """Refused for the user or the rights; refusals of invalid objects do not count."""
 
 
-def asked(user: str) -> Iterator[Asked]:
+def asked(user: str) -> Iterator[AuditEntry]:
     """All requests of a user about resources."""
     text = Path(os.environ["REFLOAT_TEST_AUDIT"]).read_text()
     for line in text.rpartition("\n")[0].splitlines():  # the last one may be half written
@@ -30,7 +30,7 @@ def asked(user: str) -> Iterator[Asked]:
         if about is not None and event["user"]["username"] == user:
             parts = (about["resource"], about.get("subresource"))
             resource = "/".join(each for each in parts if each)
-            yield Asked(resource, event["verb"], _is_refused(event))
+            yield AuditEntry(resource, event["verb"], _is_refused(event))
 
 
 def _is_refused(event: Object) -> bool:

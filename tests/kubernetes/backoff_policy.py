@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """On a cluster: a backoffPolicy in an annotation, and reasons that Kubernetes has no place for.
 
-What both kinds of policies can say is compared in `tests/scenarios`. Not one of
-the modules that pytest finds by itself: it needs the cluster that
-`python -m tests.kubernetes` starts.
+What both kinds of policies can express is compared in `tests/scenarios`. pytest
+does not collect this module: `python -m tests.kubernetes` starts the cluster and runs it.
 """
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from tests.e2e import cluster
 from tests.e2e.cluster import Api, Object
-from tests.kubernetes.manager_rights import JOBS, PATIENCE_SECONDS, PODS, job, status
+from tests.e2e.node_cluster import wait
+from tests.kubernetes.manager_rights import JOBS, PODS, managed_job, status
 
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -25,10 +24,8 @@ POLICY = "refloat.dev/backoff-policy"
 RIGHT = "rules: [{action: Ignore, podStatusReasonIn: [Maintenance]}]"
 WRONG = "rules: [{action: Ignore, containerExitCodeIn: 9-1}]"
 
-# The first pod runs until it is deleted, the next one ends well.
+# The first pod runs until its deletion, the next one succeeds.
 TWICE = '{"main": [{"seconds": null}, {"seconds": 0.5}]}'
-
-T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -38,39 +35,31 @@ def kubeconfig() -> Path:
 
 @pytest.fixture(scope="module")
 def api(kubeconfig: Path) -> Iterator[Api]:
-    found = Api(kubeconfig)
-    yield found
+    api = Api(kubeconfig)
+    yield api
     for name in ("wrong-policy", "maintained"):
-        found.ask("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
+        api.ask("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
 
 
 def annotated(name: str, policy: str, **more: Any) -> Object:
-    made = job(name, **more)
-    made["metadata"]["annotations"] = {POLICY: policy}
-    return made
-
-
-def until(look: Callable[[], T], what: str) -> T:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-    return found
+    manifest = managed_job(name, **more)
+    manifest["metadata"]["annotations"] = {POLICY: policy}
+    return manifest
 
 
 def pods(api: Api, name: str) -> list[Object]:
-    found: list[Object] = api.get(f"{PODS}?labelSelector=job-name={name}")["items"]
-    return found
+    items: list[Object] = api.get(f"{PODS}?labelSelector=job-name={name}")["items"]
+    return items
 
 
-def told(api: Api, name: str, reason: str) -> list[str]:
+def messages(api: Api, name: str, reason: str) -> list[str]:
     query = f"fieldSelector=involvedObject.name={name},reason={reason}"
     return [each["message"] for each in api.get(f"{EVENTS}?{query}")["items"]]
 
 
 def test_nothing_starts_while_the_annotation_is_wrong(api: Api) -> None:
     api.create(JOBS, annotated("wrong-policy", WRONG))
-    notes = until(lambda: told(api, "wrong-policy", "InvalidBackoffPolicy"), "no event")
+    notes = wait(lambda: messages(api, "wrong-policy", "InvalidBackoffPolicy"), "no event")
     assert notes == [
         (
             "Skipped Job sync because its backoff policy is wrong: "
@@ -85,15 +74,15 @@ def test_nothing_starts_while_the_annotation_is_wrong(api: Api) -> None:
 
 def test_a_delete_says_why_in_an_annotation(api: Api, kubeconfig: Path) -> None:
     api.create(JOBS, annotated("maintained", RIGHT, life=TWICE, backoffLimit=0))
-    (first,) = until(lambda: running(api, "maintained"), "no pod runs")
+    (first,) = wait(lambda: running(api, "maintained"), "no pod runs")
     name = first["metadata"]["name"]
     done = cluster.run("delete", "pod", name, "--reason", "Maintenance", "--kubeconfig", kubeconfig)
     assert (done.returncode, done.stdout) == (0, f"pod {name} deleted: Maintenance\n")
     status(api, "maintained", "completionTime")
-    ended = api.get(f"{JOBS}/maintained")
-    assert ended["status"].get("failed", 0) == 0
-    assert f'"pod":"{name}"' in ended["metadata"]["annotations"]["refloat.dev/attempts"]
-    assert '"reason":"Maintenance"' in ended["metadata"]["annotations"]["refloat.dev/attempts"]
+    current = api.get(f"{JOBS}/maintained")
+    assert current["status"].get("failed", 0) == 0
+    assert f'"pod":"{name}"' in current["metadata"]["annotations"]["refloat.dev/attempts"]
+    assert '"reason":"Maintenance"' in current["metadata"]["annotations"]["refloat.dev/attempts"]
 
 
 def running(api: Api, name: str) -> list[Object]:

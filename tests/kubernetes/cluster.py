@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clusters that the suites ask: Kubernetes' own, and Refloat's beside it.
+"""The clusters that the suites ask: Kubernetes' own, and Refloat's beside that.
 
 Two stages, one after the other. On `api_servers` nothing acts: what a test
-writes stays as it is. On `clusters` everything does: Kubernetes' controllers
+writes stays unchanged. On `clusters` everything does: Kubernetes' controllers
 and scheduler, simulated nodes, and `refloat manager` with the rights that
-`examples/manager-rbac.yaml` gives it, and no others.
+`examples/manager-rbac.yaml` gives, and no others.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from refloat.app import files
+from refloat.app import private_files
 from refloat.bench import control_plane
 from refloat.bench.daemons import Daemon, DaemonError, Probe
 
@@ -36,7 +36,7 @@ MANAGER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 # what they do, and 20 requests a second would be most of the time.
 _QUICK = ("--kube-api-qps=500", "--kube-api-burst=500")
 
-# How long a pod that opted in hangs on a lost node after its time was over.
+# How long a pod with the opt-in hangs on a lost node after the grace.
 ZOMBIE_SECONDS = 3
 
 _CONFIGURATION = {
@@ -44,7 +44,7 @@ _CONFIGURATION = {
     "kind": "Configuration",
     "featureGates": {
         "FailureRecoveryPolicy": True,
-        # Looked at in Jobs alone that have its annotation.
+        # Only for Jobs with the annotation.
         "RetriableAndNonRetriableFailures": True,
         "TaintForceEviction": True,
     },
@@ -69,7 +69,7 @@ Tell = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ClusterRun:
     """What all stages of a run have in common."""
 
     folder: Path
@@ -105,14 +105,14 @@ class Clusters:
     audit: Path | None = None
     """What the manager and the nodes asked of Kubernetes, where that is known."""
     authority: Path | None = None
-    """The folder of the authority that signs the certificates of nodes, where it is ours."""
+    """The folder of the authority that signs the certificates of nodes, if that is ours."""
 
 
 @contextmanager
-def api_servers(run: Run) -> Iterator[Clusters]:
+def api_servers(run: ClusterRun) -> Iterator[Clusters]:
     """Two API servers on which nothing acts."""
     folder = run.folder / "api"
-    settings = control_plane.Settings(run.binaries, folder, run.port, api_only=True)
+    settings = control_plane.ControlPlaneSettings(run.binaries, folder, run.port, api_only=True)
     with control_plane.running(settings, run.tell):
         pass  # One with a past: the suites ask for what a server has forgotten.
     with control_plane.running(settings, run.tell) as plane, ExitStack() as stack:
@@ -121,7 +121,7 @@ def api_servers(run: Run) -> Iterator[Clusters]:
 
 
 @contextmanager
-def clusters(run: Run) -> Iterator[Clusters]:
+def clusters(run: ClusterRun) -> Iterator[Clusters]:
     """Kubernetes with nodes and with Refloat's manager, and an embedded cluster."""
     folder = run.folder / "cluster"
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,12 +139,12 @@ def clusters(run: Run) -> Iterator[Clusters]:
         yield Clusters(kubernetes, embedded, run.binaries, audit, authority)
 
 
-def _settings(run: Run, folder: Path, audit: Path) -> control_plane.Settings:
+def _settings(run: ClusterRun, folder: Path, audit: Path) -> control_plane.ControlPlaneSettings:
     policy = folder / "audit-policy.yaml"
     policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
     audited = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}")
     more = {control_plane.APISERVER: audited, control_plane.CONTROLLER_MANAGER: _QUICK}
-    return control_plane.Settings(run.binaries, folder, run.port, more=more)
+    return control_plane.ControlPlaneSettings(run.binaries, folder, run.port, more=more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _manager(kubectl: _Kubectl, folder: Path, stack: ExitStack, tell: Tell) -> N
     tell(f"waiting for refloat manager, as {NAMESPACE}/{ACCOUNT}")
     kubectl("apply", "--filename", str(RIGHTS))
     kubeconfig = folder / "manager.kubeconfig"
-    files.write(kubeconfig, _account(kubectl))
+    private_files.write(kubeconfig, _account(kubectl))
     configuration = folder / "manager.yaml"
     configuration.write_text(yaml.safe_dump(_CONFIGURATION))
     (port,) = control_plane.free_ports(1)

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On a cluster: nodes that somebody says are down are force evicted by Kubernetes' own controllers.
+"""On a cluster: Kubernetes' own controllers evict nodes with the request taint.
 
-The nodes have no kubelet; what they say is written by hand. Not one of the
-modules that pytest finds by itself: it needs the cluster that
-`python -m tests.kubernetes` starts.
+The nodes have no kubelet; the tests write their status. pytest does not
+collect this module: `python -m tests.kubernetes` starts the cluster and runs it.
 """
 
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.cluster import Api
+from tests.e2e.node_cluster import until, wait
 
 # The collector of pods looks every 20 s, and the node grace period is 24 s.
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 300.0
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-WISH = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
+REQUEST = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
 OUT = "node.kubernetes.io/out-of-service"
 PROGRESS = "refloat.dev/force-eviction-progress"
 
@@ -54,7 +54,7 @@ def node(api: Api) -> Iterator[str]:
     api.ask("DELETE", f"{LEASES}/{name}")
 
 
-def says(api: Api, node: str, ready: str) -> None:
+def set_ready(api: Api, node: str, ready: str) -> None:
     condition = {"type": "Ready", "status": ready, "reason": "Test", "message": ""}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
@@ -62,13 +62,13 @@ def says(api: Api, node: str, ready: str) -> None:
     api.patch(f"{NODES}/{node}/status", {"status": status})
 
 
-def wish(api: Api, node: str) -> None:
+def request_eviction(api: Api, node: str) -> None:
     """As `kubectl taint` does; the controllers may write taints at the same time."""
     for _ in range(20):
-        held = api.get(f"{NODES}/{node}")
+        current = api.get(f"{NODES}/{node}")
         patch = {
-            "metadata": {"resourceVersion": held["metadata"]["resourceVersion"]},
-            "spec": {"taints": [*(held["spec"].get("taints") or []), WISH]},
+            "metadata": {"resourceVersion": current["metadata"]["resourceVersion"]},
+            "spec": {"taints": [*(current["spec"].get("taints") or []), REQUEST]},
         }
         merge = "application/merge-patch+json"
         if api.ask("PATCH", f"{NODES}/{node}", patch, content_type=merge).status == 200:
@@ -77,29 +77,18 @@ def wish(api: Api, node: str) -> None:
 
 
 def keys(node: Object) -> list[str]:
-    found = [each["key"] for each in node["spec"].get("taints") or ()]
-    return [each for each in found if each in (WISH["key"], OUT)]
-
-
-def until(api: Api, path: str, holds: Callable[[Object], Any]) -> Object:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds(found := api.get(path)):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-    return found
+    keys = [each["key"] for each in node["spec"].get("taints") or ()]
+    return [each for each in keys if each in (REQUEST["key"], OUT)]
 
 
 def reasons(api: Api, node: str) -> list[str]:
-    found = api.get(f"/api/v1/events?fieldSelector=involvedObject.name={node}")["items"]
-    return [each["reason"] for each in found if each["reason"].startswith("ForceEviction")]
+    events = api.get(f"/api/v1/events?fieldSelector=involvedObject.name={node}")["items"]
+    return [each["reason"] for each in events if each["reason"].startswith("ForceEviction")]
 
 
-def told_at_last(api: Api, node: str, reason: str) -> None:
-    """Events are written behind what they tell of."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (found := reasons(api, node))[-1:] != [reason]:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
+def wait_for_event(api: Api, node: str, reason: str) -> None:
+    """The controller records an event after the write that the event reports."""
+    wait(lambda: reasons(api, node)[-1:] == [reason], f"no event {reason}")
 
 
 def is_deleted_by_force(pod: Object) -> bool:
@@ -108,33 +97,33 @@ def is_deleted_by_force(pod: Object) -> bool:
 
 def test_a_node_that_is_down_is_evicted_by_kubernetes(api: Api, node: str) -> None:
     """behaviour C9.1"""
-    says(api, node, "False")
-    wish(api, node)
+    set_ready(api, node, "False")
+    request_eviction(api, node)
     until(api, f"{NODES}/{node}", lambda found: OUT in keys(found))
     pod = until(api, f"{PODS}/{node}", is_deleted_by_force)
     assert pod["status"]["phase"] == "Failed"
-    told = {each["type"]: each.get("reason") for each in pod["status"]["conditions"]}
-    assert told["DisruptionTarget"] == "DeletionByTaintManager"
-    seen = until(api, f"{NODES}/{node}", lambda found: not keys(found))
-    assert PROGRESS not in (seen["metadata"].get("annotations") or {})
-    told_at_last(api, node, "ForceEvictionFinished")
+    conditions = {each["type"]: each.get("reason") for each in pod["status"]["conditions"]}
+    assert conditions["DisruptionTarget"] == "DeletionByTaintManager"
+    current = until(api, f"{NODES}/{node}", lambda found: not keys(found))
+    assert PROGRESS not in (current["metadata"].get("annotations") or {})
+    wait_for_event(api, node, "ForceEvictionFinished")
 
 
 def test_a_node_that_is_ready_is_refused(api: Api, node: str) -> None:
-    says(api, node, "True")
-    wish(api, node)
+    set_ready(api, node, "True")
+    request_eviction(api, node)
     until(api, f"{NODES}/{node}", lambda found: not keys(found))
     pod = api.get(f"{PODS}/{node}")
     assert "deletionTimestamp" not in pod["metadata"]
-    told_at_last(api, node, "ForceEvictionRefused")
+    wait_for_event(api, node, "ForceEvictionRefused")
     assert reasons(api, node) == ["ForceEvictionRefused"]
 
 
 def test_a_node_that_renews_its_lease_is_refused(api: Api, node: str) -> None:
-    says(api, node, "False")
-    # Only a renewal can refuse it, however late the first one is.
+    set_ready(api, node, "False")
+    # Only a renewal can refuse the eviction, however late the first one is.
     api.patch(f"{LEASES}/{node}", {"spec": {"leaseDurationSeconds": 60}})
-    wish(api, node)
+    request_eviction(api, node)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while keys(api.get(f"{NODES}/{node}")):
         assert time.monotonic() < deadline

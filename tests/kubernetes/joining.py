@@ -2,14 +2,13 @@
 """Agents as nodes of Kubernetes, and pods and Jobs that are meant for them.
 
 A node has a certificate for `system:node:NAME` in the group `system:nodes`, and
-with it what the Node authorizer and NodeRestriction leave a kubelet. The pods
+the rights that the Node authorizer and NodeRestriction leave a kubelet. The pods
 here name the nodes and tolerate their taint; the cluster has others too.
 """
 
 import contextlib
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,19 +17,20 @@ from typing import Any
 
 import yaml
 
-from refloat.app import certificates, files
+from refloat.app import certificates, private_files
 from tests.e2e import agents
-from tests.e2e.agents import Agent
+from tests.e2e.agents import AgentProcess
 from tests.e2e.cluster import Api, Kubectl
+from tests.e2e.node_cluster import until, wait
 
 TAINT = "refloat.dev/process-runtime"
 HOST = "kubernetes.io/hostname"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 # A busy machine with two cores; nothing waits this long when all is well.
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 300.0
 
-# What every pod of a namespace waits for, beside its node.
+# What every pod of a namespace waits for, beside a node.
 _NEEDED = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
 
 Object = dict[str, Any]
@@ -48,13 +48,13 @@ def kubeconfig(admin: Path, authority: Path, name: str) -> Path:
         "client-key": str(key),
     }
     path = authority.with_name(f"{name}.kubeconfig")
-    files.write(path, json.dumps(document).encode())
+    private_files.write(path, json.dumps(document).encode())
     return path
 
 
 @contextlib.contextmanager
-def joined(admin: Path, folder: Path, name: str) -> Iterator[Agent]:
-    """A node of the cluster until the block ends, and nothing of it after that."""
+def joined(admin: Path, folder: Path, name: str) -> Iterator[AgentProcess]:
+    """A node until the end of the block; nothing of the node outlives the block."""
     access = kubeconfig(admin, Path(os.environ["REFLOAT_TEST_AUTHORITY"]), name)
     # Beats each second: a machine that is busy for some seconds must not lose a node.
     with agents.running(folder / "data", access, name, "--fast") as agent:
@@ -64,7 +64,7 @@ def joined(admin: Path, folder: Path, name: str) -> Iterator[Agent]:
 
 @dataclass(frozen=True)
 class Place:
-    """A namespace, and the nodes that its pods may run on."""
+    """A namespace, and the nodes that the pods may run on."""
 
     api: Api
     kubectl: Kubectl
@@ -79,40 +79,33 @@ class Place:
         return f"/apis/batch/v1/namespaces/{self.kubectl.namespace}/jobs"
 
     def prepare(self) -> None:
-        """Make the namespace, and wait until Kubernetes has what pods in it need."""
+        """Make the namespace, and wait until Kubernetes has prepared it for pods."""
         name = self.kubectl.namespace
         self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
         for each in _NEEDED:
             self.until(f"/api/v1/namespaces/{name}/{each}", lambda _: True)
 
     def until(self, path: str, holds: Callable[[Object], Any]) -> Object:
-        """The object, once something is so of it."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            found = self.api.ask("GET", path).object
-            if found.get("kind") != "Status" and holds(found):
-                return found
-            assert time.monotonic() < deadline, found
-            time.sleep(0.1)
+        return until(self.api, path, holds)
 
     def until_gone(self, path: str) -> None:
-        wait_for(lambda: self.api.ask("GET", path).status == 404, f"{path} is still there")
+        wait(lambda: self.api.ask("GET", path).status == 404, f"{path} is still there")
 
     def pod(self, name: str, phase: str) -> Object:
-        """A pod, once it is in this phase."""
+        """A pod, in this phase."""
         return self.until(f"{self.pods}/{name}", lambda each: each["status"].get("phase") == phase)
 
     def pods_of(self, job: str) -> list[Object]:
-        found = self.api.get(f"{self.pods}?labelSelector=batch.kubernetes.io/job-name={job}")
-        items: list[Object] = found["items"]
+        answer = self.api.get(f"{self.pods}?labelSelector=batch.kubernetes.io/job-name={job}")
+        items: list[Object] = answer["items"]
         return items
 
     def over(self, job: str) -> tuple[Object, Object]:
-        """The status of a Job once it is over, and the condition that says so."""
-        found = self.until(f"{self.jobs}/{job}", lambda each: _end(each) is not None)["status"]
-        end = _end({"status": found})
+        """The status of a finished Job, and the condition of the end."""
+        status = self.until(f"{self.jobs}/{job}", lambda each: _end(each) is not None)["status"]
+        end = _end({"status": status})
         assert end is not None
-        return found, end
+        return status, end
 
     def run(self, name: str, script: str, *, host: Path | None = None, **spec: Any) -> Object:
         """Have a pod run a script."""
@@ -131,7 +124,7 @@ class Place:
         annotations: dict[str, str] | None = None,
         **spec: Any,
     ) -> None:
-        """Have a Job run a script in its pods."""
+        """Have a Job run a script in the pods."""
         template = self.template(script, host=host, container=container, **(pod or {}))
         spec["template"] = {"metadata": {"annotations": annotations or {}}, "spec": template}
         if managed_by:
@@ -148,15 +141,15 @@ class Place:
         **spec: Any,
     ) -> Object:
         """A pod's spec: for the nodes, with a folder of this machine at /host."""
-        made: Object = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
+        main: Object = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
         volumes = []
         if host is not None:
-            host.chmod(0o777)  # containers run as nobody
-            made["volumeMounts"] = [{"name": "host", "mountPath": "/host"}]
+            host.chmod(0o777)  # containers run as another user
+            main["volumeMounts"] = [{"name": "host", "mountPath": "/host"}]
             volumes.append({"name": "host", "hostPath": {"path": str(host)}})
         return {
             "restartPolicy": "Never",
-            "containers": [{**made, **(container or {})}],
+            "containers": [{**main, **(container or {})}],
             "volumes": volumes,
             "tolerations": [{"key": TAINT, "operator": "Exists"}],
             "affinity": on(nodes or self.nodes),
@@ -166,8 +159,8 @@ class Place:
 
 def on(nodes: list[str]) -> Object:
     """An affinity for nodes of these names."""
-    wanted = {"key": HOST, "operator": "In", "values": nodes}
-    terms = [{"matchExpressions": [wanted]}]
+    requirement = {"key": HOST, "operator": "In", "values": nodes}
+    terms = [{"matchExpressions": [requirement]}]
     return {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
@@ -178,17 +171,17 @@ def on(nodes: list[str]) -> Object:
 def _end(job: Object) -> Object | None:
     for each in job["status"].get("conditions") or ():
         if each["type"] in ("Complete", "Failed") and each["status"] == "True":
-            found: Object = each
-            return found
+            entry: Object = each
+            return entry
     return None
 
 
 def condition(obj: Object, kind: str) -> Object:
-    """A condition of an object; empty if it has none of this type."""
+    """A condition of an object; empty without one of this type."""
     for each in obj["status"].get("conditions") or ():
         if each["type"] == kind:
-            found: Object = each
-            return found
+            entry: Object = each
+            return entry
     return {}
 
 
@@ -198,10 +191,10 @@ def taints(node: Object) -> set[tuple[str, str]]:
 
 
 def terminated(pod: Object) -> Object:
-    """How the one container of a pod ended; empty if it has not."""
+    """The terminated state of the one container of a pod; empty before the end."""
     for status in pod["status"].get("containerStatuses") or ():
-        found: Object = status.get("state", {}).get("terminated") or {}
-        return found
+        state: Object = status.get("state", {}).get("terminated") or {}
+        return state
     return {}
 
 
@@ -212,11 +205,3 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_for(holds: Callable[[], object], otherwise: str) -> None:
-    """Until something is so."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Kubernetes is built, and the Go module that it is built from.
+"""The Kubernetes version to build, and the Go module for the build.
 
 The one that the tests follow is pinned in this folder, sums included. Another
-one, which REFLOAT_KUBERNETES names, gets a module of its own in the cache
+one, which REFLOAT_KUBERNETES names, gets a separate module in the cache
 folder, made in the same way. `python -m tests.kubernetes.module VERSION` makes
 the pinned one anew.
 """
@@ -22,7 +22,7 @@ from tests import go
 HERE = Path(__file__).parent
 KUBERNETES = "k8s.io/kubernetes"
 
-# program -> the package that it is built from
+# program -> the package of the program
 PACKAGES = {
     "etcd": "./etcd",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -31,7 +31,7 @@ PACKAGES = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
 }
 
-# The first version in which a Job may name who manages it.
+# The first version in which a Job may name another controller.
 OLDEST = (1, 32)
 
 NAMED = "REFLOAT_KUBERNETES"
@@ -41,7 +41,7 @@ _SOURCES = ("programs.go", "etcd/main.go")
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
-# Within its own repository the parts of Kubernetes have no version.
+# In the main repository the parts of Kubernetes have no version.
 _PART = re.compile(r"^\s(k8s\.io/[a-z-]+) v0\.0\.0(?!\S)", re.MULTILINE)
 _ETCD = re.compile(r"^\sgo\.etcd\.io/etcd/client/v3 (v\S+)", re.MULTILINE)
 _GO = re.compile(r"^go (\S+)", re.MULTILINE)
@@ -51,29 +51,29 @@ Tell = Callable[[str], object]
 
 def pinned() -> str:
     """The version that is built when none is named, as `v1.2.3`."""
-    found = re.search(rf"^\s{re.escape(KUBERNETES)} (v\S+)", _text(HERE / "go.mod"), re.MULTILINE)
-    assert found, "go.mod names no version of Kubernetes"
-    return found[1]
+    match = re.search(rf"^\s{re.escape(KUBERNETES)} (v\S+)", _text(HERE / "go.mod"), re.MULTILINE)
+    assert match, "go.mod names no version of Kubernetes"
+    return match[1]
 
 
 def wanted(default: str = "") -> str:
     """The version to build: the one that is named, else the default, else the pinned one."""
-    named = os.environ.get(NAMED)
-    return checked(named, NAMED) if named else (default or pinned())
+    version = os.environ.get(NAMED)
+    return checked(version, NAMED) if version else (default or pinned())
 
 
 def checked(text: str, where: str) -> str:
     """A version as `v1.2.3`; refuses what is none, or too old."""
-    found = _VERSION.fullmatch(text)
-    if not found:
+    match = _VERSION.fullmatch(text)
+    if not match:
         raise UsageError(f"{where}: {text!r} is not a version; want one like {pinned()[1:]}")
-    if (int(found[1]), int(found[2])) < OLDEST:
+    if (int(match[1]), int(match[2])) < OLDEST:
         raise UsageError(f"{where}: {text!r} is too old; the oldest is {OLDEST[0]}.{OLDEST[1]}")
     return f"v{text.removeprefix('v')}"
 
 
 def folder(version: str, tell: Tell) -> Path:
-    """Where the module for this version is; it is made if it must be."""
+    """The folder of the module for this version; is written if missing."""
     if version == pinned():
         return HERE
     place = go.cache() / f"module-{version[1:]}"
@@ -84,7 +84,7 @@ def folder(version: str, tell: Tell) -> Path:
 
 
 def _make(version: str, place: Path) -> None:
-    """Make it beside its place first: half a module must not look like one."""
+    """Write the module under another name first: half a module must not look complete."""
     beside = Path(tempfile.mkdtemp(prefix="module-", dir=place.parent))
     try:
         for name in _SOURCES:
@@ -99,13 +99,15 @@ def _make(version: str, place: Path) -> None:
 def write(version: str, place: Path) -> None:
     """Write go.mod and go.sum for a version of Kubernetes, for the machine at hand."""
     what = f"a Go module for Kubernetes {version}"
-    found = go.run(
+    output = go.run(
         go.toolchain(),
         *("mod", "download", "-json", f"{KUBERNETES}@{version}"),
         folder=Path(tempfile.gettempdir()),
         what=what,
     )
-    upstream = Path(json.loads(found[found.index("{") :])["GoMod"])  # what it says first is no JSON
+    upstream = Path(
+        json.loads(output[output.index("{") :])["GoMod"]
+    )  # the output before the JSON is not JSON
     (place / "go.mod").write_text(render(version, _text(upstream)))
     (place / "go.sum").unlink(missing_ok=True)
     # `mod tidy` would also want what the tests of Kubernetes import: more than is to be built.

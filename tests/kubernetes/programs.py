@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five programs of a control plane: found where they are said to be, or built.
+"""The five programs of a control plane: from a given folder, or built.
 
 KUBEBUILDER_ASSETS may name a folder that has some of them; the rest is built,
-of the same version. What is built is kept in the cache folder by its version,
+of the same version. The cache folder keeps built programs by version,
 so the next run needs seconds.
 """
 
@@ -24,60 +24,60 @@ Show = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class BuildOutput:
     """Where progress goes."""
 
     line: Show
     """A line that stays."""
     passing: Show
-    """A line that the next one may replace; not shown where it could not be."""
+    """A line that the next one may replace; not shown without a terminal."""
 
 
-def ensure(screen: Screen) -> tuple[str, Mapping[str, Path]]:
+def ensure(screen: BuildOutput) -> tuple[str, Mapping[str, Path]]:
     """The version, and where each program is."""
-    given = assets()
-    version = module.wanted(_version_of(given))
-    built = go.cache() / f"kubernetes-{version[1:]}"
-    missing = [name for name in PACKAGES if name not in given and not (built / name).exists()]
+    existing = assets()
+    version = module.wanted(_version_of(existing))
+    folder = go.cache() / f"kubernetes-{version[1:]}"
+    missing = [name for name in PACKAGES if name not in existing and not (folder / name).exists()]
     if missing:
-        _build(version, built, missing, screen)
-    return version, {name: given.get(name, built / name) for name in PACKAGES}
+        _build(version, folder, missing, screen)
+    return version, {name: existing.get(name, folder / name) for name in PACKAGES}
 
 
 def assets() -> dict[str, Path]:
-    """What the folder has that KUBEBUILDER_ASSETS names, if it does."""
-    named = os.environ.get(ASSETS)
-    if not named:
+    """The programs in the folder that KUBEBUILDER_ASSETS names, if set."""
+    path = os.environ.get(ASSETS)
+    if not path:
         return {}
-    folder = Path(named)
-    found = {name: folder / name for name in PACKAGES if (folder / name).is_file()}
-    if not found:
-        raise UsageError(f"{ASSETS}: {named!r} has none of {', '.join(PACKAGES)}")
-    return found
+    folder = Path(path)
+    paths = {name: folder / name for name in PACKAGES if (folder / name).is_file()}
+    if not paths:
+        raise UsageError(f"{ASSETS}: {path!r} has none of {', '.join(PACKAGES)}")
+    return paths
 
 
-def _version_of(given: Mapping[str, Path]) -> str:
-    """The version of the API server that is there already; the others must match it."""
-    if "kube-apiserver" not in given:
+def _version_of(paths: Mapping[str, Path]) -> str:
+    """The version of the existing API server; the others must have the same."""
+    if "kube-apiserver" not in paths:
         return ""
-    command = [str(given["kube-apiserver"]), "--version"]
-    said = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    return module.checked(said.rpartition(" ")[2], f"{ASSETS}: {' '.join(command)}")
+    command = [str(paths["kube-apiserver"]), "--version"]
+    output = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    return module.checked(output.rpartition(" ")[2], f"{ASSETS}: {' '.join(command)}")
 
 
-def _build(version: str, built: Path, missing: list[str], screen: Screen) -> None:
+def _build(version: str, folder: Path, missing: list[str], screen: BuildOutput) -> None:
     source = module.folder(version, screen.line)
-    built.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    screen.line(f"building Kubernetes {version} into {built}; some ten minutes on two cores")
+    screen.line(f"building Kubernetes {version} into {folder}; some ten minutes on two cores")
     for number, name in enumerate(missing, 1):
         label = f"  {name} ({number} of {len(missing)})"
         screen.passing(f"{label} ...")
-        begun = time.monotonic()
+        start = time.monotonic()
 
         def tick(seconds: float, label: str = label) -> None:
             screen.passing(f"{label} ... {seconds:.0f} s")
 
-        go.build(PACKAGES[name], built / name, folder=source, version=version, tick=tick)
-        screen.line(f"{label} {time.monotonic() - begun:.0f} s")
+        go.build(PACKAGES[name], folder / name, folder=source, version=version, tick=tick)
+        screen.line(f"{label} {time.monotonic() - start:.0f} s")
     screen.line(f"built in {time.monotonic() - started:.0f} s")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is run on the clusters, each as a process of its own.
+"""The commands that run against the clusters, each a separate process.
 
-A suite is a command that ends with 0 when all is well. It says itself what
-went wrong; here is only which there are, where they run, and how each ended.
+A suite is a command that ends with 0 when all is well. The command prints what
+went wrong; this module lists the suites, where they run, and how each ended.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from tests import sessions
 from tests.kubernetes.cluster import ROOT, Clusters
-from tests.scenarios import house
+from tests.scenarios import shared_cluster
 
 Stage: TypeAlias = Literal["api", "cluster"]
 """Two API servers on which nothing acts, or two whole clusters."""
@@ -31,9 +31,9 @@ class Suite:
     about: str
     command: Callable[[Clusters], list[str]]
     variables: tuple[str, ...] = ()
-    """Which variables of the environment name the kubeconfig of Kubernetes to it."""
+    """The environment variables in which the suite expects the kubeconfig of Kubernetes."""
     anywhere: bool = False
-    """Whether it can be asked of a cluster that others run, where everything acts."""
+    """Whether the suite can run on a cluster with other users and controllers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def _contract(_: Clusters) -> list[str]:
 
 
 def _kubectl(_: Clusters) -> list[str]:
-    found = sorted((ROOT / "tests" / "e2e").glob("test_kubectl*.py"))
-    return _pytest("-n", JOBS, *(str(each.relative_to(ROOT)) for each in found))
+    files = sorted((ROOT / "tests" / "e2e").glob("test_kubectl*.py"))
+    return _pytest("-n", JOBS, *(str(each.relative_to(ROOT)) for each in files))
 
 
 def _module(name: str, *arguments: str) -> list[str]:
@@ -71,7 +71,7 @@ def _differential_api(on: Clusters) -> list[str]:
 
 
 def _settings(on: Clusters) -> list[str]:
-    """One cluster is two settings: which controller a Job gets, it says itself."""
+    """One cluster is two settings: the Job names the controller."""
     settings = {"reference": on.kubernetes, "managed": on.kubernetes, "embedded": on.embedded}
     return [f"--setting={name}={kubeconfig}" for name, kubeconfig in settings.items()]
 
@@ -128,7 +128,7 @@ SUITES = (
     Suite(
         "scenarios",
         "cluster",
-        "stories of Jobs, told by Kubernetes, by Refloat on it, and by Refloat alone",
+        "the same Jobs on Kubernetes, on Kubernetes with Refloat, and on Refloat alone",
         _scenarios,
         anywhere=True,
     ),
@@ -156,7 +156,7 @@ SUITES = (
     Suite(
         "force-eviction",
         "cluster",
-        "nodes that somebody says are down, evicted by Kubernetes' own controllers",
+        "nodes with the request taint, evicted by Kubernetes' own controllers",
         _force_eviction,
         ("REFLOAT_TEST_KUBECONFIG",),
     ),
@@ -178,32 +178,32 @@ SUITES = (
 
 def chosen(names: Iterable[str]) -> list[Suite]:
     """Those that are named, or all, in their order."""
-    wanted = list(names)
-    return [each for each in SUITES if not wanted or each.name in wanted]
+    selection = list(names)
+    return [each for each in SUITES if not selection or each.name in selection]
 
 
 def run(suite: Suite, clusters: Clusters) -> Ended:
-    """Run it to its end."""
+    """Run the suite to the end."""
     environment = {
         **os.environ,
         "PATH": f"{clusters.binaries}{os.pathsep}{os.environ['PATH']}",
         **dict.fromkeys(suite.variables, str(clusters.kubernetes)),
     }
     environment["REFLOAT_TEST_BINARIES"] = str(clusters.binaries)
-    known = {"REFLOAT_TEST_AUDIT": clusters.audit, "REFLOAT_TEST_AUTHORITY": clusters.authority}
-    environment |= {name: str(path) for name, path in known.items() if path is not None}
+    paths = {"REFLOAT_TEST_AUDIT": clusters.audit, "REFLOAT_TEST_AUTHORITY": clusters.authority}
+    environment |= {name: str(path) for name, path in paths.items() if path is not None}
     if clusters.audit is not None:
-        environment[house.ENDS] = "with the run"
+        environment[shared_cluster.ENDS] = "with the run"
     started = time.monotonic()
     with sessions.running(suite.command(clusters), cwd=ROOT, env=environment) as process:
         code = process.wait()
     return Ended(suite.name, code, time.monotonic() - started)
 
 
-def table(ended: Iterable[Ended]) -> list[str]:
+def table(results: Iterable[Ended]) -> list[str]:
     """How all of them ended."""
     lines = [f"{'suite':20} {'result':10} {'seconds':>8}"]
-    for each in ended:
+    for each in results:
         result = "passed" if each.code == 0 else f"FAILED ({each.code})"
         lines.append(f"{each.name:20} {result:10} {each.seconds:8.0f}")
     return lines

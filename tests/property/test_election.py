@@ -9,8 +9,8 @@ from refloat.client import errors
 from refloat.client.kinds import LEASES
 from refloat.runtime.errors import LeadershipLost
 from refloat.sim.run import Sim
-from tests.unit.runtime.clusters import Cluster
-from tests.unit.runtime.processes import Process
+from tests.unit.runtime.clusters import RegistryCluster
+from tests.unit.runtime.processes import ElectionProcess
 from tests.virtual import virtual
 
 CONTENDERS = 3
@@ -21,32 +21,32 @@ TOUCH = {"metadata": {"labels": {"touched": "yes"}}}
 class Contest:
     """Processes that contend, act while they lead, and come again after they lost."""
 
-    def __init__(self, sim: Sim, cluster: Cluster) -> None:
+    def __init__(self, sim: Sim, cluster: RegistryCluster) -> None:
         self.sim = sim
         self.cluster = cluster
-        self.alive: list[Process] = []
+        self.alive: list[ElectionProcess] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.born = 0
         self.acts: list[tuple[float, str]] = []
 
-    def enter(self, freezes: dict[int, float] | None = None) -> Process:
+    def enter(self, freezes: dict[int, float] | None = None) -> ElectionProcess:
         self.born += 1
-        process = Process(f"p{self.born}", self.cluster, self.sim.clock, self.sim.rand)
+        process = ElectionProcess(f"p{self.born}", self.cluster, self.sim.clock, self.sim.rand)
         process.clock.freezes = freezes or {}
         process.work_client.wrote = lambda: self.judge(process)
         self.alive.append(process)
         self.tasks.append(asyncio.ensure_future(self.live(process)))
         return process
 
-    def judge(self, acting: Process | None = None) -> None:
-        """At this very moment at most one may begin a write, and only it does."""
+    def judge(self, acting: ElectionProcess | None = None) -> None:
+        """At each moment at most one process may begin a write, and only that process does."""
         leaders = [each.name for each in self.alive if each.elector.leads]
         assert len(leaders) <= 1, f"{leaders} lead at {self.sim.clock.monotonic()}"
         if acting is not None:
             assert leaders == [acting.name], f"{acting.name} acts while {leaders} lead"
             self.acts.append((self.sim.clock.monotonic(), acting.name))
 
-    async def live(self, process: Process) -> None:
+    async def live(self, process: ElectionProcess) -> None:
         await process.elector.acquire()
         try:
             while True:
@@ -103,7 +103,7 @@ class Contest:
 
 @virtual(seeds=120)
 async def test_no_two_leaders_act_at_once_and_one_does_in_the_end(sim: Sim) -> None:
-    contest = Contest(sim, await Cluster.started())
+    contest = Contest(sim, await RegistryCluster.started())
     for _ in range(CONTENDERS):
         contest.enter()
     for _ in range(FAULTS):
@@ -124,7 +124,7 @@ def test_a_leader_that_is_frozen_at_any_await_never_acts_beside_another(
 ) -> None:
     @virtual(seeds=2)
     async def claim(sim: Sim) -> None:
-        contest = Contest(sim, await Cluster.started())
+        contest = Contest(sim, await RegistryCluster.started())
         contest.enter({point: seconds})
         await sim.clock.sleep(0.1)
         contest.enter()
@@ -136,7 +136,7 @@ def test_a_leader_that_is_frozen_at_any_await_never_acts_beside_another(
 
 @virtual(seeds=50)
 async def test_of_many_that_start_at_once_one_leads(sim: Sim) -> None:
-    contest = Contest(sim, await Cluster.started())
+    contest = Contest(sim, await RegistryCluster.started())
     for _ in range(10):
         contest.enter()
     await contest.watch(20)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.e2e import cluster
 from tests.fuzz import driver
 
@@ -40,34 +41,34 @@ def test_the_same_seed_makes_the_same_cases(tmp_path: Path) -> None:
 
 
 def _status(code: int, reason: str | None) -> bytes:
-    found: dict[str, object] = {"kind": "Status", "code": code, "message": "m"}
-    return json.dumps(found | ({} if reason is None else {"reason": reason})).encode()
+    body: dict[str, object] = {"kind": "Status", "code": code, "message": "m"}
+    return json.dumps(body | ({} if reason is None else {"reason": reason})).encode()
 
 
-@pytest.mark.parametrize(
-    ("code", "media", "body"),
-    [
-        pytest.param(500, "application/json", _status(500, "InternalError"), id="a bug"),
-        pytest.param(503, "application/json", _status(503, None), id="unavailable"),
-        pytest.param(400, "text/plain", b"400 Bad Request", id="no Status"),
-        pytest.param(404, "application/json", b"{}", id="an empty object"),
-        pytest.param(404, "application/json", _status(400, None), id="another code"),
-    ],
+@cases(
+    "code media body",
+    {
+        "a bug": (500, "application/json", _status(500, "InternalError")),
+        "unavailable": (503, "application/json", _status(503, None)),
+        "no Status": (400, "text/plain", b"400 Bad Request"),
+        "an empty object": (404, "application/json", b"{}"),
+        "another code": (404, "application/json", _status(400, None)),
+    },
 )
 def test_an_answer_that_is_wrong_is_found(code: int, media: str, body: bytes) -> None:
-    with pytest.raises(driver.Wrong):
+    with pytest.raises(driver.WrongAnswer):
         driver.check(code, media, body, "GET")
 
 
-@pytest.mark.parametrize(
-    ("code", "media", "body"),
-    [
-        pytest.param(200, "text/plain", b"ok", id="success of any form"),
-        pytest.param(500, "application/json", _status(500, None), id="Kubernetes' own 500"),
-        pytest.param(404, "text/plain", b"404 page not found\n", id="no address of the API"),
-        pytest.param(422, "application/json", _status(422, "Invalid"), id="a Status"),
-        pytest.param(400, "application/yaml", b"kind: Status\ncode: 400\n", id="one in YAML"),
-    ],
+@cases(
+    "code media body",
+    {
+        "success of any form": (200, "text/plain", b"ok"),
+        "Kubernetes' own 500": (500, "application/json", _status(500, None)),
+        "no address of the API": (404, "text/plain", b"404 page not found\n"),
+        "a Status": (422, "application/json", _status(422, "Invalid")),
+        "one in YAML": (400, "application/yaml", b"kind: Status\ncode: 400\n"),
+    },
 )
 def test_an_answer_that_is_right_is_let_pass(code: int, media: str, body: bytes) -> None:
     driver.check(code, media, body, "GET")

@@ -15,7 +15,7 @@ from refloat.client import errors
 from refloat.runtime import index
 from refloat.runtime.cache import key_of
 from refloat.sim.run import Sim
-from tests.unit.runtime.informed import APP, Told, World, world
+from tests.unit.runtime.checked_informer import APP, CheckedInformer, Told, world
 from tests.virtual import virtual
 
 SEEDS = 1000
@@ -29,7 +29,7 @@ HEALED_SECONDS = 200.0
 class Chaos:
     """Does one random thing after the other to a server."""
 
-    def __init__(self, w: World, rand: Rand) -> None:
+    def __init__(self, w: CheckedInformer, rand: Rand) -> None:
         self._w = w
         self._server = w.server
         self._rand = rand
@@ -95,7 +95,7 @@ class Chaos:
             watch.position -= self._rand.below(4)
 
     async def _rewind(self) -> None:
-        """Restore an older state; nobody could tell if the versions soon were higher again."""
+        """Restore an older state; clients could not notice if versions soon were higher again."""
         self.heal()
         back = max(100, self._server.version - self._rand.below(10))
         self._server.forgotten = min(self._server.forgotten, back)
@@ -124,9 +124,9 @@ async def test_the_cache_becomes_the_truth_whatever_happened(sim: Sim) -> None:
         assert_indexes_agree(w)
 
 
-def assert_indexes_agree(w: World) -> None:
+def assert_indexes_agree(w: CheckedInformer) -> None:
     """Each index gives what a look at every object would."""
     for each, values in ((index.NODE, ["n1", "n2"]), (index.OWNER, ["j1", "j2"]), (APP, ["x"])):
         for value in values:
-            found = {key_of(pod) for pod in w.cache.by(each, value)}
-            assert found == {key_of(pod) for pod in w.cache if value in each.values(pod)}
+            keys = {key_of(pod) for pod in w.cache.by(each, value)}
+            assert keys == {key_of(pod) for pod in w.cache if value in each.values(pod)}

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from refloat.client import errors
+from refloat.sim import api_server
+from refloat.sim.api_server import SimulatedServer
 from refloat.sim.run import Sim, run
-from tests.simulation import api_program
 from tests.unit.agent.lease_agents import LEASE_SECONDS, TIMEOUT_SECONDS, Agent, owner
 from tests.virtual import seeds
 
@@ -20,14 +21,14 @@ PARTS = 4
 STEPS = 14
 
 # Until the last late request is answered, a lease has run out, and its next owner has renewed
-# it so often that others know.
+# the lease so often that others know.
 CALM_SECONDS = TIMEOUT_SECONDS + 4 * LEASE_SECONDS
 
 
 class Schedule:
     """Some processes, and what happens to them."""
 
-    def __init__(self, sim: Sim, api: api_program.Server) -> None:
+    def __init__(self, sim: Sim, api: SimulatedServer) -> None:
         self.sim, self.api = sim, api
         self.agents: list[Agent] = []
 
@@ -74,7 +75,7 @@ class Schedule:
 
 
 async def _play(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         schedule = Schedule(sim, api)
         schedule.start()
         for _ in range(STEPS):
@@ -113,7 +114,7 @@ def test_one_process_owns_the_node_in_the_end_and_none_gives_up_without_a_living
 
 async def _alone(sim: Sim) -> None:
     """One living process after a dead one on its folder, or on another machine."""
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         rand = sim.rand
         dead = Agent(sim, api, rand.choice("ab"))
         dead.start()

@@ -7,14 +7,14 @@ import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from refloat.api import intervals
+from refloat.api import index_intervals
 from refloat.api.batch import Job, JobStatus, PodFailurePolicy, UncountedTerminatedPods
 from refloat.api.core import Pod
 from refloat.api.meta import Object
-from refloat.policy import accounting, census, outcome, pod_failure, pod_state, scaling
-from refloat.policy.accounting import Counts
-from refloat.policy.scaling import NewPod
-from tests.unit.policy.made import (
+from refloat.policy.job import accounting, observed, outcome, pod_failure, pod_state, scaling
+from refloat.policy.job.accounting import Counts
+from refloat.policy.job.scaling import NewPod
+from tests.unit.policy.builders import (
     at,
     condition,
     container,
@@ -60,13 +60,13 @@ PODS = st.builds(
 
 
 def judged(rules: list[Object], of: Pod) -> pod_failure.Verdict:
-    made = msgspec.convert(policy(*rules), PodFailurePolicy)
-    return pod_failure.match_pod_failure_policy(made, of)
+    failure_policy = msgspec.convert(policy(*rules), PodFailurePolicy)
+    return pod_failure.match_pod_failure_policy(failure_policy, of)
 
 
 @given(st.lists(RULES, max_size=5), PODS)
 def test_the_first_match_wins(rules: list[Object], of: Pod) -> None:
-    """Each rule alone says whether it matches; the verdict is that of the first that does."""
+    """Each rule alone decides whether it matches; the verdict is that of the first match."""
     alone = [judged([rule], of) for rule in rules]
     matching = [index for index, verdict in enumerate(alone) if verdict.action]
     verdict = judged(rules, of)
@@ -90,10 +90,10 @@ def test_an_unknown_action_is_never_taken(rules: list[Object], of: Pod) -> None:
 
 @given(st.sets(st.integers(0, 60)))
 def test_indexes_survive_being_written(indexes: set[int]) -> None:
-    written = intervals.render(intervals.of(indexes))
-    read = intervals.parse(written, 61)
-    assert [each for first, last in read for each in range(first, last + 1)] == sorted(indexes)
-    assert intervals.check(written, 61) == len(indexes)
+    text = index_intervals.render(index_intervals.of(indexes))
+    intervals = index_intervals.parse(text, 61)
+    assert [each for first, last in intervals for each in range(first, last + 1)] == sorted(indexes)
+    assert index_intervals.check(text, 61) == len(indexes)
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.integers(0, 31))
@@ -101,12 +101,14 @@ def test_completed_indexes_only_grow_while_the_job_does_not_shrink(
     before: set[int], new: set[int], completions: int
 ) -> None:
     """Behaviour A7.5: what is dropped are indexes that the Job does not have."""
-    made = indexed(completions, status={"completedIndexes": intervals.render(intervals.of(before))})
+    obj = indexed(
+        completions, status={"completedIndexes": index_intervals.render(index_intervals.of(before))}
+    )
     pods = [pod(f"p{index}", "Succeeded", index=index) for index in sorted(new)]
-    seen = census.observe(made, pods)
+    observation = observed.observe(obj, pods)
     want = {index for index in before | new if index < completions}
-    assert seen.succeeded == len(want)
-    assert seen.succeeded_indexes == intervals.of(want)
+    assert observation.succeeded == len(want)
+    assert observation.succeeded_indexes == index_intervals.of(want)
 
 
 @given(st.sets(st.integers(0, 12)), st.lists(st.integers(0, 13), min_size=1, max_size=4))
@@ -114,19 +116,23 @@ def test_the_count_of_indexes_falls_only_with_the_number_of_indexes(
     done: set[int], sizes: list[int]
 ) -> None:
     """Behaviour A7.5, B6.4: and what was dropped does not come back when the Job grows again."""
-    text, kept, before = intervals.render(intervals.of(done)), done, max(len(done), 0)
+    text, indexes, before = (
+        index_intervals.render(index_intervals.of(done)),
+        done,
+        max(len(done), 0),
+    )
     for completions in sizes:
-        kept = {index for index in kept if index < completions}
+        indexes = {index for index in indexes if index < completions}
         status = {"completedIndexes": text, "succeeded": before, "ready": 0, "terminating": 0}
         plan = accounting.plan(
-            census.observe(indexed(completions, status=status), []),
+            observed.observe(indexed(completions, status=status), []),
             outcome=None,
             counts=Counts(0, 0, 0),
             now=at(0),
         )
         text, before = plan.status.completed_indexes, plan.status.succeeded
-        assert before == len(kept)
-        assert text == intervals.render(intervals.of(kept))
+        assert before == len(indexes)
+        assert text == index_intervals.render(index_intervals.of(indexes))
 
 
 LONG_AGO = 10_000.0  # later than any delay after failures
@@ -157,7 +163,7 @@ def test_under_failed_nothing_is_created_above_the_parallelism(
 ) -> None:
     """Whatever was deleted by whomever: active and terminating pods take their places."""
     pods = crowd(states, with_index=False)
-    made = job(
+    obj = job(
         parallelism=parallelism,
         completions=completions,
         suspend=suspend,
@@ -165,7 +171,7 @@ def test_under_failed_nothing_is_created_above_the_parallelism(
         backoffLimit=100,
     )
     alive = sum(not each.is_terminal for each in pods)
-    plan = scaling.plan(census.observe(made, pods), at(LONG_AGO))
+    plan = scaling.plan(observed.observe(obj, pods), at(LONG_AGO))
     assert not plan.create or alive + len(plan.create) <= parallelism
     assert not (plan.create and plan.delete)
     assert not (suspend and plan.create)
@@ -176,14 +182,14 @@ def test_no_index_gets_a_pod_that_has_one_or_needs_none(
     states: list[tuple[str, bool, bool, int]], parallelism: int, completions: int, when: str
 ) -> None:
     pods = crowd(states, with_index=True)
-    made = indexed(
+    obj = indexed(
         completions,
         parallelism=parallelism,
         podReplacementPolicy="Failed" if when == "Failed" else "TerminatingOrFailed",
         backoffLimit=100,
     )
-    new = [each.index for each in scaling.plan(census.observe(made, pods), at(LONG_AGO)).create]
-    held = {
+    new = [each.index for each in scaling.plan(observed.observe(obj, pods), at(LONG_AGO)).create]
+    uids = {
         pod_state.completion_index(each)
         for each in pods
         if not each.is_terminal and (when == "Failed" or not each.is_terminating)
@@ -194,7 +200,7 @@ def test_no_index_gets_a_pod_that_has_one_or_needs_none(
         if pod_state.has_succeeded(each) and pod_state.is_tracked(each)
     }
     assert len(set(new)) == len(new)
-    assert not set(new) & (held | done)
+    assert not set(new) & (uids | done)
     assert all(index is not None and index < completions for index in new)
 
 
@@ -209,7 +215,7 @@ IGNORED_CODE = 3
 
 
 @dataclass
-class World:
+class JobModel:
     """An API server with one Job, its pods, and a controller that may crash.
 
     Every write asks `_write` first, which crashes when the time has come:
@@ -226,7 +232,7 @@ class World:
     """The last state of every pod that lost its finalizer."""
 
     failures: set[str] = field(default_factory=set)
-    """Every pod that was ever listed as failed: it stays so, even if it ends well (A5.5)."""
+    """Every pod that was ever listed as failed: failed for good, even if it ends well (A5.5)."""
 
     made: int = 0
     now: float = 0
@@ -250,16 +256,16 @@ class World:
         assert status.failed >= old.failed
         assert status.succeeded >= old.succeeded
         self.job = msgspec.structs.replace(self.job, status=status)
-        listed = status.uncounted_terminated_pods or UncountedTerminatedPods()
-        self.failures.update(listed.failed or ())
+        uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+        self.failures.update(uncounted.failed or ())
         self._answer()
 
     def release(self, uid: str) -> None:
         self._write()
-        found = self.pods.get(uid)
-        if found is not None and pod_state.is_tracked(found):
-            self.ended[uid] = found
-            self._put(_untracked(found))
+        pod = self.pods.get(uid)
+        if pod is not None and pod_state.is_tracked(pod):
+            self.ended[uid] = pod
+            self._put(_changed(pod, finalizers=()))
         self._answer()
 
     def create(self, new: NewPod) -> None:
@@ -279,10 +285,10 @@ class World:
     # -- what happens to pods
 
     def end(self, uid: str, phase: str, exit_code: int) -> None:
-        found = self.pods[uid]
-        if not found.is_terminal:
+        pod = self.pods[uid]
+        if not pod.is_terminal:
             status = container("main", 0 if phase == "Succeeded" else exit_code, ended=self.now)
-            self._put(_changed(found, status={"phase": phase, "containerStatuses": [status]}))
+            self._put(_changed(pod, status={"phase": phase, "containerStatuses": [status]}))
 
     def delete(self, uid: str) -> None:
         self._put(_changed(self.pods[uid], deleted=self.now))
@@ -306,51 +312,51 @@ class World:
     def sync(self) -> None:
         fresh = self.cached == self.pods
         now = at(self.now)
-        seen = census.observe(
+        observation = observed.observe(
             self.job, list(self.cached.values()), removing=frozenset(self.removing)
         )
-        assert outcome.decide(seen, now) is None
-        active, terminating = len(seen.active), len(seen.terminating)
+        assert outcome.decide(observation, now) is None
+        active, terminating = len(observation.active), len(observation.terminating)
         if fresh:  # what expectations are for: nothing is created on stale knowledge
-            for new in scaling.plan(seen, now).create:
+            for new in scaling.plan(observation, now).create:
                 self.create(new)
                 active += 1
         plan = accounting.plan(
-            seen,
+            observation,
             outcome=None,
-            counts=Counts(active, seen.ready, terminating),
+            counts=Counts(active, observation.ready, terminating),
             now=now,
-            settings=accounting.Settings(most_uncounted=3),
+            settings=accounting.AccountingSettings(most_uncounted=3),
         )
         if plan.write:
             self.write_status(plan.status)
         for each in plan.removals:
             self.removing.add(each.metadata.uid)
             self.release(each.metadata.uid)
-        settled = accounting.settle(plan, [each.metadata.uid for each in plan.removals], now)
-        if settled.write:
-            self.write_status(settled.status)
+        settlement = accounting.settle(plan, [each.metadata.uid for each in plan.removals], now)
+        if settlement.write:
+            self.write_status(settlement.status)
 
     # -- what must always be so
 
     def check(self) -> None:
         """No counter before its finalizer is gone, no finalizer before it is recorded (A5.13)."""
-        status, terms = self.job.status, census.observe(self.job, []).terms
-        listed = status.uncounted_terminated_pods or UncountedTerminatedPods()
-        uncounted = (*(listed.succeeded or ()), *(listed.failed or ()))
-        gone = sum(uid in self.ended for uid in uncounted)
+        status, spec = self.job.status, observed.observe(self.job, []).spec
+        lists = status.uncounted_terminated_pods or UncountedTerminatedPods()
+        uncounted = (*(lists.succeeded or ()), *(lists.failed or ()))
+        ends = sum(uid in self.ended for uid in uncounted)
         failed = [each for each in self.ended.values() if not self._succeeded(each)]
-        ignored = sum(terms.judge.judge(each).action == "Ignore" for each in failed)
-        counted = status.failed if terms.indexed else status.failed + status.succeeded
-        wanted = len(failed) if terms.indexed else len(self.ended)
-        assert counted + gone == wanted - ignored
-        if terms.indexed:
+        ignored = sum(spec.matcher.match(each).action == "Ignore" for each in failed)
+        count = status.failed if spec.indexed else status.failed + status.succeeded
+        want = len(failed) if spec.indexed else len(self.ended)
+        assert count + ends == want - ignored
+        if spec.indexed:
             self._check_indexes()
-        if terms.waits:
+        if spec.waits:
             self._check_room()
 
-    def _succeeded(self, ended: Pod) -> bool:
-        return pod_state.has_succeeded(ended) and ended.metadata.uid not in self.failures
+    def _succeeded(self, end: Pod) -> bool:
+        return pod_state.has_succeeded(end) and end.metadata.uid not in self.failures
 
     def _check_indexes(self) -> None:
         """All successes are recorded, and nothing else."""
@@ -364,8 +370,10 @@ class World:
             for each in self.pods.values()
             if pod_state.is_tracked(each) and self._succeeded(each)
         }
-        read = intervals.parse(self.job.status.completed_indexes, self.job.spec.completions or 0)
-        recorded = {each for first, last in read for each in range(first, last + 1)}
+        intervals = index_intervals.parse(
+            self.job.status.completed_indexes, self.job.spec.completions or 0
+        )
+        recorded = {each for first, last in intervals for each in range(first, last + 1)}
         assert done <= recorded <= done | tracked
 
     def _check_room(self) -> None:
@@ -384,18 +392,14 @@ def _changed(
     deleted: float | None = None,
     finalizers: tuple[str, ...] | None = None,
 ) -> Pod:
-    made = msgspec.to_builtins(old)
+    body = msgspec.to_builtins(old)
     if status is not None:
-        made["status"] = status
+        body["status"] = status
     if deleted is not None:
-        made["metadata"].setdefault("deletionTimestamp", at(deleted).isoformat())
+        body["metadata"].setdefault("deletionTimestamp", at(deleted).isoformat())
     if finalizers is not None:
-        made["metadata"]["finalizers"] = list(finalizers)
-    return msgspec.convert(made, Pod)
-
-
-def _untracked(old: Pod) -> Pod:
-    return _changed(old, finalizers=())
+        body["metadata"]["finalizers"] = list(finalizers)
+    return msgspec.convert(body, Pod)
 
 
 EVENTS = st.one_of(
@@ -407,7 +411,7 @@ EVENTS = st.one_of(
 )
 
 
-def happen(world: World, event: tuple[object, ...]) -> None:
+def happen(world: JobModel, event: tuple[object, ...]) -> None:
     kind, *more = event
     world.now += LONG_AGO
     if kind in ("end", "delete"):
@@ -428,7 +432,7 @@ def happen(world: World, event: tuple[object, ...]) -> None:
         world.sync()
 
 
-def crash(world: World, more: list[object]) -> None:
+def crash(world: JobModel, more: list[object]) -> None:
     number, before = more
     assert isinstance(number, int)
     world.catch_up()
@@ -440,8 +444,8 @@ def crash(world: World, more: list[object]) -> None:
     world.crash_at = -1
 
 
-def play(of: Job, events: list[tuple[object, ...]]) -> World:
-    world = World(of)
+def play(of: Job, events: list[tuple[object, ...]]) -> JobModel:
+    world = JobModel(of)
     for event in events:
         happen(world, event)
         world.check()
@@ -452,11 +456,11 @@ def play(of: Job, events: list[tuple[object, ...]]) -> World:
     return world
 
 
-def all_is_counted(world: World) -> None:
+def all_is_counted(world: JobModel) -> None:
     """Every pod that ended is counted once, and nothing is left over."""
-    listed = world.job.status.uncounted_terminated_pods or UncountedTerminatedPods()
-    assert not listed.succeeded
-    assert not listed.failed
+    uncounted = world.job.status.uncounted_terminated_pods or UncountedTerminatedPods()
+    assert not uncounted.succeeded
+    assert not uncounted.failed
     assert not any(each.is_terminal and pod_state.is_tracked(each) for each in world.pods.values())
     world.check()
 
@@ -512,6 +516,6 @@ def test_a_crash_at_any_write_changes_nothing_in_the_end(
             assert counters(disturbed) == counters(calm)
 
 
-def counters(world: World) -> tuple[int, int, str]:
+def counters(world: JobModel) -> tuple[int, int, str]:
     status = world.job.status
     return status.succeeded, status.failed, status.completed_indexes

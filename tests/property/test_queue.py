@@ -16,14 +16,14 @@ WORKERS = 3
 NEVER_TOGETHER = 0.013
 
 
-class Watched:
+class QueueChecker:
     """Workers of a queue, and what must always be so."""
 
     def __init__(self, sim: Sim) -> None:
         self.sim = sim
         self.queue: Queue[str] = Queue("q", clock=sim.clock, backoff=Backoff(0.5, 4))
         self.busy: set[str] = set()
-        self.owed: dict[str, float] = {}  # asked for -> not before when it must begin again
+        self.owed: dict[str, float] = {}  # when the key must begin again, at the earliest
         self.later: dict[str, float] = {}  # likewise, for delayed ones: the earliest
         self.begun: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
@@ -31,7 +31,7 @@ class Watched:
     def ask(self, key: str, delay: float = 0.0) -> None:
         self.asked[key] += 1
         now = self.sim.clock.monotonic()
-        if self.later.get(key, now) < now:  # it came due while the key was worked on
+        if self.later.get(key, now) < now:  # the key came due while the key was worked on
             self.owed[key] = self.later.pop(key)
         if delay > 0:
             self.later[key] = min(now + delay, self.later.get(key, now + delay))
@@ -42,9 +42,9 @@ class Watched:
         assert key not in self.busy, f"{key} is worked on twice at once"
         self.busy.add(key)
         self.begun[key] += 1
-        for promised in (self.owed, self.later):
-            if promised.get(key, float("inf")) <= self.sim.clock.monotonic():
-                del promised[key]
+        for promises in (self.owed, self.later):
+            if promises.get(key, float("inf")) <= self.sim.clock.monotonic():
+                del promises[key]
 
     async def work(self) -> None:
         while True:
@@ -74,23 +74,23 @@ class Watched:
 
 @virtual(seeds=1000)
 async def test_every_key_that_is_asked_for_is_worked_on_and_none_twice_at_once(sim: Sim) -> None:
-    watched = Watched(sim)
-    workers = [asyncio.ensure_future(watched.work()) for _ in range(WORKERS)]
+    checker = QueueChecker(sim)
+    workers = [asyncio.ensure_future(checker.work()) for _ in range(WORKERS)]
     for _ in range(ACTIONS):
-        watched.act()
+        checker.act()
         if sim.rand.below(10) == 0:  # a worker dies; another comes
             victim = workers.pop(0)
             victim.cancel()
-            workers.append(asyncio.ensure_future(watched.work()))
+            workers.append(asyncio.ensure_future(checker.work()))
         await sim.clock.sleep(sim.rand.below(3) / 2 + NEVER_TOGETHER)
     await sim.clock.sleep(1000)
-    assert watched.owed == {}
-    assert watched.later == {}
-    assert not watched.busy
-    assert len(watched.queue) == 0
+    assert checker.owed == {}
+    assert checker.later == {}
+    assert not checker.busy
+    assert len(checker.queue) == 0
     for key in KEYS:
-        assert watched.begun[key] <= watched.asked[key]
+        assert checker.begun[key] <= checker.asked[key]
     for worker in workers:
         assert not worker.done()
         worker.cancel()
-    watched.queue.shut_down()
+    checker.queue.shut_down()

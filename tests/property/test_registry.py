@@ -12,14 +12,14 @@ from refloat.api.errors import StatusError
 from refloat.api.meta import Object
 from refloat.apiserver import listing, options, selection
 from refloat.apiserver.deletion import Options
-from refloat.store.turns import give_way
+from refloat.store.yielding import give_way
 from tests import builders
-from tests.worlds import BUDGETS, CONFIG_MAPS, PODS, World, query, started
+from tests.apiserver_fixture import BUDGETS, CONFIG_MAPS, PODS, ServerFixture, query, started
 
 FEW = settings(max_examples=60, deadline=None)
 
 
-async def closed(world: World) -> None:
+async def closed(world: ServerFixture) -> None:
     await world.dispatcher.close()
     await world.store.close()
 
@@ -62,8 +62,8 @@ def test_one_creator_of_a_name_wins(count: int) -> None:
     async def run() -> None:
         world = await started()
         calls = (outcome(world.create(builders.config_map())) for _ in range(count))
-        ended = Counter(await asyncio.gather(*calls))
-        assert ended == {"done": 1, "AlreadyExists": count - 1}
+        outcomes = Counter(await asyncio.gather(*calls))
+        assert outcomes == {"done": 1, "AlreadyExists": count - 1}
         await closed(world)
 
     asyncio.run(run())
@@ -83,18 +83,18 @@ def test_budget_lets_go_no_more_pods_than_it_allows(count: int, allowed: int, ma
             BUDGETS, "b", observedGeneration=1, disruptionsAllowed=allowed, currentHealthy=count
         )
         names = [f"p{index}" for index in range(count)]
-        ended = Counter(await asyncio.gather(*(outcome(world.evict(name)) for name in names)))
-        gone = min(count, allowed)
-        assert ended == Counter({"done": gone, "TooManyRequests": count - gone})
+        outcomes = Counter(await asyncio.gather(*(outcome(world.evict(name)) for name in names)))
+        evictions = min(count, allowed)
+        assert outcomes == Counter({"done": evictions, "TooManyRequests": count - evictions})
         status = world.get(BUDGETS, "b")["status"]
-        assert status["disruptionsAllowed"] == allowed - gone
-        assert len(status.get("disruptedPods") or {}) == gone
+        assert status["disruptionsAllowed"] == allowed - evictions
+        assert len(status.get("disruptedPods") or {}) == evictions
         await closed(world)
 
     asyncio.run(run())
 
 
-async def _running(world: World, name: str) -> None:
+async def _running(world: ServerFixture, name: str) -> None:
     await world.create(builders.pod(name, node="n", labels={"app": "x"}))
     ready = [{"type": "Ready", "status": "True"}]
     await world.set_status(PODS, name, phase="Running", conditions=ready)
@@ -112,18 +112,18 @@ def test_deletes_at_once_end_in_the_shortest_of_their_graces(
 
     async def run() -> None:
         world = await started()
-        held = ["a.b/c"] if finalizer else []
-        await world.create(builders.pod(node="n", finalizers=held))
+        finalizers = ["a.b/c"] if finalizer else []
+        await world.create(builders.pod(node="n", finalizers=finalizers))
         calls = (world.delete(PODS, "p", Options(grace_seconds=each)) for each in periods)
-        ended = Counter(await asyncio.gather(*map(outcome, calls)))
-        assert set(ended) <= {"done", "NotFound"}
-        wanted = [30 if each is None else 1 if each < 0 else each for each in periods]
-        if 0 in wanted and not finalizer:
+        outcomes = Counter(await asyncio.gather(*map(outcome, calls)))
+        assert set(outcomes) <= {"done", "NotFound"}
+        graces = [30 if each is None else 1 if each < 0 else each for each in periods]
+        if 0 in graces and not finalizer:
             assert not world.exists(PODS, "p")
         else:
             metadata = world.get(PODS, "p")["metadata"]
             least = [each for each in periods if each is not None]
-            shortest = min(wanted[0], *(1 if each < 0 else each for each in least), 99)
+            shortest = min(graces[0], *(1 if each < 0 else each for each in least), 99)
             assert metadata["deletionGracePeriodSeconds"] == shortest
             assert metadata["generation"] == 2
         await closed(world)
@@ -155,24 +155,25 @@ def test_pages_show_the_state_that_was_when_the_first_was_asked_for(
     asyncio.run(run())
 
 
-async def _pages(world: World, limit: int, labels: str, changes: list[str]) -> list[list[str]]:
+async def _pages(
+    world: ServerFixture, limit: int, labels: str, changes: list[str]
+) -> list[list[str]]:
     """All pages, with a change between any two."""
-    wanted = selection.select(CONFIG_MAPS, "default", label_text=labels, field_text="")
+    selected = selection.select(CONFIG_MAPS, "default", label_text=labels, field_text="")
     pages: list[list[str]] = []
-    token, left = "", list(changes)
+    token, remaining = "", list(changes)
     while True:
-        asked = options.list_options(query(**{"limit": str(limit), "continue": token}), watch=False)
-        found = await listing.plan(world.store, wanted, asked)
-        pages.append([entry.key.rpartition("/")[2] for entry in found.entries])
-        token = found.metadata.get("continue", "")
+        request = options.list_options(
+            query(**{"limit": str(limit), "continue": token}), watch=False
+        )
+        plan = await listing.plan(world.store, selected, request)
+        pages.append([entry.key.rpartition("/")[2] for entry in plan.entries])
+        token = plan.metadata.get("continue", "")
         if not token:
             return pages
-        if left:
-            await _toggle(world, left.pop())
-
-
-async def _toggle(world: World, name: str) -> None:
-    if world.exists(CONFIG_MAPS, name):
-        await world.delete(CONFIG_MAPS, name)
-    else:
-        await world.create(builders.config_map(name, labels={"odd": "1"}))
+        if remaining:
+            name = remaining.pop()
+            if world.exists(CONFIG_MAPS, name):
+                await world.delete(CONFIG_MAPS, name)
+            else:
+                await world.create(builders.config_map(name, labels={"odd": "1"}))

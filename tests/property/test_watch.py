@@ -3,7 +3,7 @@
 
 Writers run concurrently through the registry, each in an order of its own
 that chance decides. Watchers open at any time. Whatever happens, a watcher
-sees every change after its beginning once and in order, and what it knows at
+sees every change after its beginning once and in order, and what the watcher knows at
 the end is what a list shows then.
 """
 
@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from refloat.api.errors import StatusError
 from refloat.api.meta import Object
-from refloat.apiserver import listing, options, selection, stored, watching
+from refloat.apiserver import listing, options, selection, storage_codec, watch_index
 from refloat.apiserver.deletion import Options
-from refloat.store.turns import give_way
+from refloat.store.yielding import give_way
 from tests import builders
+from tests.apiserver_fixture import CONFIG_MAPS, ServerFixture, query, started
 from tests.clocks import rest
-from tests.worlds import CONFIG_MAPS, World, query, started
 
 NAMES = ("a", "b", "c")
 TIERS = ("web", "db")
@@ -50,7 +50,7 @@ SELECTORS = st.sampled_from(
 EXPECTED = (404, 409, 422)
 
 
-async def write(world: World, acts: list[tuple[str, str, int]]) -> None:
+async def write(world: ServerFixture, acts: list[tuple[str, str, int]]) -> None:
     for act, name, number in acts:
         try:
             await _act(world, act, name, number)
@@ -59,7 +59,7 @@ async def write(world: World, acts: list[tuple[str, str, int]]) -> None:
                 raise
 
 
-async def _act(world: World, act: str, name: str, number: int) -> None:
+async def _act(world: ServerFixture, act: str, name: str, number: int) -> None:
     if act == "create":
         tier = {"tier": TIERS[number % 2]}
         await world.create(builders.config_map(name, labels=tier, data={"n": str(number)}))
@@ -85,10 +85,10 @@ def _change(obj: Object, act: str, number: int) -> None:
 
 
 @dataclass
-class View:
+class WatchView:
     """What a client knows from a watch, and the check of each event on its way."""
 
-    watcher: watching.Watcher
+    watcher: watch_index.Watcher
     known: dict[str, Object] = field(default_factory=dict)
     revisions: list[int] = field(default_factory=list)
 
@@ -105,45 +105,46 @@ class View:
             self.known[name] = obj
 
 
-async def beginning(world: World, wanted: dict[str, Any]) -> View:
+async def beginning(world: ServerFixture, selector: dict[str, Any]) -> WatchView:
     """List, then watch from there: the client's own way to miss nothing."""
-    view = View(world.watcher(CONFIG_MAPS, **wanted))
-    asked = options.list_options(query(), watch=False)
-    found = await listing.plan(world.store, view.watcher.selection, asked)
-    view.watcher.after = int(found.metadata["resourceVersion"])
-    for entry in found.entries:
-        obj = stored.unpack(CONFIG_MAPS, entry)
+    view = WatchView(world.watcher(CONFIG_MAPS, **selector))
+    request = options.list_options(query(), watch=False)
+    plan = await listing.plan(world.store, view.watcher.selection, request)
+    view.watcher.after = int(plan.metadata["resourceVersion"])
+    for entry in plan.entries:
+        obj = storage_codec.unpack(CONFIG_MAPS, entry)
         view.known[obj["metadata"]["name"]] = obj
     await give_way()  # what comes between the list and the watch is not lost
     world.dispatcher.open(view.watcher)
     return view
 
 
-async def read_out(world: World, view: View) -> None:
+async def read_out(world: ServerFixture, view: WatchView) -> None:
     await rest()
     if view.watcher._buffer:
         for line in (await view.watcher.read(world.clock, 0) or b"").splitlines():
             view.take(line)
 
 
-async def state(world: World, wanted: selection.Selection) -> dict[str, Object]:
-    asked = options.list_options(query(), watch=False)
-    found = await listing.plan(world.store, wanted, asked)
-    objects = (stored.unpack(CONFIG_MAPS, entry) for entry in found.entries)
+async def state(world: ServerFixture, selector: selection.Selection) -> dict[str, Object]:
+    request = options.list_options(query(), watch=False)
+    plan = await listing.plan(world.store, selector, request)
+    objects = (storage_codec.unpack(CONFIG_MAPS, entry) for entry in plan.entries)
     return {obj["metadata"]["name"]: obj for obj in objects}
 
 
-def seen_by(world: World, view: View) -> list[int]:
+def seen_by(world: ServerFixture, view: WatchView) -> list[int]:
     """The revisions that a view must have seen, from the log itself."""
-    wanted = view.watcher.selection
+    selector = view.watcher.selection
     events = world.store.events("configmaps/", after=view.watcher.after)
-    return [event.revision for event in events if _concerns(wanted, event)]
-
-
-def _concerns(wanted: selection.Selection, event: Any) -> bool:
-    return any(
-        version is not None and wanted.matches(version) for version in (event.entry, event.previous)
-    )
+    return [
+        event.revision
+        for event in events
+        if any(
+            version is not None and selector.matches(version)
+            for version in (event.entry, event.previous)
+        )
+    ]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -164,16 +165,16 @@ async def _history(
     writers: list[list[tuple[str, str, int]]], views: list[tuple[int, dict[str, Any]]], seed: int
 ) -> None:
     world = await started(seed=seed)
-    opened: list[View] = []
+    opened: list[WatchView] = []
 
-    async def watch(turns: int, wanted: dict[str, Any]) -> None:
+    async def watch(turns: int, selector: dict[str, Any]) -> None:
         for _ in range(turns):
             await give_way()
-        opened.append(await beginning(world, wanted))
+        opened.append(await beginning(world, selector))
 
     await asyncio.gather(
         *(write(world, acts) for acts in writers),
-        *(watch(turns, wanted) for turns, wanted in views),
+        *(watch(turns, selector) for turns, selector in views),
     )
     for view in opened:
         await read_out(world, view)

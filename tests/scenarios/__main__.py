@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.scenarios import comparing, house, playing, scenario
-from tests.scenarios.playing import Result
+from tests.scenarios import comparing, playing, scenario, shared_cluster
+from tests.scenarios.playing import ScenarioResult
 from tests.scenarios.scenario import Scenario
 from tests.scenarios.setting import Setting
 
@@ -25,18 +25,20 @@ REFERENCE = "reference"
 
 
 def main() -> int:
-    asked = _arguments()
-    chosen = [each for each in scenario.every() if fnmatch.fnmatchcase(each.name, asked.only)]
-    if not chosen:
-        print(f"no scenario is named {asked.only!r}", file=sys.stderr)
+    arguments = _arguments()
+    scenarios = [
+        each for each in scenario.every() if fnmatch.fnmatchcase(each.name, arguments.only)
+    ]
+    if not scenarios:
+        print(f"no scenario is named {arguments.only!r}", file=sys.stderr)
         return 2
-    results = {each.name: _play(each, chosen, asked.at_once) for each in asked.setting}
-    if asked.outcomes is not None:
-        asked.outcomes.write_bytes(msgspec.json.encode(results))
-    for each in asked.setting:
-        asyncio.run(house.sweep(each))
-    broken = sum(_tell_broken(name, found) for name, found in results.items())
-    return 1 if broken + _compare(results, is_all=asked.only == "*") else 0
+    results = {each.role: _play(each, scenarios, arguments.at_once) for each in arguments.setting}
+    if arguments.outcomes is not None:
+        arguments.outcomes.write_bytes(msgspec.json.encode(results))
+    for each in arguments.setting:
+        asyncio.run(shared_cluster.sweep(each))
+    failures = sum(_tell_broken(name, outcomes) for name, outcomes in results.items())
+    return 1 if failures + _compare(results, is_all=arguments.only == "*") else 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -49,42 +51,42 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _play(setting: Setting, chosen: list[Scenario], at_once: int) -> dict[str, Result]:
+def _play(setting: Setting, scenarios: list[Scenario], at_once: int) -> dict[str, ScenarioResult]:
     began, done = time.monotonic(), 0
 
-    def tell(result: Result) -> None:
+    def tell(result: ScenarioResult) -> None:
         nonlocal done
         done += 1
         if sys.stderr.isatty():
-            print(f"\r{setting.name}: {done} of {len(chosen)}", end="", file=sys.stderr)
+            print(f"\r{setting.role}: {done} of {len(scenarios)}", end="", file=sys.stderr)
 
-    results = asyncio.run(playing.play(setting, chosen, tell, at_once=at_once))
+    results = asyncio.run(playing.play(setting, scenarios, tell, at_once=at_once))
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    held = sum(not each.error for each in results.values())
+    successes = sum(not each.error for each in results.values())
     seconds = time.monotonic() - began
-    print(f"{setting.name}: {held} of {len(chosen)} scenarios as claimed, {seconds:.0f} s")
+    print(f"{setting.role}: {successes} of {len(scenarios)} scenarios as claimed, {seconds:.0f} s")
     return results
 
 
-def _tell_broken(setting: str, results: dict[str, Result]) -> int:
-    broken = [each for each in results.values() if each.error]
-    for each in broken:
+def _tell_broken(setting: str, results: dict[str, ScenarioResult]) -> int:
+    failures = [each for each in results.values() if each.error]
+    for each in failures:
         print(f"\n{setting}: {each.name}\n{each.error}")
-    return len(broken)
+    return len(failures)
 
 
-def _compare(results: dict[str, dict[str, Result]], *, is_all: bool) -> int:
-    """Print what differs from the reference; how much of it is not as the document says."""
+def _compare(results: dict[str, dict[str, ScenarioResult]], *, is_all: bool) -> int:
+    """Print the differences from the reference; the number of those not in the document."""
     if REFERENCE not in results or len(results) == 1:
         return 0
-    others = {name: found for name, found in results.items() if name != REFERENCE}
+    others = {name: outcomes for name, outcomes in results.items() if name != REFERENCE}
     lines = comparing.meant()
-    found = list(comparing.differences(results[REFERENCE], others, lines))
-    unmeant = [each for each in found if not each.meant]
-    unseen = comparing.unseen(lines, found, set(others)) if is_all else []
-    print(comparing.table(found))
-    print(f"{len(found)} differences from the reference, {len(unmeant)} of them not meant")
+    outcomes = list(comparing.differences(results[REFERENCE], others, lines))
+    unmeant = [each for each in outcomes if not each.meant]
+    unseen = comparing.unseen(lines, outcomes, set(others)) if is_all else []
+    print(comparing.table(outcomes))
+    print(f"{len(outcomes)} differences from the reference, {len(unmeant)} of them not meant")
     for line in unseen:
         print(f"{comparing.DOCUMENT.name} names a difference that is none: {line.id}")
     return len(unmeant) + len(unseen)

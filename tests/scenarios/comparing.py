@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where two clusters end a scenario differently, and which of it is meant.
+"""Where two clusters end a scenario differently, and which differences are documented.
 
 What is meant stands in docs/compatibility.md, in the table below the heading
 `What the scenarios show`: for whom it reads, and for this module. A difference
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from refloat.api.meta import Object
-from tests.scenarios.playing import Result
+from tests.scenarios.playing import ScenarioResult
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
 HEADING = "## What the scenarios show"
@@ -26,14 +26,14 @@ _ROW = re.compile(r"^\| ([^:|]+): `([^`]+)` `([^`]+)` `([^`]+)` \|", re.MULTILIN
 # What is shown of a value in the table; the rest is in the outcomes.
 WIDTH = 60
 
-Outcomes: TypeAlias = Mapping[str, Result]
+Outcomes: TypeAlias = Mapping[str, ScenarioResult]
 """By the name of the scenario."""
 
 ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class ExpectedDifference:
     """A line of the table: a difference that is to be."""
 
     id: str
@@ -50,7 +50,7 @@ class Meant:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class OutcomeDifference:
     """A field of a scenario's outcome that is not as in the reference."""
 
     scenario: str
@@ -59,38 +59,38 @@ class Difference:
     expected: str
     found: str
     meant: str = ""
-    """The id of the line that says that it is to be so."""
+    """The id of the line that documents the difference."""
 
 
-def meant(document: Path = DOCUMENT) -> list[Meant]:
+def meant(document: Path = DOCUMENT) -> list[ExpectedDifference]:
     """The lines of the table."""
     _, _, rest = document.read_text().partition(f"\n{HEADING}\n")
     section = rest.partition("\n## ")[0]
-    return [Meant(*found) for found in _ROW.findall(section)]
+    return [ExpectedDifference(*cells) for cells in _ROW.findall(section)]
 
 
 def differences(
-    reference: Outcomes, others: Mapping[str, Outcomes], known: Iterable[Meant]
-) -> Iterator[Difference]:
+    reference: Outcomes, others: Mapping[str, Outcomes], documented: Iterable[ExpectedDifference]
+) -> Iterator[OutcomeDifference]:
     """All of them, in the order of the scenarios; both must have ended as claimed."""
-    lines = list(known)
+    lines = list(documented)
     for name, expected in reference.items():
         for setting, outcomes in others.items():
-            found = outcomes.get(name)
-            if found is None or expected.outcome is None or found.outcome is None:
+            other = outcomes.get(name)
+            if other is None or expected.outcome is None or other.outcome is None:
                 continue
-            yield from _between(name, setting, expected.outcome, found.outcome, lines)
+            yield from _between(name, setting, expected.outcome, other.outcome, lines)
 
 
 def _between(
-    scenario: str, setting: str, expected: Object, found: Object, lines: list[Meant]
-) -> Iterator[Difference]:
-    left, right = dict(_fields(expected)), dict(_fields(found))
-    for field in sorted({*left, *right}):
-        before, after = left.get(field, ABSENT), right.get(field, ABSENT)
+    scenario: str, setting: str, expected: Object, other: Object, lines: list[ExpectedDifference]
+) -> Iterator[OutcomeDifference]:
+    expected_fields, right = dict(_fields(expected)), dict(_fields(other))
+    for field in sorted({*expected_fields, *right}):
+        before, after = expected_fields.get(field, ABSENT), right.get(field, ABSENT)
         if before != after:
             of = next((each.id for each in lines if each.covers(setting, scenario, field)), "")
-            yield Difference(scenario, field, setting, before, after, of)
+            yield OutcomeDifference(scenario, field, setting, before, after, of)
 
 
 def _fields(outcome: Object) -> Iterator[tuple[str, str]]:
@@ -111,18 +111,20 @@ def _paths(path: str, value: Any) -> Iterator[tuple[str, str]]:
         yield path, json.dumps(value, sort_keys=True)
 
 
-def unseen(lines: Iterable[Meant], found: Iterable[Difference], settings: set[str]) -> list[Meant]:
+def unseen(
+    lines: Iterable[ExpectedDifference],
+    differences: Iterable[OutcomeDifference],
+    settings: set[str],
+) -> list[ExpectedDifference]:
     """Lines about the settings that were compared, of which nothing was seen."""
-    seen = {each.meant for each in found}
-    return [
-        each for each in lines if each.id not in seen and set(each.settings.split()) <= settings
-    ]
+    ids = {each.meant for each in differences}
+    return [each for each in lines if each.id not in ids and set(each.settings.split()) <= settings]
 
 
-def table(found: Iterable[Difference]) -> str:
+def table(differences: Iterable[OutcomeDifference]) -> str:
     """For people: scenario, field, and the value on each side."""
     lines = []
-    for each in found:
+    for each in differences:
         why = f"meant: {each.meant}" if each.meant else "NOT MEANT"
         lines.append(f"{each.scenario}: {each.field}  ({each.setting}, {why})")
         lines.append(f"    reference  {_short(each.expected)}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""podFailurePolicy by pod conditions: evictions, and conditions that somebody writes."""
+"""podFailurePolicy by pod conditions: evictions, and conditions that a user writes."""
 
 from refloat.api.meta import Object
 from tests.scenarios.scenario import (
@@ -18,22 +18,24 @@ from tests.scenarios.scenario import (
     scenario,
     waits,
 )
-from tests.scenarios.stage import Stage
+from tests.scenarios.scenario_namespace import ScenarioNamespace
 
-# Runs until it is asked to end; the next one goes well.
+# Runs until the kubelet stops it; the next one succeeds.
 DISRUPTED = [FOREVER, ends()]
 
 
-async def evict_the_only_pod(stage: Stage) -> None:
-    (pod,) = await stage.runs(1)
-    await stage.evict(pod)
+async def evict_the_only_pod(ns: ScenarioNamespace) -> None:
+    (pod,) = await ns.runs(1)
+    await ns.evict(pod)
 
 
 def disruption(pod: Object) -> Object:
-    """The condition that tells who disrupted a pod."""
-    found = [each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"]
-    assert len(found) == 1
-    return {key: found[0].get(key, "") for key in ("status", "reason", "message")}
+    """The DisruptionTarget condition of a pod."""
+    conditions = [
+        each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"
+    ]
+    assert len(conditions) == 1
+    return {key: conditions[0].get(key, "") for key in ("status", "reason", "message")}
 
 
 def condition(kind: str, status: str) -> Object:
@@ -41,16 +43,16 @@ def condition(kind: str, status: str) -> Object:
 
 
 @scenario
-async def a_disruption_that_is_ignored_does_not_count(stage: Stage) -> None:
+async def a_disruption_that_is_ignored_does_not_count(ns: ScenarioNamespace) -> None:
     """behaviour A15.5, F, G3; KEP-3329 story 2"""
-    await stage.submit(
+    await ns.submit(
         backoffLimit=0,
         podFailurePolicy=policy(on_condition("Ignore")),
         simulate={"main": DISRUPTED},
     )
-    await evict_the_only_pod(stage)
-    await over(stage, "Complete", REACHED, succeeded=1, failed=0)
-    first = next(iter(stage.pods.values()))
+    await evict_the_only_pod(ns)
+    await over(ns, "Complete", REACHED, succeeded=1, failed=0)
+    first = next(iter(ns.pods.values()))
     assert disruption(first) == {
         "status": "True",
         "reason": "EvictionByEvictionAPI",
@@ -59,38 +61,38 @@ async def a_disruption_that_is_ignored_does_not_count(stage: Stage) -> None:
 
 
 @scenario
-async def a_disruption_that_is_counted_counts(stage: Stage) -> None:
+async def a_disruption_that_is_counted_counts(ns: ScenarioNamespace) -> None:
     """behaviour A15.6, G3; KEP-3329 story 3: before the rule for user errors"""
-    await stage.submit(
+    await ns.submit(
         backoffLimit=3,
         podFailurePolicy=policy(on_condition("Count"), rule("FailJob", 0, operator="NotIn")),
         simulate={"main": DISRUPTED},
     )
-    await evict_the_only_pod(stage)
-    await over(stage, "Complete", REACHED, succeeded=1, failed=1)
+    await evict_the_only_pod(ns)
+    await over(ns, "Complete", REACHED, succeeded=1, failed=1)
 
 
 @scenario
-async def a_disruption_can_fail_the_job(stage: Stage) -> None:
+async def a_disruption_can_fail_the_job(ns: ScenarioNamespace) -> None:
     """behaviour A15.7"""
-    await stage.submit(
+    await ns.submit(
         podFailurePolicy=policy(rule("Ignore", 1), on_condition("FailJob")),
         simulate={"main": DISRUPTED},
     )
-    await evict_the_only_pod(stage)
-    await stage.finished()
-    (pod,) = stage.pods.values()
-    said = (
-        f"Pod {stage.namespace}/{pod['metadata']['name']} has condition DisruptionTarget "
+    await evict_the_only_pod(ns)
+    await ns.finished()
+    (pod,) = ns.pods.values()
+    message = (
+        f"Pod {ns.name}/{pod['metadata']['name']} has condition DisruptionTarget "
         "matching FailJob rule at index 1"
     )
-    await over(stage, "Failed", ("PodFailurePolicy", said), failed=1)
+    await over(ns, "Failed", ("PodFailurePolicy", message), failed=1)
 
 
 @scenario
-async def a_disruption_can_fail_an_index(stage: Stage) -> None:
+async def a_disruption_can_fail_an_index(ns: ScenarioNamespace) -> None:
     """behaviour A15.6, A12.5"""
-    await stage.submit(
+    await ns.submit(
         completionMode="Indexed",
         completions=2,
         parallelism=2,
@@ -98,96 +100,96 @@ async def a_disruption_can_fail_an_index(stage: Stage) -> None:
         podFailurePolicy=policy(on_condition("FailIndex")),
         simulate={"main": FOREVER},
     )
-    await stage.runs(2)
-    await stage.evict(stage.pod(0))
-    await stage.wait_until(lambda seen: seen.status().get("failedIndexes") == "0")
-    await stage.quiet()
-    has(stage.status(), failed=1, active=1, terminating=0)
+    await ns.runs(2)
+    await ns.evict(ns.pod(0))
+    await ns.wait_until(lambda state: state.status().get("failedIndexes") == "0")
+    await ns.quiet()
+    has(ns.status(), failed=1, active=1, terminating=0)
 
 
 @scenario
-async def an_evicted_pod_is_judged_when_it_has_ended(stage: Stage) -> None:
-    """behaviour A15.1, G3: not while it is terminating"""
-    await stage.submit(
+async def an_evicted_pod_is_judged_when_it_has_ended(ns: ScenarioNamespace) -> None:
+    """behaviour A15.1, G3: not while the pod is terminating"""
+    await ns.submit(
         podFailurePolicy=policy(on_condition("FailJob")),
         template=PATIENT,
         simulate={"main": waits()},
     )
-    await evict_the_only_pod(stage)
-    await stage.wait_until(lambda seen: seen.status().get("terminating") == 1)
-    has(stage.status(), failed=0, active=0)
-    assert stage.condition("FailureTarget") is None
-    await let_end(stage, *stage.unfinished)
-    await stage.finished()
-    has(stage.status(), failed=1, terminating=0)
+    await evict_the_only_pod(ns)
+    await ns.wait_until(lambda state: state.status().get("terminating") == 1)
+    has(ns.status(), failed=0, active=0)
+    assert ns.condition("FailureTarget") is None
+    await let_end(ns, *ns.unfinished)
+    await ns.finished()
+    has(ns.status(), failed=1, terminating=0)
 
 
 @scenario
-async def an_exit_code_rule_before_the_disruption_decides(stage: Stage) -> None:
+async def an_exit_code_rule_before_the_disruption_decides(ns: ScenarioNamespace) -> None:
     """behaviour A15.2: an evicted pod ends by SIGTERM"""
-    await stage.submit(
+    await ns.submit(
         podFailurePolicy=policy(rule("FailJob", 143), on_condition("Ignore")),
         simulate={"main": DISRUPTED},
     )
-    await evict_the_only_pod(stage)
-    await stage.finished()
-    failure = stage.condition("Failed")
+    await evict_the_only_pod(ns)
+    await ns.finished()
+    failure = ns.condition("Failed")
     assert failure is not None
     assert failure["message"].endswith("with exit code 143 matching FailJob rule at index 0")
 
 
 @scenario
-async def a_pod_that_was_deleted_has_no_disruption(stage: Stage) -> None:
+async def a_pod_that_was_deleted_has_no_disruption(ns: ScenarioNamespace) -> None:
     """behaviour F.1"""
-    await stage.submit(
+    await ns.submit(
         backoffLimit=0,
         podFailurePolicy=policy(on_condition("Ignore")),
         simulate={"main": DISRUPTED},
     )
-    (pod,) = await stage.runs(1)
-    await stage.delete_pod(pod)
-    await over(stage, "Failed", BACKOFF_LIMIT, failed=1)
+    (pod,) = await ns.runs(1)
+    await ns.delete_pod(pod)
+    await over(ns, "Failed", BACKOFF_LIMIT, failed=1)
 
 
 @scenario
-async def a_condition_that_somebody_wrote_matches(stage: Stage) -> None:
+async def a_condition_that_somebody_wrote_matches(ns: ScenarioNamespace) -> None:
     """behaviour A15.5; KEP-3329: any type of condition"""
-    await stage.submit(
+    await ns.submit(
         podFailurePolicy=policy(on_condition("FailJob", "example.com/bad-config")),
         simulate={"main": ends(1, seconds=MEANWHILE)},
     )
-    (pod,) = await stage.runs(1)
-    await stage.patch_pod(pod, condition("example.com/bad-config", "True"), "status")
-    await stage.finished()
-    failure = stage.condition("Failed")
+    (pod,) = await ns.runs(1)
+    await ns.patch_pod(pod, condition("example.com/bad-config", "True"), "status")
+    await ns.finished()
+    failure = ns.condition("Failed")
     assert failure is not None
     assert failure["message"] == (
-        f"Pod {stage.namespace}/{pod['metadata']['name']} has condition example.com/bad-config "
+        f"Pod {ns.name}/{pod['metadata']['name']} has condition example.com/bad-config "
         "matching FailJob rule at index 0"
     )
 
 
 @scenario
-async def a_condition_with_another_status_does_not_match(stage: Stage) -> None:
+async def a_condition_with_another_status_does_not_match(ns: ScenarioNamespace) -> None:
     """behaviour A15.5: a pattern without a status wants True"""
-    await stage.submit(
+    await ns.submit(
         backoffLimit=0,
         podFailurePolicy=policy(on_condition("FailJob", "example.com/bad-config")),
         simulate={"main": ends(1, seconds=MEANWHILE)},
     )
-    (pod,) = await stage.runs(1)
-    await stage.patch_pod(pod, condition("example.com/bad-config", "False"), "status")
-    await over(stage, "Failed", BACKOFF_LIMIT, failed=1)
+    (pod,) = await ns.runs(1)
+    await ns.patch_pod(pod, condition("example.com/bad-config", "False"), "status")
+    await over(ns, "Failed", BACKOFF_LIMIT, failed=1)
 
 
 @scenario
-async def a_pattern_can_want_a_condition_to_be_false(stage: Stage) -> None:
+async def a_pattern_can_want_a_condition_to_be_false(ns: ScenarioNamespace) -> None:
     """behaviour A15.5"""
-    await stage.submit(
+    await ns.submit(
         backoffLimit=0,
         podFailurePolicy=policy(on_condition("Ignore", "example.com/healthy", "False")),
         simulate={"main": [ends(1, seconds=MEANWHILE), ends()]},
     )
-    (pod,) = await stage.runs(1)
-    await stage.patch_pod(pod, condition("example.com/healthy", "False"), "status")
-    await over(stage, "Complete", REACHED, succeeded=1, failed=0)
+    (pod,) = await ns.runs(1)
+    await ns.patch_pod(pod, condition("example.com/healthy", "False"), "status")
+    await over(ns, "Complete", REACHED, succeeded=1, failed=0)

@@ -39,24 +39,24 @@ def is_ready(pod: Object) -> bool:
 
 
 def times_told(event: Object) -> int:
-    """How often an event happened, whichever API it was written by."""
+    """How often an event happened, by either of the two APIs of events."""
     count: int = (event.get("series") or {}).get("count") or event.get("deprecatedCount") or 1
     return count
 
 
 def told_by(condition: Object) -> str:
-    """The reason of the event that tells of a Job's condition."""
+    """The reason of the event about a Job's condition."""
     if condition["type"] == "Suspended":
         return "Suspended" if condition["status"] == "True" else "Resumed"
     return "Completed" if condition["type"] == "Complete" else str(condition["reason"])
 
 
-def _ending(pod: Object, gone: set[str]) -> tuple[str, ...]:
-    """What tells pods without an index apart; nothing for those with one."""
+def _ending(pod: Object, deleted: set[str]) -> tuple[str, ...]:
+    """What distinguishes pods without an index; nothing for those with one."""
     if index_of(pod) is not None:
         return ()
     status = pod.get("status") or {}
-    there = "gone" if pod["metadata"]["uid"] in gone else "there"
+    there = "gone" if pod["metadata"]["uid"] in deleted else "there"
     return status.get("phase", ""), there, str(_containers(status))
 
 
@@ -64,13 +64,13 @@ class Names:
     """Stable names for whatever has a different one in each run."""
 
     def __init__(
-        self, namespace: str, pods: Mapping[str, Object], gone: set[str], job_uids: Iterable[str]
+        self, namespace: str, pods: Mapping[str, Object], deleted: set[str], job_uids: Iterable[str]
     ) -> None:
         self.pods: dict[str, str] = {}
         """By uid."""
         replaced = {namespace: "<ns>"}
         numbers: Counter[int | None] = Counter()
-        for pod in sorted(pods.values(), key=lambda each: _ending(each, gone)):
+        for pod in sorted(pods.values(), key=lambda each: _ending(each, deleted)):
             meta, index = pod["metadata"], index_of(pod)
             number = numbers[index]
             numbers[index] += 1
@@ -90,26 +90,26 @@ class Names:
         """With no number for any pod."""
         return _NUMBERED.sub("<pod>", self.text(text))
 
-    def texts(self, found: Mapping[str, str] | None) -> dict[str, str]:
-        return {key: self.text(value) for key, value in sorted((found or {}).items())}
+    def texts(self, texts: Mapping[str, str] | None) -> dict[str, str]:
+        return {key: self.text(value) for key, value in sorted((texts or {}).items())}
 
 
 def of(
     jobs: Mapping[str, Object],
     name: str,
     pods: Mapping[str, Object],
-    gone: set[str],
+    deleted: set[str],
     events: list[Object],
     *,
     namespace: str,
     job_uids: Iterable[str],
 ) -> Object:
-    """The record of a Job, all pods, and what was told; also the uids of Jobs that are gone."""
-    names = Names(namespace, pods, gone, job_uids)
+    """The record of a Job, all pods and the events; also the uids of Jobs that are gone."""
+    names = Names(namespace, pods, deleted, job_uids)
     job = jobs.get(name)
     return {
         "job": None if job is None else job_record(job, names),
-        "pods": _pods(pods, gone, names),
+        "pods": _pods(pods, deleted, names),
         "events": _events(events, names),
     }
 
@@ -141,16 +141,13 @@ def _condition(condition: Object, names: Names) -> Object:
     }
 
 
-def _pods(pods: Mapping[str, Object], gone: set[str], names: Names) -> Object:
+def _pods(pods: Mapping[str, Object], deleted: set[str], names: Names) -> Object:
     """By stable name; of those that are gone only that they were there, and how they ended."""
     records = {}
     for uid, pod in pods.items():
-        records[names.pods[uid]] = _ended(pod) if uid in gone else _pod(pod, names)
+        end = {"gone": True, "phase": pod.get("status", {}).get("phase", "")}
+        records[names.pods[uid]] = end if uid in deleted else _pod(pod, names)
     return dict(sorted(records.items()))
-
-
-def _ended(pod: Object) -> Object:
-    return {"gone": True, "phase": pod.get("status", {}).get("phase", "")}
 
 
 def _pod(pod: Object, names: Names) -> Object:
@@ -184,15 +181,15 @@ def _pod(pod: Object, names: Names) -> Object:
 
 
 def _containers(status: Object) -> Object:
-    """How each container stands: its code if it has ended, and its restarts."""
+    """The state of each container: its exit code if the container has ended, and its restarts."""
     every = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    found: Object = {}
+    states: Object = {}
     for each in every:
         state: Object = each.get("state") or {}
-        ended: Object = state.get("terminated") or {}
-        word: Any = ended.get("exitCode") if ended else next(iter(state), "waiting")
-        found[each["name"]] = [word, each.get("restartCount", 0)]
-    return found
+        termination: Object = state.get("terminated") or {}
+        word: Any = termination.get("exitCode") if termination else next(iter(state), "waiting")
+        states[each["name"]] = [word, each.get("restartCount", 0)]
+    return states
 
 
 def _owner(reference: Object) -> Object:
@@ -204,18 +201,16 @@ def _owner(reference: Object) -> Object:
     }
 
 
-def _shown(reason: str, count: int) -> int:
-    """How often something was tried in vain is a matter of how long one looks."""
-    return 1 if reason == "FailedCreate" else count
-
-
 def _events(events: list[Object], names: Names) -> list[Object]:
-    """Each different one once, with how often it was told."""
-    told: Counter[tuple[str, str, str]] = Counter()
+    """Each different event once, with its count."""
+    counts: Counter[tuple[str, str, str]] = Counter()
     for each in events:
         what = (each.get("type", ""), each.get("reason", ""), names.anonymous(each.get("note", "")))
-        told[what] += times_told(each)
+        # How often a create fails depends on how long the scenario runs.
+        counts[what] = (
+            1 if each.get("reason") == "FailedCreate" else counts[what] + times_told(each)
+        )
     return [
-        {"type": kind, "reason": reason, "note": note, "count": _shown(reason, count)}
-        for (kind, reason, note), count in sorted(told.items())
+        {"type": kind, "reason": reason, "note": note, "count": count}
+        for (kind, reason, note), count in sorted(counts.items())
     ]

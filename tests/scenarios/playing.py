@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from refloat.api.meta import Object
-from tests.scenarios import house
-from tests.scenarios.house import House
+from tests.scenarios import shared_cluster
 from tests.scenarios.scenario import Scenario
+from tests.scenarios.scenario_namespace import ScenarioNamespace, opened
 from tests.scenarios.setting import Setting
-from tests.scenarios.stage import Stage, staged
+from tests.scenarios.shared_cluster import ScenarioCluster
 
 # Starting all of them in one instant would measure how many namespaces a
 # server can make; so many begin a second.
@@ -27,7 +27,7 @@ STARTS_PER_SECOND = 20.0
 AT_ONCE = 40
 
 
-class Result(msgspec.Struct):
+class ScenarioResult(msgspec.Struct):
     """How a scenario ended on one cluster."""
 
     name: str
@@ -40,44 +40,56 @@ class Result(msgspec.Struct):
 async def play(
     setting: Setting,
     scenarios: Iterable[Scenario],
-    done: Callable[[Result], object] = lambda _: None,
+    done: Callable[[ScenarioResult], object] = lambda _: None,
     *,
     at_once: int = AT_ONCE,
-) -> dict[str, Result]:
-    """Many of them at once; tells of each when it is done."""
+) -> dict[str, ScenarioResult]:
+    """Run scenarios on the cluster of a setting; call `done` with each result."""
+    async with shared_cluster.opened(setting) as cluster:
+        return await play_on(cluster, scenarios, done, at_once=at_once)
+
+
+async def play_on(
+    cluster: ScenarioCluster,
+    scenarios: Iterable[Scenario],
+    done: Callable[[ScenarioResult], object] = lambda _: None,
+    *,
+    at_once: int = AT_ONCE,
+) -> dict[str, ScenarioResult]:
+    """Run scenarios on an open cluster."""
     places = asyncio.Semaphore(at_once)
 
-    async def take_place(each: Scenario) -> Result:
+    async def take_place(scenario: Scenario) -> ScenarioResult:
         async with places:
-            return await _play(here, each, done)
+            result = await _play(cluster, scenario)
+        done(result)
+        return result
 
-    async with house.opened(setting) as here:
-        runs = []
+    async with asyncio.TaskGroup() as group:
+        tasks = []
         for each in scenarios:
-            runs.append(asyncio.ensure_future(take_place(each)))
-            await asyncio.sleep(1 / STARTS_PER_SECOND)
-        return {result.name: result for result in await asyncio.gather(*runs)}
+            tasks.append(group.create_task(take_place(each)))
+            await cluster.clock.sleep(1 / STARTS_PER_SECOND)
+    return {task.result().name: task.result() for task in tasks}
 
 
-async def _play(here: House, scenario: Scenario, done: Callable[[Result], object]) -> Result:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    result = Result(scenario.name)
+async def _play(cluster: ScenarioCluster, scenario: Scenario) -> ScenarioResult:
+    began = cluster.clock.monotonic()
+    result = ScenarioResult(scenario.name)
     try:
-        async with staged(here, scenario.name) as stage:
-            await _claim(stage, scenario, result)
-    except Exception:  # whatever it is, it is this scenario's alone
+        async with opened(cluster, scenario.name) as ns:
+            await _claim(ns, scenario, result)
+    except Exception:  # whatever the error, it concerns only this scenario
         result.error = traceback.format_exc(limit=-4)
-    result.seconds = loop.time() - began
-    done(result)
+    result.seconds = cluster.clock.monotonic() - began
     return result
 
 
-async def _claim(stage: Stage, scenario: Scenario, result: Result) -> None:
+async def _claim(ns: ScenarioNamespace, scenario: Scenario, result: ScenarioResult) -> None:
     try:
-        await scenario.play(stage)
+        await scenario.play(ns)
     except AssertionError:
-        result.error = f"{traceback.format_exc(limit=-3)}\n{stage.brief()}"
+        result.error = f"{traceback.format_exc(limit=-3)}\n{ns.brief()}"
         return
-    await stage.quiet()
-    result.outcome = await stage.outcome()
+    await ns.quiet()
+    result.outcome = await ns.outcome()

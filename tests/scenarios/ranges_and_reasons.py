@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """backoffPolicy: where Refloat's controller has it in an annotation, all others the same otherwise.
 
-Kubernetes has no such policy. What it has instead is a podFailurePolicy, and
+Kubernetes has no such policy. Its equivalent is a podFailurePolicy, and
 what that can say too must end alike.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from refloat.api.meta import Object
 from refloat.client.contract import DeleteOptions
-from refloat.policy import backoff_annotation, policy_conversion
+from refloat.policy.job import backoff_annotation, policy_conversion
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FOREVER,
@@ -21,28 +21,28 @@ from tests.scenarios.scenario import (
     policy,
     scenario,
 )
-from tests.scenarios.stage import Stage
+from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 BUGS = {"action": "Terminate", "containerExitCodeNotIn": "40-50"}
 DISRUPTIONS = {"action": "Ignore", "podStatusReasonNotIn": [""]}
 
 
-async def submit(stage: Stage, *rules: Object, **more: Any) -> None:
-    given = policy(*rules)
-    if stage.house.setting.name == "managed":
-        text = json.dumps(given)
-        await stage.submit(own_annotations={backoff_annotation.ANNOTATION: text}, **more)
+async def submit(ns: ScenarioNamespace, *rules: Object, **more: Any) -> None:
+    failure_policy = policy(*rules)
+    if ns.cluster.role == "managed":
+        text = json.dumps(failure_policy)
+        await ns.submit(own_annotations={backoff_annotation.ANNOTATION: text}, **more)
     else:
-        converted = policy_conversion.to_pod_failure_policy(given).policy
-        await stage.submit(podFailurePolicy=converted, **more)
+        converted = policy_conversion.to_pod_failure_policy(failure_policy).policy
+        await ns.submit(podFailurePolicy=converted, **more)
 
 
 @scenario
-async def ranges_end_a_job_by_any_other_code(stage: Stage) -> None:
+async def ranges_end_a_job_by_any_other_code(ns: ScenarioNamespace) -> None:
     """behaviour A15.4, A15.7, A18; the older KEP-3329, story 1"""
-    await submit(stage, BUGS, backoffLimit=3, simulate={"main": in_turn(45, 39)})
-    status = await stage.finished()
-    failure = stage.condition("Failed")
+    await submit(ns, BUGS, backoffLimit=3, simulate={"main": in_turn(45, 39)})
+    status = await ns.finished()
+    failure = ns.condition("Failed")
     assert failure is not None
     assert failure["reason"] in ("BackoffPolicy", "PodFailurePolicy")
     assert " failed with exit code 39 matching " in failure["message"]
@@ -51,25 +51,25 @@ async def ranges_end_a_job_by_any_other_code(stage: Stage) -> None:
 
 
 @scenario
-async def ranges_let_known_codes_count(stage: Stage) -> None:
+async def ranges_let_known_codes_count(ns: ScenarioNamespace) -> None:
     """behaviour A12.1, A15.6; the older KEP-3329, story 1"""
-    await submit(stage, BUGS, backoffLimit=1, simulate={"main": in_turn(40, 50)})
-    await over(stage, "Failed", BACKOFF_LIMIT, failed=2)
+    await submit(ns, BUGS, backoffLimit=1, simulate={"main": in_turn(40, 50)})
+    await over(ns, "Failed", BACKOFF_LIMIT, failed=2)
 
 
 @scenario
-async def reasons_of_disruptions_do_not_count(stage: Stage) -> None:
+async def reasons_of_disruptions_do_not_count(ns: ScenarioNamespace) -> None:
     """behaviour A15.6, F; the older KEP-3329, story 2, on a cluster that writes no reasons"""
-    await submit(stage, DISRUPTIONS, backoffLimit=0, simulate={"main": [FOREVER, ends()]})
-    (pod,) = await stage.runs(1)
-    await stage.evict(pod)
-    await over(stage, "Complete", REACHED, succeeded=1, failed=0)
+    await submit(ns, DISRUPTIONS, backoffLimit=0, simulate={"main": [FOREVER, ends()]})
+    (pod,) = await ns.runs(1)
+    await ns.evict(pod)
+    await over(ns, "Complete", REACHED, succeeded=1, failed=0)
 
 
 @scenario
-async def reasons_that_nobody_gave_count(stage: Stage) -> None:
+async def reasons_that_nobody_gave_count(ns: ScenarioNamespace) -> None:
     """behaviour A15.6, F.1; the older KEP-3329, story 2: a plain delete is no disruption"""
-    await submit(stage, DISRUPTIONS, backoffLimit=0, simulate={"main": FOREVER})
-    (pod,) = await stage.runs(1)
-    await stage.delete_pod(pod, DeleteOptions())
-    await over(stage, "Failed", BACKOFF_LIMIT, failed=1)
+    await submit(ns, DISRUPTIONS, backoffLimit=0, simulate={"main": FOREVER})
+    (pod,) = await ns.runs(1)
+    await ns.delete_pod(pod, DeleteOptions())
+    await over(ns, "Failed", BACKOFF_LIMIT, failed=1)

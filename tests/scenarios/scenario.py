@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scenario is: a claim as a name, and a function that plays it on a stage.
+"""A scenario: a claim as its name, and a function that acts in a namespace of its own.
 
 A scenario must end the same way in every run, or it cannot be compared: pods
 that end at once end alike, and what ends differently ends seconds apart. What
@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from refloat.api.meta import Object
 from refloat.client.contract import DeleteOptions
-from tests.scenarios.stage import Stage
+from tests.scenarios.scenario_namespace import ScenarioNamespace
 
-Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+Play: TypeAlias = Callable[[ScenarioNamespace], Awaitable[None]]
 
 MODULES = (
     "completion",
@@ -50,7 +50,7 @@ FOREVER: Object = {"seconds": None}
 
 # How long something lasts that is waited for and then ends by itself. Controllers
 # gather changes, and on a busy machine they are late: what is over sooner may
-# never be told.
+# never be reported.
 MEANWHILE = 15.0
 
 # A pod that terminates until `let_end`: no clock decides what a controller sees
@@ -64,7 +64,7 @@ class Scenario:
     name: str
     play: Play
     told: str
-    """The function's text: which facts it is about."""
+    """The docstring of the function: the ids of its facts."""
 
 
 _known: dict[str, Scenario] = {}
@@ -96,27 +96,27 @@ def in_turn(*codes: int) -> list[Object]:
 
 
 def stops(after: float, code: int = 143) -> Object:
-    """A container that runs until it is asked to end, and then for some seconds more."""
+    """A container that runs until the kubelet stops it, and then for some seconds more."""
     return {"seconds": None, "stopSeconds": after, "stopExitCode": code}
 
 
 def waits(code: int = 143) -> Object:
-    """A container that runs until `let_end`, also when it is asked to end; with PATIENT."""
+    """A container that runs until `let_end`, also when the kubelet stops it; with PATIENT."""
     return {"seconds": None, "preStopSeconds": HOUR, "stopExitCode": code}
 
 
-async def let_end(stage: Stage, *pods: Object) -> None:
+async def let_end(ns: ScenarioNamespace, *pods: Object) -> None:
     """Let pods end that are being deleted: a second delete may only shorten the grace."""
     for pod in pods:
-        await stage.delete_pod(pod, DeleteOptions(grace_seconds=1))
+        await ns.delete_pod(pod, DeleteOptions(grace_seconds=1))
 
 
 def rule(action: str, *codes: int, operator: str = "In", container: str = "") -> Object:
     """A rule of a podFailurePolicy for exit codes."""
-    wanted: Object = {"operator": operator, "values": list(codes)}
+    requirement: Object = {"operator": operator, "values": list(codes)}
     if container:
-        wanted["containerName"] = container
-    return {"action": action, "onExitCodes": wanted}
+        requirement["containerName"] = container
+    return {"action": action, "onExitCodes": requirement}
 
 
 def on_condition(action: str, kind: str = "DisruptionTarget", status: str = "") -> Object:
@@ -129,14 +129,16 @@ def policy(*rules: Object) -> Object:
     return {"rules": list(rules)}
 
 
-async def over(stage: Stage, kind: str, said: tuple[str, str], **counts: int | str) -> None:
+async def over(
+    ns: ScenarioNamespace, kind: str, expected: tuple[str, str], **counts: int | str
+) -> None:
     """The Job ends so, with both conditions in these words, and with these counts."""
-    status = await stage.finished()
-    reason, message = said
+    status = await ns.finished()
+    reason, message = expected
     for each in (_INTERIM[kind], kind):
-        found = stage.condition(each)
-        assert found is not None, f"no {each}: {status}"
-        assert (found["reason"], found["message"]) == (reason, message)
+        condition = ns.condition(each)
+        assert condition is not None, f"no {each}: {status}"
+        assert (condition["reason"], condition["message"]) == (reason, message)
     assert status["uncountedTerminatedPods"] == {}, status
     has(status, **counts)
 
@@ -144,5 +146,5 @@ async def over(stage: Stage, kind: str, said: tuple[str, str], **counts: int | s
 def has(status: Object, **counts: int | str) -> None:
     """A status with these fields; a count that is missing is 0, a text is empty."""
     for field, want in counts.items():
-        found = status.get(field, 0 if isinstance(want, int) else "")
-        assert found == want, f"{field} is {found!r}, not {want!r}: {status}"
+        value = status.get(field, 0 if isinstance(want, int) else "")
+        assert value == want, f"{field} is {value!r}, not {want!r}: {status}"

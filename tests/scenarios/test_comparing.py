@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.scenarios import comparing, outcome
-from tests.scenarios.comparing import Difference, Meant
-from tests.scenarios.playing import Result
+from tests.scenarios.comparing import ExpectedDifference, OutcomeDifference
+from tests.scenarios.playing import ScenarioResult
 
 TABLE = """
 ## Something else
@@ -28,25 +28,28 @@ Words before it.
 """
 
 
-def told(failed: int = 0, **more: Any) -> Result:
+def told(failed: int = 0, **more: Any) -> ScenarioResult:
     """A scenario's result with so many failed pods."""
     empty: dict[str, Any] = {"events": [], "notes": [], "pods": {}}
-    return Result("one_fails", outcome={"job": {"failed": failed}, **empty, **more})
+    return ScenarioResult("one_fails", outcome={"job": {"failed": failed}, **empty, **more})
 
 
 def compared(
-    expected: Result, found: Result, *lines: Meant, setting: str = "embedded"
-) -> list[Difference]:
+    expected: ScenarioResult,
+    outcome: ScenarioResult,
+    *lines: ExpectedDifference,
+    setting: str = "embedded",
+) -> list[OutcomeDifference]:
     name = expected.name
-    return list(comparing.differences({name: expected}, {setting: {name: found}}, lines))
+    return list(comparing.differences({name: expected}, {setting: {name: outcome}}, lines))
 
 
 def test_the_table_of_the_document_is_read(tmp_path: Path) -> None:
     document = tmp_path / "compatibility.md"
     document.write_text(TABLE)
     assert comparing.meant(document) == [
-        Meant("extra", "embedded managed", "*", "events.Extra: *"),
-        Meant("slow one", "embedded", "one_*", "job.failed"),
+        ExpectedDifference("extra", "embedded managed", "*", "events.Extra: *"),
+        ExpectedDifference("slow one", "embedded", "one_*", "job.failed"),
     ]
 
 
@@ -56,14 +59,14 @@ def test_equal_outcomes_have_no_differences() -> None:
 
 def test_a_changed_value_is_a_difference() -> None:
     assert compared(told(1), told(2)) == [
-        Difference("one_fails", "job.failed", "embedded", "1", "2")
+        OutcomeDifference("one_fails", "job.failed", "embedded", "1", "2")
     ]
 
 
 def test_a_field_that_one_side_lacks_is_a_difference() -> None:
     event = {"type": "Normal", "reason": "Extra", "note": "more", "count": 1}
-    (found,) = compared(told(), told(events=[event]))
-    assert (found.field, found.expected, found.found) == (
+    (difference,) = compared(told(), told(events=[event]))
+    assert (difference.field, difference.expected, difference.found) == (
         "events.Extra: more",
         comparing.ABSENT,
         "Normal x1",
@@ -71,30 +74,33 @@ def test_a_field_that_one_side_lacks_is_a_difference() -> None:
 
 
 def test_a_line_covers_only_its_settings_scenarios_and_fields() -> None:
-    line = Meant("slow", "embedded", "one_*", "job.failed")
-    (found,) = compared(told(1), told(2), line)
-    assert found.meant == "slow"
+    line = ExpectedDifference("slow", "embedded", "one_*", "job.failed")
+    (difference,) = compared(told(1), told(2), line)
+    assert difference.meant == "slow"
     for other in (
-        Meant("x", "managed", "one_*", "job.failed"),
-        Meant("x", "embedded", "two_*", "job.failed"),
-        Meant("x", "embedded", "one_*", "job.active"),
+        ExpectedDifference("x", "managed", "one_*", "job.failed"),
+        ExpectedDifference("x", "embedded", "two_*", "job.failed"),
+        ExpectedDifference("x", "embedded", "one_*", "job.active"),
     ):
-        (found,) = compared(told(1), told(2), other)
-        assert found.meant == ""
+        (difference,) = compared(told(1), told(2), other)
+        assert difference.meant == ""
 
 
 def test_a_line_of_which_nothing_is_seen_is_told_if_its_settings_were_compared() -> None:
-    seen = Meant("seen", "embedded", "one_*", "job.failed")
-    gone, other = Meant("gone", "embedded", "*", "job.x"), Meant("other", "managed", "*", "*")
-    found = compared(told(1), told(2), seen, gone)
-    assert comparing.unseen([seen, gone, other], found, {"embedded"}) == [gone]
+    present = ExpectedDifference("seen", "embedded", "one_*", "job.failed")
+    absent, other = (
+        ExpectedDifference("gone", "embedded", "*", "job.x"),
+        ExpectedDifference("other", "managed", "*", "*"),
+    )
+    differences = compared(told(1), told(2), present, absent)
+    assert comparing.unseen([present, absent, other], differences, {"embedded"}) == [absent]
 
 
 def test_the_table_shows_both_values_and_what_is_not_meant() -> None:
-    shown = comparing.table(compared(told(1), told(2)))
-    assert "one_fails: job.failed  (embedded, NOT MEANT)" in shown
-    assert "reference  1" in shown
-    assert "embedded   2" in shown
+    table = comparing.table(compared(told(1), told(2)))
+    assert "one_fails: job.failed  (embedded, NOT MEANT)" in table
+    assert "reference  1" in table
+    assert "embedded   2" in table
 
 
 def pod(name: str, uid: str, *, phase: str = "Running", index: str | None = None) -> dict[str, Any]:
@@ -122,8 +128,8 @@ def record(*pods: dict[str, Any], events: list[dict[str, Any]] | None = None) ->
 
 def test_pods_of_an_index_are_numbered_by_age() -> None:
     first, second = pod("job-0-b", "u1", index="0"), pod("job-0-a", "u2", index="0")
-    found = record(first, second, pod("job-1-c", "u3", index="1"))
-    assert list(found["pods"]) == ["<pod 0/0>", "<pod 0/1>", "<pod 1/0>"]
+    outcome = record(first, second, pod("job-1-c", "u3", index="1"))
+    assert list(outcome["pods"]) == ["<pod 0/0>", "<pod 0/1>", "<pod 1/0>"]
 
 
 def test_pods_without_an_index_are_numbered_by_their_end_whoever_was_first() -> None:
@@ -132,10 +138,10 @@ def test_pods_without_an_index_are_numbered_by_their_end_whoever_was_first() -> 
 
 
 def test_a_pod_that_outlives_its_job_carries_no_uid() -> None:
-    left = pod("job-a", "u1")
-    left["metadata"]["labels"] = {"batch.kubernetes.io/controller-uid": "gone-uid"}
-    (found,) = record(left)["pods"].values()
-    assert list(found["labels"].values()) == ["<job>"]
+    remaining = pod("job-a", "u1")
+    remaining["metadata"]["labels"] = {"batch.kubernetes.io/controller-uid": "gone-uid"}
+    (entry,) = record(remaining)["pods"].values()
+    assert list(entry["labels"].values()) == ["<job>"]
 
 
 def test_events_have_no_names_and_are_counted() -> None:
@@ -143,5 +149,5 @@ def test_events_have_no_names_and_are_counted() -> None:
         {"type": "Normal", "reason": "SuccessfulCreate", "note": f"Created pod: job-{letter}"}
         for letter in "ab"
     ]
-    found = record(pod("job-a", "u1"), pod("job-b", "u2"), events=events)["events"]
-    assert [(each["note"], each["count"]) for each in found] == [("Created pod: <pod>", 2)]
+    events_record = record(pod("job-a", "u1"), pod("job-b", "u2"), events=events)["events"]
+    assert [(each["note"], each["count"]) for each in events_record] == [("Created pod: <pod>", 2)]

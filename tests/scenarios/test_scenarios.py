@@ -6,7 +6,7 @@ import fnmatch
 import pytest
 
 from tests.scenarios import comparing, scenario
-from tests.scenarios.playing import Result
+from tests.scenarios.playing import ScenarioResult
 from tests.scenarios.scenario import Scenario
 
 EVERY = scenario.every()
@@ -15,7 +15,7 @@ EVERY = scenario.every()
 # The first of them plays them all, on a machine that may be busy.
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("each", EVERY, ids=[each.name for each in EVERY])
-def test_scenario(each: Scenario, results: dict[str, Result]) -> None:
+def test_scenario(each: Scenario, results: dict[str, ScenarioResult]) -> None:
     error = results[each.name].error
     assert not error, error
     assert results[each.name].outcome is not None

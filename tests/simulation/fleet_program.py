@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Twenty simulated nodes, a scheduler and two hundred pods, to the end of all.
 
-As a program of its own, `python -m tests.simulation.fleet_program SEED`, it prints the
+As a program of its own, `python -m tests.simulation.fleet_program SEED` prints the
 digest of the trace.
 """
 
 import json
 import sys
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -18,16 +19,16 @@ from refloat.api.core import Pod
 from refloat.client import kinds
 from refloat.client.local import LocalClient
 from refloat.controllers.scheduler.scheduler import Scheduler
-from refloat.controllers.scheduler.settings import Settings
+from refloat.controllers.scheduler.settings import SchedulerSettings
 from refloat.runtime.controller import Instruments
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
 from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
+from refloat.sim import api_server
+from refloat.sim.event_log import EventLog
 from refloat.sim.run import Sim, run
 from refloat.sim.trace import Trace
 from tests import builders
-from tests.simulation import api_program
-from tests.simulation.job_world import Told
 
 NODES = 20
 PODS = 200
@@ -35,12 +36,12 @@ PODS = 200
 # Fewer places than pods, so that some have to wait.
 PODS_PER_NODE = "4"
 
-# Every so manieth pod fails, and every so manieth is deleted while it runs.
+# One in so many pods fails, and one in so many is deleted while running.
 FAILS, DELETED = 5, 20
 
 
 async def program(sim: Sim) -> Trace:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         client = LocalClient(api, field_manager="simulation")
         registry = CollectorRegistry()
         instruments = Instruments(ReconcileMetrics(registry), QueueMetrics(registry))
@@ -62,11 +63,11 @@ async def program(sim: Sim) -> Trace:
             budgets,
             clock=sim.clock,
             rand=sim.rand,
-            sink=Told(),
+            sink=EventLog(),
             instruments=instruments,
-            settings=Settings(overlook_not_ready=True),
+            settings=SchedulerSettings(overlook_not_ready=True),
         ).controller
-        pods.add_handler(lambda old, new: _note(sim, old, new))
+        pods.add_handler(partial(_note, sim))
         informers: list[Informer[Any]] = [nodes, budgets, pods]
         for informer in informers:
             informer.start()
@@ -98,16 +99,17 @@ async def _live(sim: Sim, client: LocalClient, pods: Informer[Pod]) -> None:
 def _pod(sim: Sim, number: int) -> dict[str, Any]:
     # Those to be deleted run until they are.
     seconds = None if number % DELETED == 0 else 5 + sim.rand.below(20)
-    told = {"main": {"seconds": seconds, "exitCode": int(number % FAILS == 1)}}
+    script = {"main": {"seconds": seconds, "exitCode": int(number % FAILS == 1)}}
     return builders.pod(
-        f"pod-{number}", spec={"restartPolicy": "Never"}, annotations={ANNOTATION: json.dumps(told)}
+        f"pod-{number}",
+        spec={"restartPolicy": "Never"},
+        annotations={ANNOTATION: json.dumps(script)},
     )
 
 
-def _note(sim: Sim, old: Pod | None, new: Pod | None) -> None:
-    pod = new if new is not None else old
-    assert pod is not None
-    state = "gone" if new is None else new.status.phase
+def _note(sim: Sim, change: Change[Pod]) -> None:
+    pod = change.current
+    state = "gone" if change.new is None else pod.status.phase
     sim.trace.add(f"{pod.metadata.name} {state} on {pod.spec.node_name or '-'}")
 
 

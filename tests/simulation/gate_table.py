@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Job does under given gates, observed, and as docs/gates.md says it.
+"""What a Job does under given gates, observed, and documented in docs/gates.md.
 
-`python -m tests.simulation.gate_table` prints the table as it is observed.
+`python -m tests.simulation.gate_table` prints the table as observed.
 """
 
 import itertools
@@ -14,8 +14,8 @@ from refloat.api.core import Pod
 from refloat.base import gates
 from refloat.base.gates import Gates
 from refloat.sim.run import Sim, run
-from tests.simulation import job_world
-from tests.simulation.job_world import FOREVER, NAMESPACE, OK, Run, World
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.job_cluster import FOREVER, OK, JobCluster, Run
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "gates.md"
 
@@ -38,14 +38,14 @@ JOBS: dict[str, dict[str, Any]] = {
     "`podReplacementPolicy: Failed`": {"podReplacementPolicy": "Failed"},
 }
 
-# A pod that is told to stop takes this long.
+# A pod that is stopped takes this long.
 STOP_SECONDS = 100.0
 
 AT_ONCE, AT_THE_END, NEVER = "when deleted", "when ended", "never"
 SWITCH = {True: "on", False: "off"}
 
 
-class Row(NamedTuple):
+class GateRow(NamedTuple):
     failure: str
     conditions: str
     replacement: str
@@ -75,11 +75,11 @@ def cases() -> list[tuple[bool, bool, bool, str]]:
     return list(itertools.product(each, each, each, JOBS))
 
 
-def documented() -> list[Row]:
+def documented() -> list[GateRow]:
     lines = DOCUMENT.read_text().splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith(HEADER))
     rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
-    return [Row(*(cell.strip() for cell in line.strip("|").split("|"))) for line in rows]
+    return [GateRow(*(cell.strip() for cell in line.strip("|").split("|"))) for line in rows]
 
 
 def script(pod: Pod, number: int) -> Run:
@@ -88,22 +88,22 @@ def script(pod: Pod, number: int) -> Run:
     return Run(seconds=FOREVER.seconds, stop_seconds=STOP_SECONDS)
 
 
-async def observe(sim: Sim, on: tuple[bool, bool, bool], job: str) -> Row:
-    """A Job that was made with all gates on, and what becomes of it under these."""
-    async with job_world.world(sim, script) as world:
-        await world.submit("evicted", **JOBS[job])
-        await world.submit("exits", **JOBS[job])
-        await world.sleep(5)
-        await world.switch(of(*on))
-        [evicted] = _made(world, "evicted")
-        await world.client.evict(evicted.metadata.name, namespace=NAMESPACE)
-        await world.sleep(40)
-        marked = await _is_marked(world, evicted)
-        early = (await world.job("evicted")).status, len(_made(world, "evicted"))
-        await world.sleep(STOP_SECONDS)
-        late = (await world.job("evicted")).status, len(_made(world, "evicted"))
+async def observe(sim: Sim, on: tuple[bool, bool, bool], job: str) -> GateRow:
+    """A Job that was created with all gates on, and its end under these gates."""
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit("evicted", **JOBS[job])
+        await cluster.submit("exits", **JOBS[job])
+        await cluster.sleep(5)
+        await cluster.switch(of(*on))
+        [evicted] = _made(cluster, "evicted")
+        await cluster.client.evict(evicted.metadata.name, namespace=NAMESPACE)
+        await cluster.sleep(40)
+        marked = await _is_marked(cluster, evicted)
+        early = (await cluster.job("evicted")).status, len(_made(cluster, "evicted"))
+        await cluster.sleep(STOP_SECONDS)
+        late = (await cluster.job("evicted")).status, len(_made(cluster, "evicted"))
         failure, conditions, replacement = (SWITCH[each] for each in on)
-        return Row(
+        return GateRow(
             failure,
             conditions,
             replacement,
@@ -112,21 +112,21 @@ async def observe(sim: Sim, on: tuple[bool, bool, bool], job: str) -> Row:
             counted=_when(early[0].failed == 1, late[0].failed == 1),
             replaced=_when(early[1] == 2, late[1] == 2),
             terminating={1: "shown", None: "absent"}[early[0].terminating],
-            exit_42=await _end_of(world, "exits"),
+            exit_42=await _end_of(cluster, "exits"),
         )
 
 
-def _made(world: World, job: str) -> list[Pod]:
+def _made(cluster: JobCluster, job: str) -> list[Pod]:
     """The pods that a Job ever had."""
-    return [pod for pod in world.kubelet.created if pod.metadata.name.startswith(job)]
+    return [pod for pod in cluster.kubelet.created if pod.metadata.name.startswith(job)]
 
 
-async def _is_marked(world: World, wanted: Pod) -> bool:
-    for pod in await world.pods():
-        if pod.metadata.uid == wanted.metadata.uid:
+async def _is_marked(cluster: JobCluster, target: Pod) -> bool:
+    for pod in await cluster.pods():
+        if pod.metadata.uid == target.metadata.uid:
             return structs.is_true(pod.status.conditions, "DisruptionTarget")
-    # Its finalizer is gone, and the kubelet is not done with it: it must be there.
-    raise AssertionError(f"{wanted.metadata.name} is gone")
+    # The finalizer is gone, and the kubelet still needs the pod: the pod must be there.
+    raise AssertionError(f"{target.metadata.name} is gone")
 
 
 def _when(early: bool, late: bool) -> str:
@@ -135,11 +135,11 @@ def _when(early: bool, late: bool) -> str:
     return AT_THE_END if late else NEVER
 
 
-async def _end_of(world: World, job: str) -> str:
-    ended = await world.finished(job)
-    if ended.status.succeeded:
+async def _end_of(cluster: JobCluster, job: str) -> str:
+    finished_job = await cluster.finished(job)
+    if finished_job.status.succeeded:
         return "is retried"
-    [reason] = {each.reason for each in ended.status.conditions or ()}
+    [reason] = {each.reason for each in finished_job.status.conditions or ()}
     assert reason == "PodFailurePolicy"
     return "fails the Job"
 
@@ -152,7 +152,7 @@ def main() -> None:
             sim: Sim,
             on: tuple[bool, bool, bool] = (failure, conditions, replacement),
             job: str = job,
-        ) -> Row:
+        ) -> GateRow:
             return await observe(sim, on, job)
 
         sys.stdout.write(f"{run(program, seed=0)}\n")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from refloat.api import intervals
+from refloat.api import index_intervals
 from refloat.api.batch import Job, JobStatus
 from refloat.api.core import Pod
 from refloat.base.tasks import Tasks
@@ -48,12 +48,12 @@ class History:
         watch = self._client.watch(kind, initial_events=True, timeout_seconds=10**6)
         try:
             async for event in watch:
-                obj, gone = event.object, event.type == "DELETED"
+                obj, is_gone = event.object, event.type == "DELETED"
                 number = int(event.resource_version)
                 if isinstance(obj, Job):
-                    self.versions.append(Version(number, gone, job=obj))
+                    self.versions.append(Version(number, is_gone, job=obj))
                 elif isinstance(obj, Pod):
-                    self.versions.append(Version(number, gone, pod=obj))
+                    self.versions.append(Version(number, is_gone, pod=obj))
         except errors.ClientError as error:  # the history would have holes
             raise AssertionError(f"the history of {kind.resource.plural} ended") from error
         finally:
@@ -70,7 +70,7 @@ class Checker:
     job: Job | None = None
     pods: dict[str, Pod] = field(default_factory=dict)
     counted: set[str] = field(default_factory=set)
-    """The uids that have been in a list and left it."""
+    """The uids that have been in a list and left."""
 
     parallelism: int = 0
     """The most that was ever asked for."""
@@ -82,17 +82,17 @@ class Checker:
     def walk(self, history: History) -> None:
         for version in sorted(history.versions, key=lambda each: each.number):
             if version.job is not None:
-                self._job_changed(version.job, gone=version.gone)
+                self._job_changed(version.job, is_gone=version.gone)
             if version.pod is not None:
-                self._pod_changed(version.pod, gone=version.gone)
+                self._pod_changed(version.pod, is_gone=version.gone)
 
     # -- counting ---------------------------------------------------------------
 
-    def _job_changed(self, new: Job, *, gone: bool) -> None:
-        if not gone:
+    def _job_changed(self, new: Job, *, is_gone: bool) -> None:
+        if not is_gone:
             self.parallelism = max(self.parallelism, new.spec.parallelism or 0)
-            wanted = new.spec.parallelism or 0
-            self.shrank |= bool(new.spec.suspend) or wanted < self.parallelism
+            parallelism = new.spec.parallelism or 0
+            self.shrank |= bool(new.spec.suspend) or parallelism < self.parallelism
             before = self.job.status if self.job is not None else JobStatus()
             self._count(before, new.status, indexed=new.spec.completion_mode == "Indexed")
             self.job = new
@@ -100,7 +100,7 @@ class Checker:
             self.job = None
 
     def _count(self, old: JobStatus, new: JobStatus, *, indexed: bool) -> None:
-        """A counter moves only by those who leave its list, and nobody comes back to one."""
+        """A counter moves only by pods that leave its list, and no pod comes back to a list."""
         left_failed = _listed(old, "failed") - _listed(new, "failed")
         left_succeeded = _listed(old, "succeeded") - _listed(new, "succeeded")
         assert new.failed - old.failed == len(left_failed), "failed is not what left its list"
@@ -115,47 +115,50 @@ class Checker:
 
     # -- pods -------------------------------------------------------------------
 
-    def _pod_changed(self, new: Pod, *, gone: bool) -> None:
+    def _pod_changed(self, new: Pod, *, is_gone: bool) -> None:
         uid = new.metadata.uid
         old = self.pods.pop(uid, None)
-        if old is not None and _is_tracked(old) and (gone or not _is_tracked(new)):
-            ended = new if new.is_terminal else old
-            assert self._may_lose_finalizer(ended, new), f"{new.metadata.name} was never counted"
-        if gone:
+        if old is not None and _is_tracked(old) and (is_gone or not _is_tracked(new)):
+            terminal = new if new.is_terminal else old
+            assert self._may_lose_finalizer(terminal, new), f"{new.metadata.name} was never counted"
+        if is_gone:
             return
         self.pods[uid] = new
         if old is None:
             self._check_room()
 
-    def _may_lose_finalizer(self, ended: Pod, new: Pod) -> bool:
-        """Is it listed or recorded, or is there nobody who would count it?"""
+    def _may_lose_finalizer(self, pod: Pod, new: Pod) -> bool:
+        """Whether the pod is listed or recorded, or has no Job that would count it."""
         job, meta = self.job, new.metadata
         if job is None or job.metadata.deletion_timestamp is not None or meta.controller is None:
             return True
         if meta.uid in _listed(job.status, "failed") | _listed(job.status, "succeeded"):
             return True
-        if _is_active(ended) and (self.shrank or self._has_too_many(job)):
+        is_active = not pod.is_terminal and pod.metadata.deletion_timestamp is None
+        if is_active and (self.shrank or self._has_too_many(job)):
             return True  # released, to be deleted uncounted
-        if job.spec.completion_mode == "Indexed" and _index(ended) >= (job.spec.completions or 0):
+        if job.spec.completion_mode == "Indexed" and _index(pod) >= (job.spec.completions or 0):
             return True
-        if ended.status.phase == "Succeeded":
+        if pod.status.phase == "Succeeded":
             if meta.deletion_timestamp is not None and _succeeds(job, "SuccessPolicy"):
-                return True  # it was told to end, and did
-            return job.spec.completion_mode == "Indexed" and self._is_recorded(ended)
-        return _succeeds(job) or (ended.status.phase == "Failed" and self.ignores(ended))
+                return True  # the kubelet was asked to stop the pod, and did
+            return job.spec.completion_mode == "Indexed" and self._is_recorded(pod)
+        return _succeeds(job) or (pod.status.phase == "Failed" and self.ignores(pod))
 
     def _has_too_many(self, job: Job) -> bool:
-        """Whether more pods are active than are wanted, beside the one that loses its finalizer."""
-        wanted, status = job.spec.parallelism or 0, job.status
+        """Whether more pods are active than wanted, beside the pod that loses its finalizer."""
+        parallelism, status = job.spec.parallelism or 0, job.status
         if job.spec.completions is not None:
-            wanted = min(wanted, job.spec.completions - status.succeeded)
+            parallelism = min(parallelism, job.spec.completions - status.succeeded)
         active = [pod for pod in self._alive(job) if pod.metadata.deletion_timestamp is None]
-        return len(active) + 1 > wanted
+        return len(active) + 1 > parallelism
 
     def _is_recorded(self, pod: Pod) -> bool:
         assert self.job is not None
-        done = intervals.parse(self.job.status.completed_indexes, self.job.spec.completions or 0)
-        return intervals.contains(done, _index(pod))
+        done = index_intervals.parse(
+            self.job.status.completed_indexes, self.job.spec.completions or 0
+        )
+        return index_intervals.contains(done, _index(pod))
 
     def _check_room(self) -> None:
         """Under Failed, a new pod has a place of its own."""
@@ -175,10 +178,6 @@ class Checker:
                 yield pod
 
 
-def _is_active(pod: Pod) -> bool:
-    return not pod.is_terminal and pod.metadata.deletion_timestamp is None
-
-
 def _index(pod: Pod) -> int:
     return int((pod.metadata.annotations or {})[INDEX])
 
@@ -193,7 +192,7 @@ def _listed(status: JobStatus, which: str) -> set[str]:
 
 
 def _succeeds(job: Job, *reasons: str) -> bool:
-    """Whether it will be complete, for one of these reasons if there are any."""
+    """Whether the Job will be complete, for one of these reasons if there are any."""
     return any(
         each.type == "SuccessCriteriaMet"
         and each.status == "True"

@@ -3,7 +3,7 @@
 
 `python -m tests.simulation.job_soak FIRST LAST` plays the seeds from FIRST to
 LAST and stops at the first that breaks a rule of `job_history`; the seed is
-all that is needed to play it again.
+all that is needed to run the case again.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from refloat.base.rand import Rand
 from refloat.base.tasks import Tasks
 from refloat.client import errors
 from refloat.client.requests import Request
-from refloat.policy import pod_state
+from refloat.policy.job import pod_state
 from refloat.sim.run import Sim, run
-from tests.simulation import job_world
+from tests.simulation import job_cluster
+from tests.simulation.job_cluster import JobCluster, Run
 from tests.simulation.job_history import Checker, History
-from tests.simulation.job_scenarios import Scenario, indexed, policy, rule
-from tests.simulation.job_world import Run, World
+from tests.simulation.job_scenarios import JobScenario, indexed, policy, rule
 
 SECONDS = 90.0
 """How long there are faults; then all that is left must come to its end."""
@@ -45,30 +45,33 @@ EXTRAS: tuple[Object, ...] = (
 
 
 class Soak:
-    def __init__(self, world: World, rand: Rand) -> None:
-        self._world = world
+    def __init__(self, cluster: JobCluster, rand: Rand) -> None:
+        self._cluster = cluster
         self._rand = rand
         self._restarting = asyncio.Lock()
 
     async def play(self) -> None:
-        """Somebody does something every few seconds, while the controller hardly gets through."""
-        tasks, world = Tasks(), self._world
-        world.lag, world.gaps = 2 * self._rand.random(), 0.1
+        """Users act every few seconds, while the controller hardly gets through."""
+        tasks, cluster = Tasks(), self._cluster
+        cluster.watch_faults.lag, cluster.watch_faults.gaps = 2 * self._rand.random(), 0.1
         self._plague()
         tasks.spawn(self._kill(), name="who kills")
-        until = world.seconds + SECONDS
-        while world.seconds < until:
-            await world.sleep(8 * self._rand.random())
+        until = cluster.seconds + SECONDS
+        while cluster.seconds < until:
+            await cluster.sleep(8 * self._rand.random())
             act = self._rand.choice((self._delete, self._suspend, self._resume, self._scale))
             with contextlib.suppress(errors.ClientError):  # gone, or not allowed now
                 await act()
         await tasks.close()
-        world.lag = world.gaps = 0.0
+        cluster.watch_faults.lag = cluster.watch_faults.gaps = 0.0
         await self._restart()
-        await self._calm()
+        await self._cluster.change(suspend=False, parallelism=4)
+        await self._cluster.finished()
+        await self._cluster.sleep(60)
+        assert not any(map(pod_state.is_tracked, await self._cluster.pods()))
 
     def _plague(self) -> None:
-        client = self._world.process.client
+        client = self._cluster.faulty
 
         def refuse(_: Request, __: int) -> errors.ClientError | None:
             return errors.Conflict("somebody was faster") if self._rand.below(5) == 0 else None
@@ -80,37 +83,31 @@ class Soak:
 
     async def _kill(self) -> None:
         while True:
-            await self._world.process.client.died.wait()
-            await self._world.sleep(10 * self._rand.random())
+            await self._cluster.faulty.died.wait()
+            await self._cluster.sleep(10 * self._rand.random())
             await self._restart()
             self._plague()
 
     async def _restart(self) -> None:
         async with self._restarting:
-            await self._world.restart()
+            await self._cluster.restart()
 
     async def _delete(self) -> None:
-        pods = await self._world.pods()
+        pods = await self._cluster.pods()
         if pods:
-            await self._world.delete_pod(self._rand.choice(pods).metadata.name)
+            await self._cluster.delete(self._rand.choice(pods).metadata.name)
 
     async def _suspend(self) -> None:
-        await self._world.change(suspend=True)
+        await self._cluster.change(suspend=True)
 
     async def _resume(self) -> None:
-        await self._world.change(suspend=False)
+        await self._cluster.change(suspend=False)
 
     async def _scale(self) -> None:
-        await self._world.change(parallelism=self._rand.below(4))
-
-    async def _calm(self) -> None:
-        await self._world.change(suspend=False, parallelism=4)
-        await self._world.finished()
-        await self._world.sleep(60)
-        assert not any(map(pod_state.is_tracked, await self._world.pods()))
+        await self._cluster.change(parallelism=self._rand.below(4))
 
 
-def script(rand: Rand) -> job_world.Script:
+def script(rand: Rand) -> job_cluster.Script:
     codes = (0, 0, 0, 1, IGNORED_CODE, 42)
     return lambda _, __: Run(
         seconds=1 + 20 * rand.random(),
@@ -123,13 +120,13 @@ def script(rand: Rand) -> job_world.Script:
 async def program(sim: Sim) -> None:
     rand = sim.rand
     spec: dict[str, Any] = {**rand.choice(MODES), **rand.choice(EXTRAS), "backoffLimit": 50}
-    scenario = Scenario(spec)
-    async with job_world.world(sim, script(rand)) as world:
-        history = History(world.client)
+    scenario = JobScenario(spec)
+    async with JobCluster(sim, script(rand)) as cluster:
+        history = History(cluster.client)
         history.start()
         try:
-            await world.submit(**spec)
-            await Soak(world, rand).play()
+            await cluster.submit(**spec)
+            await Soak(cluster, rand).play()
         finally:
             await history.close()
         Checker(scenario.ignores).walk(history)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two managers on one cluster in virtual time, all of it traced.
+"""Two managers on one cluster in virtual time, with a trace of all steps.
 
 Everything that a controller stands on is real: API server, in-process client,
-informer, queue, controller, recorder, leader election, manager. Whoever
-leads stops half way, and the other takes over. As a program of its own,
-`python -m tests.simulation.manager_program SEED`, it prints the trace's digest.
+informer, queue, controller, recorder, leader election, manager. The leader
+stops half way, and the other takes over. As a program of its own,
+`python -m tests.simulation.manager_program SEED` prints the trace's digest.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from refloat.runtime.controller import Controller, Instruments
 from refloat.runtime.election import ElectionSettings, Elector
 from refloat.runtime.event_series import Reference
 from refloat.runtime.guard import Guard
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
 from refloat.runtime.manager import Manager, Parts
 from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
 from refloat.runtime.recorder import EventMetrics, Recorder
+from refloat.sim import api_server
 from refloat.sim.run import Sim, run
 from refloat.sim.trace import Trace
-from tests.simulation import api_program
 
 PODS = 12
 MARK = "example.com/marked-by"
@@ -93,9 +93,8 @@ def manager(name: str, sim: Sim, client: Client) -> Manager:
         metrics=EventMetrics(registry),
     )
 
-    def note(old: Pod | None, new: Pod | None) -> None:
-        pod = new or old
-        assert pod is not None
+    def note(change: Change[Pod]) -> None:
+        pod = change.current
         sim.trace.add(f"{name} saw {pod.metadata.name} at {pod.metadata.resource_version}")
         controller.queue.add(cache.key_of(pod))
 
@@ -111,7 +110,7 @@ def manager(name: str, sim: Sim, client: Client) -> Manager:
 
 async def program(sim: Sim) -> Trace:
     """Pods appear while managers come and go; all are marked, each once."""
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         client = LocalClient(api, field_manager="simulation")
         managers = {name: manager(name, sim, client) for name in ("first", "second")}
         running = [asyncio.ensure_future(each.run()) for each in managers.values()]

@@ -5,17 +5,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from functools import cached_property
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from refloat.apiserver.inprocess import InProcess
-from refloat.app import actor_publisher, controllers, inside
+from refloat.apiserver.local_server import LocalConnection
+from refloat.app import actor_publisher, controller_names, controller_table
 from refloat.app.actor_publisher import ActorPublisher
-from refloat.app.controllers import Chosen
-from refloat.app.elections import Elections
-from refloat.app.equipment import Equipment
+from refloat.app.controller_env import EmbeddedEnv
+from refloat.app.controller_names import ControllerSelection
 from refloat.base.clock import Clock
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, TAINT_FORCE_EVICTION, Gates
 from refloat.client import kinds
@@ -23,25 +21,24 @@ from refloat.client.local import LocalClient
 from refloat.client.requests import Request
 from refloat.config import actors
 from refloat.config.actors import Actor
-from refloat.policy import zombie
-from refloat.policy.failure_recovery import FailureRecoveryPolicy
-from refloat.runtime.candidate import CandidateMetrics
+from refloat.policy.recovery import zombie
+from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 from refloat.runtime.manager import Manager, Parts
 from refloat.sim.run import Sim
-from tests.simulation.controller_world import NAMESPACE
-from tests.simulation.recovery_world import FREED_AFTER, Stage, stage, zombies
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.recovery_cluster import FREED_AFTER, RecoveryCluster, zombies
 from tests.virtual import virtual
 
 GATES = Gates({FAILURE_RECOVERY_POLICY: True, TAINT_FORCE_EVICTION: True})
-BOTH = (controllers.FAILURE_RECOVERY, controllers.FORCE_EVICTION)
+BOTH = (controller_names.FAILURE_RECOVERY, controller_names.FORCE_EVICTION)
 TAKE_OVER_SECONDS = 15 + 2 * 4.4
 """The duration of the Lease, and two tries."""
 
 
-class Wire(LocalClient):
+class ActorClient(LocalClient):
     """Takes a while, and can be cut: a broken network, or a process that stands still."""
 
-    def __init__(self, api: InProcess, clock: Clock) -> None:
+    def __init__(self, api: LocalConnection, clock: Clock) -> None:
         super().__init__(api, field_manager="test")
         self._clock = clock
         self.whole = asyncio.Event()
@@ -59,39 +56,34 @@ class Wire(LocalClient):
             await self._clock.sleep(0.1)
 
 
-class Process(Equipment):
+class ActorProcess(EmbeddedEnv):
     """The controllers that force, in one process, as `refloat up` makes them."""
 
-    def __init__(self, s: Stage, identity: str, policy: FailureRecoveryPolicy) -> None:
-        self.identity = identity
-        self.wire = Wire(s.world.api, s.sim.clock)
+    def __init__(
+        self, cluster: RecoveryCluster, identity: str, policy: FailureRecoveryPolicy
+    ) -> None:
+        self.wire = ActorClient(cluster.server, cluster.sim.clock)
         super().__init__(
             lambda _: self.wire,
-            Chosen(BOTH),
+            ControllerSelection(BOTH),
             gates=GATES,
-            clock=s.sim.clock,
-            rand=s.sim.rand,
+            clock=cluster.sim.clock,
+            rand=cluster.sim.rand,
             registry=CollectorRegistry(),
             recovery=policy,
+            identity_in_elections=identity,
         )
-        workers = [worker for name in BOTH for worker in inside.MAKERS[name](self)]
+        workers = controller_table.build(self, BOTH)
         parts = Parts(self.informers, workers, self.recorders, candidates=self.candidates)
-        self._manager = Manager(parts, clock=s.sim.clock)
+        self._manager = Manager(parts, clock=cluster.sim.clock)
         self._task = asyncio.ensure_future(self._manager.run())
-
-    @cached_property
-    def _elections(self) -> Elections:
-        metrics = CandidateMetrics(self.registry)
-        return Elections(
-            self.admin, self.identity, clock=self.clock, rand=self.rand, metrics=metrics
-        )
 
     @property
     def leads(self) -> list[bool]:
         return [each.leads for each in self.candidates]
 
     def state(self, state: str) -> float | None:
-        labels = {"controller": controllers.FAILURE_RECOVERY, "state": state}
+        labels = {"controller": controller_names.FAILURE_RECOVERY, "state": state}
         return self.registry.get_sample_value("refloat_actor_state", labels)
 
     async def stop(self) -> None:
@@ -100,26 +92,26 @@ class Process(Equipment):
         await self._task
 
 
-class Processes(contextlib.AsyncExitStack):
-    """All processes of a test; they end with it."""
+class ActorProcesses(contextlib.AsyncExitStack):
+    """All processes of a test; the test ends them."""
 
-    def __init__(self, s: Stage) -> None:
+    def __init__(self, cluster: RecoveryCluster) -> None:
         super().__init__()
-        self._stage = s
+        self._cluster = cluster
 
     async def start(
         self, identity: str, policy: FailureRecoveryPolicy | None = None, *, seconds: float = 1
-    ) -> Process:
-        process = Process(self._stage, identity, policy or FailureRecoveryPolicy())
+    ) -> ActorProcess:
+        process = ActorProcess(self._cluster, identity, policy or FailureRecoveryPolicy())
         self.push_async_callback(process.stop)
-        await self._stage.sim.clock.sleep(seconds)
+        await self._cluster.sim.clock.sleep(seconds)
         return process
 
 
 @contextlib.asynccontextmanager
-async def processes(sim: Sim) -> AsyncIterator[tuple[Stage, Processes]]:
-    async with stage(sim, gates=GATES) as s, Processes(s) as running:
-        yield s, running
+async def processes(sim: Sim) -> AsyncIterator[tuple[RecoveryCluster, ActorProcesses]]:
+    async with RecoveryCluster(sim, gates=GATES) as cluster, ActorProcesses(cluster) as running:
+        yield cluster, running
 
 
 def actions(caplog: pytest.LogCaptureFixture, action: str) -> list[str]:
@@ -128,9 +120,9 @@ def actions(caplog: pytest.LogCaptureFixture, action: str) -> list[str]:
     return sorted(each["pod"] for each in fields if each.get("action") == action)
 
 
-async def warnings(s: Stage) -> list[str]:
+async def warnings(cluster: RecoveryCluster) -> list[str]:
     """The names of pods, once for each event that says that the pod was ended by force."""
-    pages = s.world.client.list(kinds.EVENTS, namespace=NAMESPACE)
+    pages = cluster.client.list(kinds.EVENTS, namespace=NAMESPACE)
     events = [each async for page in pages for each in page.items]
     counts = {each.regarding.name: 0 for each in events if each.reason == zombie.REASON}
     for each in events:
@@ -145,35 +137,35 @@ async def test_of_three_processes_one_ends_each_pod_and_records_it_once(
 ) -> None:
     caplog.set_level(logging.INFO)
     caplog.clear()
-    async with processes(sim) as (s, running):
-        await s.node()
+    async with processes(sim) as (cluster, running):
+        await cluster.node()
         three = [await running.start(each) for each in ("refloat-up", "manager-a", "manager-b")]
-        names = sorted(await zombies(s, 20))
+        names = sorted(await zombies(cluster, 20))
         await sim.clock.sleep(FREED_AFTER + 30)
-        assert {await s.phase(name) for name in names} == {"Failed"}
+        assert {await cluster.phase(name) for name in names} == {"Failed"}
         assert actions(caplog, "terminated") == [f"{NAMESPACE}/{name}" for name in names]
-        assert await warnings(s) == names
+        assert await warnings(cluster) == names
         assert [len(each.wire.forced) for each in three] == [len(names), 0, 0]
 
 
 @virtual()
 async def test_a_standby_takes_over_when_the_leader_is_gone(sim: Sim) -> None:
-    async with processes(sim) as (s, running):
-        await s.node()
+    async with processes(sim) as (cluster, running):
+        await cluster.node()
         first, second = await running.start("a"), await running.start("b")
         assert (first.leads, second.leads) == ([True, True], [False, False])
-        await s.zombie()
+        await cluster.zombie()
         first.wire.whole.clear()
         await sim.clock.sleep(TAKE_OVER_SECONDS)
         assert (first.leads, second.leads) == ([False, False], [True, True])
         await sim.clock.sleep(FREED_AFTER)
-        assert await s.phase() == "Failed"
+        assert await cluster.phase() == "Failed"
 
 
 @virtual()
 async def test_a_leader_that_lost_its_lease_stands_by_and_may_lead_again(sim: Sim) -> None:
-    async with processes(sim) as (s, running):
-        await s.node()
+    async with processes(sim) as (cluster, running):
+        await cluster.node()
         first, second = await running.start("a"), await running.start("b")
         first.wire.whole.clear()
         await sim.clock.sleep(TAKE_OVER_SECONDS)
@@ -184,9 +176,9 @@ async def test_a_leader_that_lost_its_lease_stands_by_and_may_lead_again(sim: Si
         second.wire.whole.clear()
         await sim.clock.sleep(TAKE_OVER_SECONDS)
         assert first.leads == [True, True]
-        await s.zombie()
+        await cluster.zombie()
         await sim.clock.sleep(FREED_AFTER + 30)
-        assert await s.phase() == "Failed"
+        assert await cluster.phase() == "Failed"
 
 
 @virtual()
@@ -198,8 +190,8 @@ async def test_a_standby_says_so_once_in_its_log_and_always_in_its_state(
         caplog.clear()
         standby = await running.start("b", seconds=600)
         messages = [each.getMessage() for each in caplog.records]
-        said = sorted(each for each in messages if "standby" in each)
-        assert said == [
+        lines = sorted(each for each in messages if "standby" in each)
+        assert lines == [
             f"{name}: standby: a leads by the Lease kube-system/{actors.LEASES[name]}"
             for name in BOTH
         ]
@@ -231,42 +223,44 @@ async def test_a_process_in_mode_report_reports_beside_the_leader_and_never_lead
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with processes(sim) as (s, running):
-        await s.node()
+    async with processes(sim) as (cluster, running):
+        await cluster.node()
         report = await running.start("a", FailureRecoveryPolicy(mode="Report"))
         acting = await running.start("b")
         assert (report.leads[0], acting.leads[0]) == (False, True)
         assert (report.state("off"), acting.state("leader")) == (1, 1)
         caplog.clear()
-        await s.zombie()
+        await cluster.zombie()
         await sim.clock.sleep(FREED_AFTER + 30)
-        assert await s.phase() == "Failed"
+        assert await cluster.phase() == "Failed"
         assert actions(caplog, "terminated") == [f"{NAMESPACE}/p"]
         assert actions(caplog, "reported") == [f"{NAMESPACE}/p"]
 
 
-def publisher(s: Stage, identity: str) -> ActorPublisher:
-    actor = Actor(identity, "manager", s.sim.clock.now(), BOTH)
-    return ActorPublisher(s.world.client, actor, dict, s.sim.clock)
+def publisher(cluster: RecoveryCluster, identity: str) -> ActorPublisher:
+    actor = Actor(identity, "manager", cluster.sim.clock.now(), BOTH)
+    return ActorPublisher(cluster.client, actor, dict, cluster.sim.clock)
 
 
-async def records(s: Stage) -> list[Actor]:
-    found = await s.world.client.get(kinds.CONFIG_MAPS, actors.NAME, namespace=actors.NAMESPACE)
-    return actors.read(found.data)
+async def records(cluster: RecoveryCluster) -> list[Actor]:
+    config_map = await cluster.client.get(
+        kinds.CONFIG_MAPS, actors.NAME, namespace=actors.NAMESPACE
+    )
+    return actors.read(config_map.data)
 
 
 @virtual()
 async def test_a_record_is_renewed_while_its_process_lives_and_says_when_it_ends(
     sim: Sim,
 ) -> None:
-    async with stage(sim) as s:
-        one = publisher(s, "a")
+    async with RecoveryCluster(sim) as cluster:
+        one = publisher(cluster, "a")
         one.start()
         await sim.clock.sleep(3600)
-        (record,) = await records(s)
+        (record,) = await records(cluster)
         assert record.is_alive(sim.clock.now())
         await one.stop()
-        (record,) = await records(s)
+        (record,) = await records(cluster)
         assert record.stopped
         assert record.seen == sim.clock.now()
 
@@ -274,16 +268,16 @@ async def test_a_record_is_renewed_while_its_process_lives_and_says_when_it_ends
 @virtual()
 async def test_records_of_processes_that_are_gone_stay_bounded(sim: Sim) -> None:
     """A process that starts again and again has another identity each time."""
-    async with stage(sim) as s:
+    async with RecoveryCluster(sim) as cluster:
         for number in range(2 * actors.MAX_RECORDS):
-            each = publisher(s, f"a-{number}")
+            each = publisher(cluster, f"a-{number}")
             each.start()
             await sim.clock.sleep(10)
             await each.stop()
-        last = publisher(s, "last")
+        last = publisher(cluster, "last")
         last.start()
         await sim.clock.sleep(actors.HEARTBEAT_SECONDS + 1)
-        found = await records(s)
-        assert len(found) == actors.MAX_RECORDS
-        assert found[0].identity == "last"
+        actors_after = await records(cluster)
+        assert len(actors_after) == actors.MAX_RECORDS
+        assert actors_after[0].identity == "last"
         await last.stop()

@@ -13,14 +13,12 @@ from refloat.base import gates
 from refloat.base.gates import Gates
 from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions
-from refloat.controllers.job import attempts
-from refloat.controllers.job.settings import Settings
-from refloat.policy import backoff_annotation, pod_reason
-from refloat.policy.switches import Switches
+from refloat.policy.job import attempts, backoff_annotation, pod_reason
 from refloat.sim.run import Sim, run
-from tests.simulation import job_world
+from tests.simulation import job_cluster
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.job_cluster import FAILS, FOREVER, OK, JobCluster, Run
 from tests.simulation.job_scenarios import Ending, ending
-from tests.simulation.job_world import FAILS, FOREVER, NAMESPACE, OK, Run, World
 from tests.simulation.test_job_lifecycle import DONE, OVER_LIMIT, completed, conditions, failed
 from tests.virtual import virtual
 
@@ -39,42 +37,47 @@ def exits(code: int) -> Run:
     return Run(seconds=5, exit_code=code)
 
 
-async def delete(world: World, pod: Pod, reason: str = "") -> None:
+async def delete(cluster: JobCluster, pod: Pod, reason: str = "") -> None:
     options = DeleteOptions(reason=reason)
-    await world.client.delete(kinds.PODS, pod.metadata.name, namespace=NAMESPACE, options=options)
+    await cluster.client.delete(kinds.PODS, pod.metadata.name, namespace=NAMESPACE, options=options)
 
 
-async def annotate(world: World, text: str | None, name: str = "job") -> None:
+async def annotate(cluster: JobCluster, text: str | None, name: str = "job") -> None:
     annotations = {backoff_annotation.ANNOTATION: text}
-    await world.client.patch(
+    await cluster.client.patch(
         kinds.JOBS, name, {"metadata": {"annotations": annotations}}, namespace=NAMESPACE
     )
 
 
-def told(world: World, reason: str) -> list[str]:
-    return [note for _, each, note in world.told.events if each == reason]
+def told(cluster: JobCluster, reason: str) -> list[str]:
+    return [note for _, each, note in cluster.event_log.events if each == reason]
 
 
 @virtual(seeds=20)
 async def test_terminate_ends_the_job_and_all_its_pods(sim: Sim) -> None:
     """FailureTarget first (A18.1), then Failed once nothing runs any more."""
-    script = job_world.in_turn(FOREVER, exits(39))
-    async with job_world.world(sim, script) as world:
-        await world.switch(ON)
-        await world.submit(parallelism=2, completions=2, backoffLimit=3, **policy(BUGS))
-        job = await world.finished()
-        name = world.kubelet.created[1].metadata.name
+    script = job_cluster.in_turn(FOREVER, exits(39))
+    async with JobCluster(sim, script) as cluster:
+        await cluster.switch(ON)
+        await cluster.submit(parallelism=2, completions=2, backoffLimit=3, **policy(BUGS))
+        job = await cluster.finished()
+        name = cluster.kubelet.created[1].metadata.name
         message = (
             f"Container main for pod default/{name} failed with exit code 39 "
             "matching Terminate rule at index 0"
         )
         assert conditions(job) == failed(("BackoffPolicy", message))
         assert (job.status.failed, job.status.terminating) == (2, 0)
-        assert len(world.kubelet.created) == 2
-        assert world.told.events[-1] == ("Warning", "BackoffPolicy", message)
-        assert attempts.recorded(job.metadata.annotations)[0] | {"uid": "", "finished": ""} == {
+        assert len(cluster.kubelet.created) == 2
+        assert cluster.event_log.events[-1] == ("Warning", "BackoffPolicy", message)
+        assert attempts.recorded(job.metadata.annotations)[0] | {
+            "uid": "",
+            "node": "",
+            "finished": "",
+        } == {
             "pod": name,
             "uid": "",
+            "node": "",
             "finished": "",
             "action": "Terminate",
             "rule": 0,
@@ -82,20 +85,20 @@ async def test_terminate_ends_the_job_and_all_its_pods(sim: Sim) -> None:
             "exitCode": 39,
         }
         labels = {"completion_mode": "NonIndexed", "result": "failed", "reason": "BackoffPolicy"}
-        value = world.process.registry.get_sample_value
+        value = cluster.metrics.get_sample_value
         assert value("job_controller_jobs_finished_total", labels) == 1
-        judged = "job_controller_pod_failures_handled_by_failure_policy_total"
-        assert value(judged, {"action": "Terminate"}) == 1
+        metric = "job_controller_pod_failures_handled_by_failure_policy_total"
+        assert value(metric, {"action": "Terminate"}) == 1
 
 
 @virtual(seeds=20)
 async def test_known_codes_count_and_others_end_the_job(sim: Sim) -> None:
-    """Story 1: retried up to the limit, unless it is a bug."""
-    script = job_world.in_turn(exits(40), exits(50), exits(45), exits(41))
-    async with job_world.world(sim, script) as world:
-        await world.switch(ON)
-        await world.submit(backoffLimit=3, **policy(BUGS))
-        job = await world.finished()
+    """Story 1: retried up to the limit, unless the failure is a bug."""
+    script = job_cluster.in_turn(exits(40), exits(50), exits(45), exits(41))
+    async with JobCluster(sim, script) as cluster:
+        await cluster.switch(ON)
+        await cluster.submit(backoffLimit=3, **policy(BUGS))
+        job = await cluster.finished()
         assert conditions(job) == failed(OVER_LIMIT)
         assert job.status.failed == 4
 
@@ -103,77 +106,77 @@ async def test_known_codes_count_and_others_end_the_job(sim: Sim) -> None:
 @virtual(seeds=20)
 async def test_disruptions_are_replaced_and_not_counted(sim: Sim) -> None:
     """Story 2: a Job with no failure to spare survives any number of disruptions."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER, FOREVER, OK)) as world:
-        await world.switch(ON)
-        await world.submit(backoffLimit=0, **policy(DISRUPTIONS))
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER, FOREVER, OK)) as cluster:
+        await cluster.switch(ON)
+        await cluster.submit(backoffLimit=0, **policy(DISRUPTIONS))
         for turn, reason in enumerate(["Preemption", "TaintEviction"]):
-            while len(world.kubelet.created) == turn:
-                await world.sleep(1)
-            await world.sleep(5)
-            await delete(world, world.kubelet.created[turn], reason)
-        job = await world.finished()
+            while len(cluster.kubelet.created) == turn:
+                await cluster.sleep(1)
+            await cluster.sleep(5)
+            await delete(cluster, cluster.kubelet.created[turn], reason)
+        job = await cluster.finished()
         assert conditions(job) == completed(DONE)
-        assert (job.status.failed, len(world.kubelet.created)) == (0, 3)
-        kept = attempts.recorded(job.metadata.annotations)
-        assert [(each["action"], each["reason"]) for each in kept] == [
+        assert (job.status.failed, len(cluster.kubelet.created)) == (0, 3)
+        records = attempts.recorded(job.metadata.annotations)
+        assert [(each["action"], each["reason"]) for each in records] == [
             ("Ignore", "Preemption"),
             ("Ignore", "TaintEviction"),
         ]
-        first = world.kubelet.created[0].metadata.name
-        assert told(world, "PodFailureJudged")[0] == (
+        first = cluster.kubelet.created[0].metadata.name
+        assert told(cluster, "PodFailureJudged")[0] == (
             f"{first}: reason Preemption matching Ignore rule at index 0"
         )
 
 
 @virtual(seeds=5)
 async def test_a_plain_delete_counts(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.switch(ON)
-        await world.submit(backoffLimit=0, **policy(DISRUPTIONS))
-        await world.sleep(5)
-        await delete(world, world.kubelet.created[0])
-        assert conditions(await world.finished()) == failed(OVER_LIMIT)
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.switch(ON)
+        await cluster.submit(backoffLimit=0, **policy(DISRUPTIONS))
+        await cluster.sleep(5)
+        await delete(cluster, cluster.kubelet.created[0])
+        assert conditions(await cluster.finished()) == failed(OVER_LIMIT)
 
 
 @virtual(seeds=10)
 async def test_a_pod_is_judged_when_it_has_ended_and_not_before(sim: Sim) -> None:
-    """It is deleted for a reason, but ends with a code that is a bug."""
+    """The pod is deleted for a reason, but ends with a code that is a bug."""
     slow = Run(seconds=FOREVER.seconds, stop_seconds=60, stop_code=39)
-    async with job_world.world(sim, job_world.in_turn(slow)) as world:
-        await world.switch(ON)
-        await world.submit(backoffLimit=3, **policy(BUGS, DISRUPTIONS))
-        await world.sleep(5)
-        await delete(world, world.kubelet.created[0], "Preemption")
-        await world.sleep(30)
-        job = await world.job()
+    async with JobCluster(sim, job_cluster.in_turn(slow)) as cluster:
+        await cluster.switch(ON)
+        await cluster.submit(backoffLimit=3, **policy(BUGS, DISRUPTIONS))
+        await cluster.sleep(5)
+        await delete(cluster, cluster.kubelet.created[0], "Preemption")
+        await cluster.sleep(30)
+        job = await cluster.job()
         assert (job.status.terminating, job.status.failed) == (1, 0)
-        assert len(world.kubelet.created) == 1
-        assert (await world.finished()).status.conditions is not None
-        assert conditions(await world.job())[0][:2] == ("FailureTarget", "BackoffPolicy")
+        assert len(cluster.kubelet.created) == 1
+        assert (await cluster.finished()).status.conditions is not None
+        assert conditions(await cluster.job())[0][:2] == ("FailureTarget", "BackoffPolicy")
 
 
 # -- crashes -----------------------------------------------------------------------
 
 # One that runs, one that must not count, and one that ends the Job.
-RUNS = job_world.in_turn(FOREVER, exits(7), exits(39))
+RUNS = job_cluster.in_turn(FOREVER, exits(7), exits(39))
 RULES = policy({"action": "Ignore", "containerExitCodeIn": "1-9"}, BUGS)
 
 
-async def disturbed(sim: Sim, disturb: Callable[[World], object]) -> tuple[Ending, int]:
+async def disturbed(sim: Sim, disturb: Callable[[JobCluster], object]) -> tuple[Ending, int]:
     """How such a Job ends, and the number of writes until then."""
-    async with job_world.world(sim, RUNS) as world:
-        await world.switch(ON)
-        client = world.process.client
-        disturb(world)
-        await world.submit(parallelism=2, completions=2, backoffLimit=0, **RULES)
-        return await ending(world), client.writes
+    async with JobCluster(sim, RUNS) as cluster:
+        await cluster.switch(ON)
+        client = cluster.faulty
+        disturb(cluster)
+        await cluster.submit(parallelism=2, completions=2, backoffLimit=0, **RULES)
+        return await ending(cluster), client.writes
 
 
-def dies(number: int, *, after: bool) -> Callable[[World], object]:
-    def disturb(world: World) -> None:
-        client = world.process.client
+def dies(number: int, *, after: bool) -> Callable[[JobCluster], object]:
+    def disturb(cluster: JobCluster) -> None:
+        client = cluster.faulty
         client.dies_at, client.dies_after = number, after
-        world.restart_when_dead(client)
+        cluster.spawn(cluster.restart_when_dead(client))
 
     return disturb
 
@@ -184,8 +187,8 @@ def test_a_kill_at_any_write_changes_nothing(*, after: bool) -> None:
     assert [reason for _, reason, _ in want["conditions"]] == ["BackoffPolicy"] * 2
     assert want["counts"][:2] == (0, 2)
     for number in range(1, writes + 1):
-        found, _ = run(partial(disturbed, disturb=dies(number, after=after)), seed=1)
-        assert found == want, f"killed at write {number}"
+        ending, _ = run(partial(disturbed, disturb=dies(number, after=after)), seed=1)
+        assert ending == want, f"killed at write {number}"
 
 
 # -- on Kubernetes -----------------------------------------------------------------
@@ -194,102 +197,102 @@ def test_a_kill_at_any_write_changes_nothing(*, after: bool) -> None:
 @virtual(seeds=10)
 async def test_an_annotation_is_a_policy(sim: Sim) -> None:
     """A server without the field, and a manager with the gate."""
-    async with job_world.world(sim, job_world.in_turn(exits(42), exits(39))) as world:
-        await world.switch(ON, server=OFF)
-        await world.submit(suspend=True)
+    async with JobCluster(sim, job_cluster.in_turn(exits(42), exits(39))) as cluster:
+        await cluster.switch(ON, server=OFF)
+        await cluster.submit(suspend=True)
         text = "rules: [{action: Terminate, containerExitCodeNotIn: 40-50}]"
-        await annotate(world, text)
-        await world.change(suspend=False)
-        job = await world.finished()
+        await annotate(cluster, text)
+        await cluster.change(suspend=False)
+        job = await cluster.finished()
         assert conditions(job)[0][:2] == ("FailureTarget", "BackoffPolicy")
         assert job.status.failed == 2
 
 
 @virtual(seeds=10)
 async def test_nothing_starts_while_the_annotation_is_wrong(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
-        await world.switch(ON, server=OFF)
-        await world.submit(suspend=True)
-        await annotate(world, "rules: [{action: Terminate, containerExitCodeIn: 9-1}]")
-        await world.change(suspend=False)
-        await world.sleep(60)
-        assert world.kubelet.created == []
-        assert told(world, "InvalidBackoffPolicy")[0] == (
+    async with JobCluster(sim) as cluster:
+        await cluster.switch(ON, server=OFF)
+        await cluster.submit(suspend=True)
+        await annotate(cluster, "rules: [{action: Terminate, containerExitCodeIn: 9-1}]")
+        await cluster.change(suspend=False)
+        await cluster.sleep(60)
+        assert cluster.kubelet.created == []
+        assert told(cluster, "InvalidBackoffPolicy")[0] == (
             "Skipped Job sync because its backoff policy is wrong: "
             "metadata.annotations[refloat.dev/backoff-policy].rules[0].containerExitCodeIn: "
             'Invalid value: "9-1": the range "9-1" ends before it begins'
         )
-        await annotate(world, "rules: [{action: Terminate, containerExitCodeIn: 1-9}]")
-        assert conditions(await world.finished()) == completed(DONE)
+        await annotate(cluster, "rules: [{action: Terminate, containerExitCodeIn: 1-9}]")
+        assert conditions(await cluster.finished()) == completed(DONE)
 
 
 @virtual(seeds=10)
 async def test_a_job_that_is_deleted_goes_whatever_its_annotation_says(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.switch(ON, server=OFF)
-        await world.submit()
-        await world.sleep(5)
-        await annotate(world, "not: right")
-        await world.client.delete(
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.switch(ON, server=OFF)
+        await cluster.submit()
+        await cluster.sleep(5)
+        await annotate(cluster, "not: right")
+        await cluster.client.delete(
             kinds.JOBS,
             "job",
             namespace=NAMESPACE,
             options=DeleteOptions(propagation="Foreground"),
         )
-        await world.sleep(30)
-        [pod] = await world.pods()
+        await cluster.sleep(30)
+        [pod] = await cluster.pods()
         assert pod.metadata.finalizers in (None, ())
 
 
 @virtual(seeds=10)
 async def test_a_job_that_is_decided_ends_whatever_its_annotation_says(sim: Sim) -> None:
     slow = Run(seconds=FOREVER.seconds, stop_seconds=60)
-    async with job_world.world(sim, job_world.in_turn(slow, FAILS)) as world:
-        await world.switch(ON, server=OFF)
-        await world.submit(parallelism=2, completions=2, backoffLimit=0)
-        while not (await world.job()).status.conditions:
-            await world.sleep(1)
-        await annotate(world, "not: right")
-        assert conditions(await world.finished()) == failed(OVER_LIMIT)
+    async with JobCluster(sim, job_cluster.in_turn(slow, FAILS)) as cluster:
+        await cluster.switch(ON, server=OFF)
+        await cluster.submit(parallelism=2, completions=2, backoffLimit=0)
+        while not (await cluster.job()).status.conditions:
+            await cluster.sleep(1)
+        await annotate(cluster, "not: right")
+        assert conditions(await cluster.finished()) == failed(OVER_LIMIT)
 
 
 @virtual(seeds=10)
 async def test_a_reason_in_an_annotation_of_the_pod_is_one(sim: Sim) -> None:
     """What a stock server has no place for, written before the delete."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER, OK)) as world:
-        await world.switch(ON)
-        await world.submit(backoffLimit=0, **policy(DISRUPTIONS))
-        await world.sleep(5)
-        [pod] = world.kubelet.created
-        said = {"metadata": {"annotations": {pod_reason.ANNOTATION: "Maintenance"}}}
-        await world.client.patch(kinds.PODS, pod.metadata.name, said, namespace=NAMESPACE)
-        await delete(world, pod)
-        assert conditions(await world.finished()) == completed(DONE)
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER, OK)) as cluster:
+        await cluster.switch(ON)
+        await cluster.submit(backoffLimit=0, **policy(DISRUPTIONS))
+        await cluster.sleep(5)
+        [pod] = cluster.kubelet.created
+        patch = {"metadata": {"annotations": {pod_reason.ANNOTATION: "Maintenance"}}}
+        await cluster.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
+        await delete(cluster, pod)
+        assert conditions(await cluster.finished()) == completed(DONE)
 
 
 # -- the gate ----------------------------------------------------------------------
 
 
-async def story_1(world: World, name: str) -> tuple[str, int]:
+async def story_1(cluster: JobCluster, name: str) -> tuple[str, int]:
     """A bug, then a success, with failures to spare."""
     try:
-        await world.submit(name, backoffLimit=3, **policy(BUGS))
+        await cluster.submit(name, backoffLimit=3, **policy(BUGS))
     except errors.ClientError as error:
         return str(error), 0
-    return await end_of(world, name)
+    return await end_of(cluster, name)
 
 
-async def story_2(world: World, name: str) -> tuple[str, int]:
+async def story_2(cluster: JobCluster, name: str) -> tuple[str, int]:
     """A disruption, then a success, without a failure to spare."""
-    await world.submit(name, backoffLimit=0, **policy(DISRUPTIONS))
-    await world.sleep(5)
-    pod = next(each for each in world.kubelet.created if each.metadata.name.startswith(name))
-    await delete(world, pod, "Preemption")
-    return await end_of(world, name)
+    await cluster.submit(name, backoffLimit=0, **policy(DISRUPTIONS))
+    await cluster.sleep(5)
+    pod = next(each for each in cluster.kubelet.created if each.metadata.name.startswith(name))
+    await delete(cluster, pod, "Preemption")
+    return await end_of(cluster, name)
 
 
-async def end_of(world: World, name: str) -> tuple[str, int]:
-    job: Job = await world.finished(name)
+async def end_of(cluster: JobCluster, name: str) -> tuple[str, int]:
+    job: Job = await cluster.finished(name)
     _, (_, reason, _) = conditions(job)
     return reason, job.status.failed
 
@@ -314,44 +317,44 @@ def by_name(pod: Pod, number: int) -> Run:
 @virtual(seeds=3)
 async def test_off_on_off_on(sim: Sim, name: str) -> None:
     """Each time as the first time."""
-    async with job_world.world(sim, by_name) as world:
+    async with JobCluster(sim, by_name) as cluster:
         for turn, on in enumerate([False, True, False, True]):
-            await world.switch(ON if on else OFF)
-            assert await STORIES[name](world, f"{name}-{turn}") == ENDS[name, on]
+            await cluster.switch(ON if on else OFF)
+            assert await STORIES[name](cluster, f"{name}-{turn}") == ENDS[name, on]
 
 
 @pytest.mark.parametrize("restarts", [True, False], ids=["restarted", "taken up while it runs"])
 @virtual(seeds=3)
 async def test_a_job_that_keeps_its_policy_heeds_it_when_it_may(sim: Sim, restarts: bool) -> None:
-    """One Job whose pods fail alike: counted, counted, and then the end of it."""
-    script = job_world.in_turn(Run(seconds=100, exit_code=39))
-    async with job_world.world(sim, script) as world:
-        await world.switch(ON)
-        await world.submit(backoffLimit=6, **policy(BUGS))
-        await switched(world, OFF, restarts=restarts)
-        while (await world.job()).status.failed < 2:
-            await world.sleep(1)
-        await switched(world, ON, restarts=restarts)
-        job = await world.finished()
+    """One Job whose pods fail alike: counted, counted, and then the end of the Job."""
+    script = job_cluster.in_turn(Run(seconds=100, exit_code=39))
+    async with JobCluster(sim, script) as cluster:
+        await cluster.switch(ON)
+        await cluster.submit(backoffLimit=6, **policy(BUGS))
+        await switched(cluster, OFF, restarts=restarts)
+        while (await cluster.job()).status.failed < 2:
+            await cluster.sleep(1)
+        await switched(cluster, ON, restarts=restarts)
+        job = await cluster.finished()
         assert conditions(job)[0][:2] == ("FailureTarget", "BackoffPolicy")
         assert job.status.failed == 3
 
 
-async def switched(world: World, on: Gates, *, restarts: bool) -> None:
+async def switched(cluster: JobCluster, on: Gates, *, restarts: bool) -> None:
     if restarts:
-        await world.switch(on)
+        await cluster.switch(on)
         return
-    world.api.use(on)
-    world.process.job_controller.take_up(Settings(switches=Switches.of(on)))
+    cluster.server.use(on)
+    cluster.process.env.update(gates=on)
 
 
 @virtual(seeds=5)
 async def test_a_delete_says_why_whatever_the_gate(sim: Sim) -> None:
     """KEP: the terminated pods continue to get the status.reason field set."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.switch(OFF)
-        await world.submit()
-        await world.sleep(5)
-        await delete(world, world.kubelet.created[0], "Preemption")
-        [pod] = await world.pods()
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.switch(OFF)
+        await cluster.submit()
+        await cluster.sleep(5)
+        await delete(cluster, cluster.kubelet.created[0], "Preemption")
+        [pod] = await cluster.pods()
         assert pod.status.reason == "Preemption"

@@ -9,179 +9,194 @@ import pytest
 
 from refloat.api.meta import Object
 from refloat.api.policy import PodDisruptionBudget
-from refloat.app import inside
+from refloat.app import controller_table
 from refloat.client import errors, kinds
 from refloat.sim.run import Sim, run
-from tests.simulation import controller_world
-from tests.simulation.controller_world import FAULTS, NAMESPACE, World, condition
+from tests.simulation.controller_cluster import (
+    FAULTS,
+    NAMESPACE,
+    ControllerCluster,
+    condition,
+    running,
+)
 from tests.virtual import virtual
 
 LABELS = {"app": "a"}
 HELD = ["example.com/held"]
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
 
-world = partial(controller_world.world, make=inside.MAKERS["disruption-controller"])
+new_cluster = partial(
+    ControllerCluster, build=controller_table.CONTROLLERS["disruption-controller"]
+)
 
 
-async def add(w: World, name: str = "b", **spec: Any) -> None:
+async def add(cluster: ControllerCluster, name: str = "b", **spec: Any) -> None:
     obj = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": LABELS}, **spec}}
-    await w.client.create(kinds.POD_DISRUPTION_BUDGETS, obj, namespace=NAMESPACE)
+    await cluster.client.create(kinds.POD_DISRUPTION_BUDGETS, obj, namespace=NAMESPACE)
 
 
-async def budget(w: World, name: str = "b") -> PodDisruptionBudget:
-    return await w.client.get(kinds.POD_DISRUPTION_BUDGETS, name, namespace=NAMESPACE)
+async def budget(cluster: ControllerCluster, name: str = "b") -> PodDisruptionBudget:
+    return await cluster.client.get(kinds.POD_DISRUPTION_BUDGETS, name, namespace=NAMESPACE)
 
 
-async def counts(w: World) -> tuple[int, ...]:
+async def counts(cluster: ControllerCluster) -> tuple[int, ...]:
     """Well, wanted, expected, may go."""
-    await w.sim.clock.sleep(1)
-    held = (await budget(w)).status
-    return held.current_healthy, held.desired_healthy, held.expected_pods, held.disruptions_allowed
+    await cluster.sim.clock.sleep(1)
+    status = (await budget(cluster)).status
+    return (
+        status.current_healthy,
+        status.desired_healthy,
+        status.expected_pods,
+        status.disruptions_allowed,
+    )
 
 
-async def allowed(w: World) -> Object:
-    held = (await budget(w)).status
-    (found,) = held.conditions or ()
-    return {"status": found.status, "reason": found.reason, "message": found.message}
+async def allowed(cluster: ControllerCluster) -> Object:
+    status = (await budget(cluster)).status
+    (condition,) = status.conditions or ()
+    return {"status": condition.status, "reason": condition.reason, "message": condition.message}
 
 
-async def raw_conditions(w: World) -> list[Object]:
+async def raw_conditions(cluster: ControllerCluster) -> list[Object]:
     """As they are on the wire."""
     path = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/b"
-    found: list[Object] = msgspec.json.decode(await w.api.call("GET", path))["status"]["conditions"]
-    return found
+    conditions: list[Object] = msgspec.json.decode(await cluster.server.call("GET", path))[
+        "status"
+    ]["conditions"]
+    return conditions
 
 
 @virtual(seeds=3)
 async def test_a_budget_follows_its_pods(sim: Sim) -> None:
-    async with world(sim) as w:
-        await w.start()
-        await add(w, minAvailable=1)
-        assert await counts(w) == (0, 1, 0, 0)
-        assert ("Normal", "NoPods", "No matching pods found") in w.told.events
+    async with running(new_cluster(sim)) as cluster:
+        await add(cluster, minAvailable=1)
+        assert await counts(cluster) == (0, 1, 0, 0)
+        assert ("Normal", "NoPods", "No matching pods found") in cluster.event_log.events
         for name in "xyz":
-            await w.pod(name, labels=LABELS, ready=True, node="n")
-        await w.pod("other", ready=True)
-        assert await counts(w) == (3, 1, 3, 2)
-        assert await allowed(w) == {"status": "True", "reason": "SufficientPods", "message": ""}
-        assert (await budget(w)).status.observed_generation == 1
-        await w.status("x", conditions=[{"type": "Ready", "status": "False"}])
-        assert await counts(w) == (2, 1, 3, 1)
-        await w.delete("y")
-        assert await counts(w) == (1, 1, 3, 0)
-        assert await allowed(w) == {"status": "False", "reason": "InsufficientPods", "message": ""}
+            await cluster.pod(name, labels=LABELS, ready=True, node="n")
+        await cluster.pod("other", ready=True)
+        assert await counts(cluster) == (3, 1, 3, 2)
+        assert await allowed(cluster) == {
+            "status": "True",
+            "reason": "SufficientPods",
+            "message": "",
+        }
+        assert (await budget(cluster)).status.observed_generation == 1
+        await cluster.status("x", conditions=[{"type": "Ready", "status": "False"}])
+        assert await counts(cluster) == (2, 1, 3, 1)
+        await cluster.delete("y")
+        assert await counts(cluster) == (1, 1, 3, 0)
+        assert await allowed(cluster) == {
+            "status": "False",
+            "reason": "InsufficientPods",
+            "message": "",
+        }
         labels = {"metadata": {"labels": {"app": "else"}}}
-        await w.client.patch(kinds.PODS, "x", labels, namespace=NAMESPACE)
-        assert await counts(w) == (1, 1, 2, 0)
+        await cluster.client.patch(kinds.PODS, "x", labels, namespace=NAMESPACE)
+        assert await counts(cluster) == (1, 1, 2, 0)
 
 
 @virtual()
 async def test_a_changed_selector_counts_other_pods(sim: Sim) -> None:
-    async with world(sim) as w:
-        await w.start()
-        await w.pod("a", labels=LABELS, ready=True)
-        await w.pod("b", labels={"app": "b"}, ready=True)
-        await w.pod("c", labels={"app": "b"}, ready=True)
-        await add(w, minAvailable=0)
-        assert await counts(w) == (1, 0, 1, 1)
+    async with running(new_cluster(sim)) as cluster:
+        await cluster.pod("a", labels=LABELS, ready=True)
+        await cluster.pod("b", labels={"app": "b"}, ready=True)
+        await cluster.pod("c", labels={"app": "b"}, ready=True)
+        await add(cluster, minAvailable=0)
+        assert await counts(cluster) == (1, 0, 1, 1)
         other = {"spec": {"selector": {"matchLabels": {"app": "b"}}}}
-        await w.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
-        assert await counts(w) == (2, 0, 2, 2)
-        assert (await budget(w)).status.observed_generation == 2
+        await cluster.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
+        assert await counts(cluster) == (2, 0, 2, 2)
+        assert (await budget(cluster)).status.observed_generation == 2
 
 
 @virtual()
 async def test_pods_of_a_job_need_a_budget_in_whole_numbers(sim: Sim) -> None:
     why = "jobs.batch does not implement the scale subresource"
-    async with world(sim) as w:
-        await w.start()
-        await w.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
-        await add(w, maxUnavailable=1)
-        assert await counts(w) == (0, 0, 0, 0)
-        assert await allowed(w) == {"status": "False", "reason": "SyncFailed", "message": why}
+    async with running(new_cluster(sim)) as cluster:
+        await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+        await add(cluster, maxUnavailable=1)
+        assert await counts(cluster) == (0, 0, 0, 0)
+        assert await allowed(cluster) == {"status": "False", "reason": "SyncFailed", "message": why}
         note = f"Failed to calculate the number of expected pods: {why}"
-        assert ("Warning", "CalculateExpectedPodCountFailed", note) in w.told.events
+        assert ("Warning", "CalculateExpectedPodCountFailed", note) in cluster.event_log.events
 
 
 @virtual()
 async def test_a_budget_that_was_never_counted_failed_for_no_generation(sim: Sim) -> None:
-    async with world(sim) as w:
-        await w.start()
-        await w.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
-        await add(w, maxUnavailable=1)
+    async with running(new_cluster(sim)) as cluster:
+        await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+        await add(cluster, maxUnavailable=1)
         await sim.clock.sleep(1)
-        (found,) = await raw_conditions(w)
-        assert found["reason"] == "SyncFailed"
-        assert "observedGeneration" not in found
+        (condition,) = await raw_conditions(cluster)
+        assert condition["reason"] == "SyncFailed"
+        assert "observedGeneration" not in condition
 
 
 @virtual()
 async def test_a_budget_that_cannot_be_counted_failed_for_the_generation_counted_last(
     sim: Sim,
 ) -> None:
-    async with world(sim) as w:
-        await w.start()
-        await w.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
-        await add(w, minAvailable=1)
+    async with running(new_cluster(sim)) as cluster:
+        await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+        await add(cluster, minAvailable=1)
         await sim.clock.sleep(1)
-        (found,) = await raw_conditions(w)
-        assert (found["reason"], found["observedGeneration"]) == ("InsufficientPods", 1)
+        (condition,) = await raw_conditions(cluster)
+        assert (condition["reason"], condition["observedGeneration"]) == ("InsufficientPods", 1)
         other = {"spec": {"minAvailable": "50%"}}
-        await w.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
+        await cluster.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
         await sim.clock.sleep(1)
-        assert (await budget(w)).metadata.generation == 2
-        (found,) = await raw_conditions(w)
-        assert (found["reason"], found["observedGeneration"]) == ("SyncFailed", 1)
+        assert (await budget(cluster)).metadata.generation == 2
+        (condition,) = await raw_conditions(cluster)
+        assert (condition["reason"], condition["observedGeneration"]) == ("SyncFailed", 1)
 
 
 @virtual()
 async def test_an_eviction_spends_the_budget_until_the_pod_is_gone(sim: Sim) -> None:
     """behaviour C6.5, C5.3"""
-    async with world(sim) as w:
-        await w.start()
+    async with running(new_cluster(sim)) as cluster:
         for name in "xy":
-            await w.pod(name, labels=LABELS, ready=True, node="n")
-        await add(w, minAvailable=1)
-        assert await counts(w) == (2, 1, 2, 1)
-        await w.client.evict("x", namespace=NAMESPACE)
+            await cluster.pod(name, labels=LABELS, ready=True, node="n")
+        await add(cluster, minAvailable=1)
+        assert await counts(cluster) == (2, 1, 2, 1)
+        await cluster.client.evict("x", namespace=NAMESPACE)
         with pytest.raises(errors.TooManyRequests):
-            await w.client.evict("y", namespace=NAMESPACE)
-        assert await counts(w) == (1, 1, 2, 0)
-        assert not (await budget(w)).status.disrupted_pods
+            await cluster.client.evict("y", namespace=NAMESPACE)
+        assert await counts(cluster) == (1, 1, 2, 0)
+        assert not (await budget(cluster)).status.disrupted_pods
 
 
 @virtual()
 async def test_a_pod_that_was_let_go_and_stayed_is_told_and_counts_again(sim: Sim) -> None:
     """behaviour C5.2"""
-    async with world(sim) as w:
-        await w.start()
-        await w.pod("x", labels=LABELS, ready=True, node="n")
-        await add(w, minAvailable=0)
+    async with running(new_cluster(sim)) as cluster:
+        await cluster.pod("x", labels=LABELS, ready=True, node="n")
+        await add(cluster, minAvailable=0)
         await sim.clock.sleep(1)
         granted = {"status": {"disruptedPods": {"x": _now(sim)}}}
-        await w.client.patch(
+        await cluster.client.patch(
             kinds.POD_DISRUPTION_BUDGETS, "b", granted, namespace=NAMESPACE, subresource="status"
         )
-        assert await counts(w) == (0, 0, 1, 0)
+        assert await counts(cluster) == (0, 0, 1, 0)
         await sim.clock.sleep(130)
-        assert await counts(w) == (1, 0, 1, 1)
+        assert await counts(cluster) == (1, 0, 1, 1)
         note = "Pod was expected by PDB default/default to be deleted but it wasn't"
-        assert ("Warning", "NotDeleted", note) in w.told.events
+        assert ("Warning", "NotDeleted", note) in cluster.event_log.events
 
 
 def _now(sim: Sim) -> str:
     return sim.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-async def mark(w: World, pod: str, reason: str = "PreemptionByScheduler") -> None:
+async def mark(cluster: ControllerCluster, pod: str, reason: str = "PreemptionByScheduler") -> None:
     target = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": reason,
         "message": "m",
-        "lastTransitionTime": _now(w.sim),
+        "lastTransitionTime": _now(cluster.sim),
     }
-    await w.status(pod, conditions=[target])
+    await cluster.status(pod, conditions=[target])
 
 
 CLEARED = {"status": "False", "reason": "", "message": ""}
@@ -190,14 +205,13 @@ CLEARED = {"status": "False", "reason": "", "message": ""}
 @virtual()
 async def test_a_mark_without_a_delete_is_taken_back_after_two_minutes(sim: Sim) -> None:
     """behaviour C5.1"""
-    async with world(sim) as w:
-        await w.start()
-        await w.pod("a", node="n")
-        await mark(w, "a")
+    async with running(new_cluster(sim)) as cluster:
+        await cluster.pod("a", node="n")
+        await mark(cluster, "a")
         await sim.clock.sleep(119)
-        before = await w.found("a")
+        before = await cluster.find_pod("a")
         await sim.clock.sleep(3)
-        after = await w.found("a")
+        after = await cluster.find_pod("a")
         assert before is not None
         assert after is not None
         assert (condition(before, "DisruptionTarget") or {})["status"] == "True"
@@ -206,34 +220,33 @@ async def test_a_mark_without_a_delete_is_taken_back_after_two_minutes(sim: Sim)
 
 @virtual()
 async def test_marks_that_still_hold_are_kept(sim: Sim) -> None:
-    async with world(sim) as w:
-        await w.start()
-        await w.pod("going", node="n", finalizers=HELD)
-        await w.pod("by-kubelet", node="n")
-        await mark(w, "going")
-        await mark(w, "by-kubelet", "TerminationByKubelet")
-        await w.delete("going")
+    async with running(new_cluster(sim)) as cluster:
+        await cluster.pod("going", node="n", finalizers=HELD)
+        await cluster.pod("by-kubelet", node="n")
+        await mark(cluster, "going")
+        await mark(cluster, "by-kubelet", "TerminationByKubelet")
+        await cluster.delete("going")
         await sim.clock.sleep(300)
         for name in ("going", "by-kubelet"):
-            found = await w.found(name)
-            assert found is not None
-            assert (condition(found, "DisruptionTarget") or {})["status"] == "True"
+            pod = await cluster.find_pod(name)
+            assert pod is not None
+            assert (condition(pod, "DisruptionTarget") or {})["status"] == "True"
 
 
 @pytest.mark.parametrize("number", range(1, 5))
 @pytest.mark.parametrize("fault", FAULTS)
 def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int) -> None:
     async def program(sim: Sim) -> None:
-        async with world(sim) as w:
-            await w.pod("a", labels=LABELS, ready=True, node="n")
-            await w.pod("b", labels=LABELS, ready=True, node="n")
-            await add(w, minAvailable=1)
-            await mark(w, "a")
-            await FAULTS[fault](w, number, 200)
+        async with new_cluster(sim) as cluster:
+            await cluster.pod("a", labels=LABELS, ready=True, node="n")
+            await cluster.pod("b", labels=LABELS, ready=True, node="n")
+            await add(cluster, minAvailable=1)
+            await mark(cluster, "a")
+            await FAULTS[fault](cluster, number, 200)
             await sim.clock.sleep(300)
-            assert await counts(w) == (2, 1, 2, 1)
-            found = await w.found("a")
-            assert found is not None
-            assert condition(found, "DisruptionTarget") == CLEARED
+            assert await counts(cluster) == (2, 1, 2, 1)
+            pod = await cluster.find_pod("a")
+            assert pod is not None
+            assert condition(pod, "DisruptionTarget") == CLEARED
 
     run(program, seed=number)

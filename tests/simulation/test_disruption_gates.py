@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`PodDisruptionConditions` and its neighbours, on and off, in the whole cluster (KEPs 3329, 3939).
 
-Whoever disrupts a pod says so in a condition, if its own gate is on; in a
+A controller that disrupts a pod adds a condition, if its own gate is on; in a
 rollout some are on and others not yet.
 """
 
@@ -13,13 +13,13 @@ import pytest
 
 from refloat.api import structs
 from refloat.api.core import Pod
-from refloat.app import controllers
+from refloat.app import controller_names
 from refloat.base.gates import Gates
 from refloat.client import kinds
+from refloat.sim.cluster import ALL_CONTROLLERS, NAMESPACE, Cluster
+from refloat.sim.journal import GONE
 from refloat.sim.run import Sim
 from tests import builders
-from tests.simulation import cluster_world
-from tests.simulation.cluster_world import EVERYTHING, GONE, NAMESPACE, Cluster
 from tests.virtual import virtual
 
 CONDITIONS = "PodDisruptionConditions"
@@ -66,24 +66,24 @@ async def disrupted(c: Cluster, how: Disrupt) -> Pod:
     await c.submit(pod=WHOLE_NODE)
     await c.until(0)
     pod = c.pods()[0]
-    assert c.story(pod)[-1][1] == "Running ready"
+    assert c.history(pod)[-1][1] == "Running ready"
     await how(c, pod)
     await c.until(70)
-    assert c.story(pod)[-1][1] == GONE
+    assert c.history(pod)[-1][1] == GONE
     return pod
 
 
 def last(c: Cluster, pod: Pod) -> Pod:
-    """The pod as it was last seen."""
-    seen = c.journal.objects[pod.metadata.uid]
-    assert isinstance(seen, Pod)
-    return seen
+    """The pod in its newest version."""
+    newest = c.journal.objects[pod.metadata.uid]
+    assert isinstance(newest, Pod)
+    return newest
 
 
 def reasons(c: Cluster, pod: Pod) -> list[str]:
     """Who says that the pod is disrupted."""
-    found = structs.find(last(c, pod).status.conditions, "DisruptionTarget")
-    return [found.reason] if found is not None else []
+    condition = structs.find(last(c, pod).status.conditions, "DisruptionTarget")
+    return [condition.reason] if condition is not None else []
 
 
 @pytest.mark.parametrize("in_controllers", [True, False], ids=["controllers on", "controllers off"])
@@ -95,9 +95,7 @@ async def test_only_a_component_whose_gate_is_on_writes_the_condition(
 ) -> None:
     how, reason, whose = DISRUPTIONS[name]
     gates = Gates({CONDITIONS: in_controllers})
-    async with cluster_world.cluster(
-        sim, gates=gates, server_gates=Gates({CONDITIONS: in_server})
-    ) as c:
+    async with Cluster(sim, gates=gates, server_gates=Gates({CONDITIONS: in_server})) as c:
         pod = await disrupted(c, how)
         is_on = in_server if whose == "server" else in_controllers
         assert reasons(c, pod) == ([reason] if is_on else [])
@@ -107,10 +105,10 @@ async def test_only_a_component_whose_gate_is_on_writes_the_condition(
 @virtual()
 async def test_controllers_of_two_versions_go_by_their_own_gates(sim: Sim) -> None:
     """As in a rollout: the scheduler is old, what watches over nodes is new."""
-    old = replace(EVERYTHING, controllers=(controllers.SCHEDULER,), simulated_nodes=0)
-    others = tuple(each for each in controllers.KNOWN if each != controllers.SCHEDULER)
-    async with cluster_world.cluster(sim, replace(EVERYTHING, controllers=others)) as c:
-        await c.start(old, Gates({CONDITIONS: False}))
+    old = replace(ALL_CONTROLLERS, controllers=(controller_names.SCHEDULER,), simulated_nodes=0)
+    others = tuple(each for each in controller_names.KNOWN if each != controller_names.SCHEDULER)
+    async with Cluster(sim, replace(ALL_CONTROLLERS, controllers=others)) as c:
+        c.start(old, Gates({CONDITIONS: False}))
         await c.mark()
         preempted = await disrupted(c, preempt)
         assert reasons(c, preempted) == []
@@ -139,8 +137,8 @@ COLLECTED = [
 async def test_the_collector_of_pods_fails_them_by_its_gates(
     sim: Sim, off: dict[str, bool], want_phase: str, want_reasons: list[str]
 ) -> None:
-    """KEP-3939, "Risks and Mitigations"; with all off an orphan goes as it was."""
-    async with cluster_world.cluster(sim, gates=Gates(off)) as c:
+    """KEP-3939, "Risks and Mitigations"; with all gates off an orphan goes unchanged."""
+    async with Cluster(sim, gates=Gates(off)) as c:
         pod = await disrupted(c, orphan)
         assert last(c, pod).status.phase == want_phase
         assert reasons(c, pod) == want_reasons

@@ -8,21 +8,20 @@ import pytest
 
 from refloat.client import errors, fence, kinds
 from refloat.client.requests import Request
-from refloat.policy.force_eviction import PROGRESS
+from refloat.policy.recovery.force_eviction import PROGRESS
+from refloat.sim.faulty_client import nothing
 from refloat.sim.run import Sim, run
-from tests.simulation.controller_world import AT_ONCE, NAMESPACE, World
-from tests.simulation.job_world import nothing
+from tests.simulation.controller_cluster import AT_ONCE, NAMESPACE, ControllerCluster, running
 from tests.simulation.test_force_eviction import (
+    EVICTION_TAINT,
     HELD,
-    WISH,
-    Switched,
+    event_reasons,
+    new_cluster,
     node,
     post,
     renew,
+    request_eviction,
     taints,
-    told,
-    wish,
-    world,
 )
 from tests.virtual import virtual
 
@@ -36,8 +35,8 @@ def records(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(each["pod"], each["action"]) for each in all_of_them if "pod" in each]
 
 
-def notes(w: World, reason: str) -> list[str]:
-    return [note for _, why, note in w.told.events if why == reason]
+def notes(cluster: ControllerCluster, reason: str) -> list[str]:
+    return [note for _, why, note in cluster.event_log.events if why == reason]
 
 
 # -- evidence
@@ -48,66 +47,66 @@ async def test_a_node_whose_volumes_are_cleared_is_watched_anew_by_the_next_proc
     sim: Sim,
 ) -> None:
     """The process that cleared them died; the next has not seen the lease silent."""
-    async with world(sim) as w:
-        await wish(w)
-        await w.start(dies_at=1, dies_after=True)
+    async with new_cluster(sim) as cluster:
+        await request_eviction(cluster)
+        await cluster.start(dies_at=1, dies_after=True)
         await sim.clock.sleep(GRACE + 10)
-        await w.stop()
-        assert (await node(w)).metadata.annotations == {PROGRESS: '{"step":"VolumesCleared"}'}
-        await w.start()
+        await cluster.stop()
+        assert (await node(cluster)).metadata.annotations == {PROGRESS: '{"step":"VolumesCleared"}'}
+        await cluster.start()
         await sim.clock.sleep(GRACE - 1)
-        assert await w.found("p") is not None
-        assert told(w) == []
+        assert await cluster.find_pod("p") is not None
+        assert event_reasons(cluster) == []
         await sim.clock.sleep(2)
-        assert await w.found("p") is None
+        assert await cluster.find_pod("p") is None
 
 
 @virtual(seeds=3)
 async def test_a_node_that_renews_its_lease_when_its_volumes_are_cleared_keeps_its_pods(
     sim: Sim,
 ) -> None:
-    async with world(sim) as w:
+    async with new_cluster(sim) as cluster:
 
         async def returns(request: Request) -> None:
             if "/nodes/n/status" in request.path:
-                w.mortal.before = nothing
-                await renew(w)
+                cluster.faulty.before = nothing
+                await renew(cluster)
 
-        await wish(w)
-        await w.start(before=returns)
+        await request_eviction(cluster)
+        await cluster.start(before=returns)
         await sim.clock.sleep(600)
-        assert await w.found("p") is not None
-        assert told(w) == ["Warning ForceEvictionRefused"]
+        assert await cluster.find_pod("p") is not None
+        assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
 
 
 @virtual()
 async def test_a_node_without_a_lease_is_refused(sim: Sim) -> None:
-    async with world(sim) as w:
-        await w.client.delete(kinds.LEASES, "n", namespace="kube-node-lease")
-        await w.start()
-        await wish(w)
+    async with new_cluster(sim) as cluster:
+        await cluster.client.delete(kinds.LEASES, "n", namespace="kube-node-lease")
+        await cluster.start()
+        await request_eviction(cluster)
         await sim.clock.sleep(600)
-        assert await w.found("p") is not None
-        (note,) = notes(w, "ForceEvictionRefused")
+        assert await cluster.find_pod("p") is not None
+        (note,) = notes(cluster, "ForceEvictionRefused")
         assert "it has no Lease in the namespace kube-node-lease" in note
 
 
 @virtual()
 async def test_a_write_that_the_client_keeps_for_long_needs_new_reads(sim: Sim) -> None:
     """The node renews its lease meanwhile, and has not posted its status yet."""
-    async with world(sim) as w:
+    async with new_cluster(sim) as cluster:
 
         async def is_kept(_: Request) -> None:
-            w.mortal.before = nothing
+            cluster.faulty.before = nothing
             await sim.clock.sleep(4)
-            await renew(w)
-            fence.check()  # as the transport does before it sends
+            await renew(cluster)
+            fence.check()  # as the transport does before each request
 
-        await w.start(before=is_kept)
-        await wish(w)
+        await cluster.start(before=is_kept)
+        await request_eviction(cluster)
         await sim.clock.sleep(600)
-        assert await w.found("p") is not None
-        assert told(w) == ["Warning ForceEvictionRefused"]
+        assert await cluster.find_pod("p") is not None
+        assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
 
 
 # -- records
@@ -119,14 +118,14 @@ async def test_each_pod_that_is_evicted_has_an_event_a_count_and_a_record(
 ) -> None:
     caplog.set_level(logging.INFO)
     caplog.clear()
-    async with world(sim) as w:
-        await w.pod("held", node="n", finalizers=HELD)
-        await w.start()
-        await wish(w)
+    async with new_cluster(sim) as cluster:
+        await cluster.pod("held", node="n", finalizers=HELD)
+        await cluster.start()
+        await request_eviction(cluster)
         await sim.clock.sleep(GRACE + 1)
         assert sorted(records(caplog)) == [("default/held", "evicted"), ("default/p", "evicted")]
-        assert len(notes(w, "ForceEviction")) == 2
-        assert w.sample(PODS_TOTAL) == 2
+        assert len(notes(cluster, "ForceEviction")) == 2
+        assert cluster.sample(PODS_TOTAL) == 2
         (record,) = [
             each.fields  # type: ignore[attr-defined]
             for each in caplog.records
@@ -143,19 +142,19 @@ async def test_a_pod_that_is_gone_before_the_write_is_not_counted(
 ) -> None:
     caplog.set_level(logging.INFO)
     caplog.clear()
-    async with world(sim) as w:
+    async with new_cluster(sim) as cluster:
 
         async def goes(request: Request) -> None:
             if "/pods/p/status" in request.path:
-                w.mortal.before = nothing
-                await w.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=AT_ONCE)
+                cluster.faulty.before = nothing
+                await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=AT_ONCE)
 
-        await w.start(before=goes)
-        await wish(w)
+        await cluster.start(before=goes)
+        await request_eviction(cluster)
         await sim.clock.sleep(GRACE + 10)
-        assert await taints(w) == []
-        assert notes(w, "ForceEviction") == []
-        assert w.sample(PODS_TOTAL) == 0
+        assert await taints(cluster) == []
+        assert notes(cluster, "ForceEviction") == []
+        assert cluster.sample(PODS_TOTAL) == 0
         assert records(caplog) == []
 
 
@@ -163,15 +162,18 @@ async def test_a_pod_that_is_gone_before_the_write_is_not_counted(
 @pytest.mark.parametrize("number", range(1, 7))
 def test_an_answer_that_is_lost_is_told_of_once(number: int) -> None:
     async def program(sim: Sim) -> None:
-        async with world(sim) as w:
-            await w.start(loses=(number,))
-            await wish(w)
+        async with new_cluster(sim) as cluster:
+            await cluster.start(loses=(number,))
+            await request_eviction(cluster)
             await sim.clock.sleep(2 * GRACE + 30)  # a lost answer may be a lost contact
-            assert await w.found("p") is None
-            assert told(w) == ["Normal ForceEvictionStarted", "Normal ForceEvictionFinished"]
-            assert len(notes(w, "ForceEviction")) == 1
-            assert w.sample(PODS_TOTAL) == 1
-            assert w.sample("refloat_force_eviction_nodes_total", result="finished") == 1
+            assert await cluster.find_pod("p") is None
+            assert event_reasons(cluster) == [
+                "Normal ForceEvictionStarted",
+                "Normal ForceEvictionFinished",
+            ]
+            assert len(notes(cluster, "ForceEviction")) == 1
+            assert cluster.sample(PODS_TOTAL) == 1
+            assert cluster.sample("refloat_force_eviction_nodes_total", result="finished") == 1
 
     run(program, seed=number)
 
@@ -191,48 +193,46 @@ def test_a_mistyped_request_gets_one_event_with_the_right_command(
     value: str, effect: str, shown: str
 ) -> None:
     async def program(sim: Sim) -> None:
-        async with world(sim) as w:
-            await w.start()
-            await wish(w, {**WISH, "value": value, "effect": effect})
+        async with running(new_cluster(sim)) as cluster:
+            await request_eviction(cluster, {**EVICTION_TAINT, "value": value, "effect": effect})
             await sim.clock.sleep(1)
-            await post(w, "False")  # the node changes, the taint does not
+            await post(cluster, "False")  # the node changes, the taint does not
             await sim.clock.sleep(600)
-            [(kind, reason, note)] = w.told.events
+            [(kind, reason, note)] = cluster.event_log.events
             assert (kind, reason) == ("Warning", "ForceEvictionMistyped")
             assert note.startswith(f"The taint {shown} asks for nothing")
             assert note.endswith(
                 "kubectl taint node n refloat.dev/force-eviction-"
                 " && kubectl taint node n refloat.dev/force-eviction=true:NoSchedule"
             )
-            assert await w.found("p") is not None
-            await wish(w)
+            assert await cluster.find_pod("p") is not None
+            await request_eviction(cluster)
             await sim.clock.sleep(GRACE + 1)
-            assert await w.found("p") is None
+            assert await cluster.find_pod("p") is None
 
     run(program, seed=0)
 
 
 @virtual()
 async def test_a_right_that_is_missing_shows_in_readyz_a_gauge_and_one_event(sim: Sim) -> None:
-    made = Switched()
     gauge = "refloat_force_eviction_missing_rights"
 
     def forbidden(request: Request, _: int) -> errors.ClientError | None:
-        refused = request.method == "DELETE" and "/pods/" in request.path
-        return errors.Forbidden("no", code=403) if refused else None
+        is_delete = request.method == "DELETE" and "/pods/" in request.path
+        return errors.Forbidden("no", code=403) if is_delete else None
 
-    async with world(sim, make=made) as w:
-        await w.start(refuses=forbidden)
-        await wish(w)
+    async with new_cluster(sim) as cluster:
+        await cluster.start(refuses=forbidden)
+        await request_eviction(cluster)
         await sim.clock.sleep(2 * GRACE)
-        missing = made.force_eviction.rights.missing
+        missing = cluster.process.env.readiness["rights/force-eviction-controller"]()
         assert missing == "force-eviction-controller may not delete pods"
-        assert w.sample(gauge, right="delete pods") == 1
-        assert len(notes(w, "MissingRights")) == 1
-        assert w.sample("refloat_force_eviction_pods_left") == 1
-        w.mortal.refuses = lambda *_: None
+        assert cluster.sample(gauge, right="delete pods") == 1
+        assert len(notes(cluster, "MissingRights")) == 1
+        assert cluster.sample("refloat_force_eviction_pods_left") == 1
+        cluster.faulty.refuses = lambda *_: None
         await sim.clock.sleep(60)
-        assert await w.found("p") is None
-        assert made.force_eviction.rights.missing is None
-        assert w.sample(gauge, right="delete pods") == 0
-        assert w.sample("refloat_force_eviction_pods_left") == 0
+        assert await cluster.find_pod("p") is None
+        assert cluster.process.env.readiness["rights/force-eviction-controller"]() is None
+        assert cluster.sample(gauge, right="delete pods") == 0
+        assert cluster.sample("refloat_force_eviction_pods_left") == 0

@@ -5,13 +5,13 @@ import pytest
 
 from refloat.api import structs
 from refloat.client import kinds
+from refloat.sim.journal import describe_pod
 from refloat.sim.run import Sim, run
-from tests.simulation.cluster_world import describe_pod
-from tests.simulation.force_eviction_story import FREE, Moment, Story, story
+from tests.simulation.force_eviction_cluster import FREE, EvictedNodeCluster, Moment
 from tests.virtual import virtual
 
-# How long a node is off before somebody says so: it is not Ready by then, and its lease stands
-# still for longer than it is good for.
+# How long a node is off before a user asks for the eviction: the node is not Ready by then, and
+# its Lease has not changed for longer than its duration.
 OFF_SECONDS = 70
 
 # From then on everything has its end: the Job's delay, the start of its next pod.
@@ -21,26 +21,26 @@ END_SECONDS = 300
 WRITES = 6
 
 MOMENTS: list[Moment] = [(n, side) for n in range(1, WRITES + 1) for side in ("before", "after")]
-# The third write makes the pod fail: a node that returns before it is refused.
+# The third write makes the pod fail: a node that returns before that write is refused.
 REFUSED = MOMENTS.index((3, "before")) + 1
 
 
 @virtual(seeds=5)
 async def test_a_node_that_stays_off(sim: Sim) -> None:
-    """Scenario 1, and nobody comes back: at once, where six minutes would pass without it."""
-    async with story(sim) as s:
+    """Scenario 1, and the node stays away: at once, where six minutes would pass otherwise."""
+    async with EvictedNodeCluster(sim) as s:
         node = await s.begin()
         [pod] = s.pods()
         s.fleet.fail(node, "crash")
         await sim.clock.sleep(OFF_SECONDS)
-        await s.wish(node)
+        await s.request_eviction(node)
         await sim.clock.sleep(30)
         assert s.hooked is not None
         assert s.hooked.writes in (WRITES - 1, WRITES)
         assert s.running()
         assert node not in s.running()
-        told = [text for _, text in s.story(pod)]
-        assert "Failed terminating(0) DeletionByForceEviction" in told[-3:]
+        lines = [text for _, text in s.history(pod)]
+        assert "Failed terminating(0) DeletionByForceEviction" in lines[-3:]
         await sim.clock.sleep(END_SECONDS)
         await s.settled()
         assert s.job().status.failed == 1
@@ -48,7 +48,7 @@ async def test_a_node_that_stays_off(sim: Sim) -> None:
 
 @virtual()
 async def test_without_the_wish_the_volume_is_not_free_for_six_minutes(sim: Sim) -> None:
-    async with story(sim) as s:
+    async with EvictedNodeCluster(sim) as s:
         node = await s.begin()
         [pod] = s.pods()
         s.fleet.fail(node, "crash")
@@ -75,23 +75,23 @@ async def test_without_the_wish_the_volume_is_not_free_for_six_minutes(sim: Sim)
 def test_a_node_that_returns_in_the_middle(moment: Moment, seed: int) -> None:
     """Scenario 1, step 5, before and after every step of the controller.
 
-    Until its pod is failed, it is refused.
+    Until its pod has failed, the eviction is refused.
     """
 
     async def program(sim: Sim) -> None:
-        async with story(sim) as s:
+        async with EvictedNodeCluster(sim) as s:
             node = await s.begin()
             s.returns_at, s.returns = moment, lambda: back(s, node)
             s.fleet.fail(node, "crash")
             await sim.clock.sleep(OFF_SECONDS)
-            await s.wish(node)
+            await s.request_eviction(node)
             await sim.clock.sleep(END_SECONDS)
             if s.fleet.fault(node):  # there was no such write: the attachment was gone by then
                 s.fleet.heal(node)
                 await sim.clock.sleep(60)
             await s.settled()
-            refused = moment in MOMENTS[:REFUSED]
-            assert s.job().status.failed == (0 if refused else 1)
+            is_refusal = moment in MOMENTS[:REFUSED]
+            assert s.job().status.failed == (0 if is_refusal else 1)
 
     run(program, seed=seed)
 
@@ -102,15 +102,15 @@ def test_a_node_that_does_not_hear_what_became_of_its_pod(number: int) -> None:
     """Scenario 1, step 8: when the taint is gone, its watch is still behind."""
 
     async def program(sim: Sim) -> None:
-        async with story(sim) as s:
+        async with EvictedNodeCluster(sim) as s:
             node = await s.begin(FREE)
             s.returns_at, s.returns = (number, "after"), lambda: back(s, node)
-            # Of a replacement there it would not hear either.
+            # Nor would the cache hear of a replacement there.
             await s.client.patch(kinds.NODES, node, {"spec": {"unschedulable": True}})
             s.fleet.fail(node, "crash")
             s.late.untold = node
             await sim.clock.sleep(OFF_SECONDS)
-            await s.wish(node)
+            await s.request_eviction(node)
             await sim.clock.sleep(60)
             assert s.fleet.fault(node) is None
             assert s.wrong == []
@@ -120,8 +120,8 @@ def test_a_node_that_does_not_hear_what_became_of_its_pod(number: int) -> None:
     run(program, seed=number)
 
 
-async def back(s: Story, node: str) -> None:
-    """It returns, and has time to do what it would."""
+async def back(s: EvictedNodeCluster, node: str) -> None:
+    """The node returns, and has time to act."""
     s.fleet.heal(node)
     await s.sim.clock.sleep(3)
 
@@ -131,7 +131,7 @@ def test_a_node_that_returns_and_cannot_reach_the_api_server(moment: Moment) -> 
     """Scenario 2, in every order; later the line is mended."""
 
     async def program(sim: Sim) -> None:
-        async with story(sim) as s:
+        async with EvictedNodeCluster(sim) as s:
             node = await s.begin()
 
             async def comes_back() -> None:
@@ -142,7 +142,7 @@ def test_a_node_that_returns_and_cannot_reach_the_api_server(moment: Moment) -> 
             s.returns_at, s.returns = moment, comes_back
             s.fleet.fail(node, "crash")
             await sim.clock.sleep(OFF_SECONDS)
-            await s.wish(node)
+            await s.request_eviction(node)
             await sim.clock.sleep(60)
             assert s.wrong == []
             assert node not in s.running()
@@ -156,55 +156,55 @@ def test_a_node_that_returns_and_cannot_reach_the_api_server(moment: Moment) -> 
 
 @pytest.mark.parametrize("early", [0.0, 0.5, 5.0, 15.0])
 def test_a_node_that_returns_before_the_check(early: float) -> None:
-    """Scenario 3: it is refused, and its pod goes on where it was."""
+    """Scenario 3: the eviction is refused, and the pod goes on where it was."""
 
     async def program(sim: Sim) -> None:
-        async with story(sim) as s:
+        async with EvictedNodeCluster(sim) as s:
             node = await s.begin()
             [pod] = s.pods()
             s.fleet.fail(node, "crash")
             await sim.clock.sleep(OFF_SECONDS - early)
             s.fleet.heal(node)
             await sim.clock.sleep(early)
-            await s.wish(node)
+            await s.request_eviction(node)
             await sim.clock.sleep(END_SECONDS)
             await s.settled()
             assert s.job().status.failed == 0
             assert list(s.running()) == [node]
-            found = await s.found(pod)
-            assert found is not None
-            assert found.metadata.uid == pod.metadata.uid
+            newest = await s.find_pod(pod.metadata.name)
+            assert newest is not None
+            assert newest.metadata.uid == pod.metadata.uid
 
     run(program, seed=3)
 
 
 @virtual(seeds=3)
 async def test_a_node_that_never_was_off_is_refused(sim: Sim) -> None:
-    async with story(sim) as s:
+    async with EvictedNodeCluster(sim) as s:
         node = await s.begin()
-        await s.wish(node)
+        await s.request_eviction(node)
         await sim.clock.sleep(60)
         await s.settled()
         assert list(s.running()) == [node]
-        seen = await s.client.get(kinds.NODES, node)
-        assert structs.is_true(seen.status.conditions, "Ready")
+        current = await s.client.get(kinds.NODES, node)
+        assert structs.is_true(current.status.conditions, "Ready")
 
 
 @virtual(seeds=3)
 async def test_a_tool_that_says_so_again_and_again_starts_no_loop(sim: Sim) -> None:
-    """Each wish is one look; on a node that is back each is refused, and nothing is evicted."""
-    async with story(sim) as s:
+    """Each request is one check; a node that is back is refused each time and keeps its pods."""
+    async with EvictedNodeCluster(sim) as s:
         node = await s.begin()
         s.fleet.fail(node, "crash")
         await sim.clock.sleep(OFF_SECONDS)
-        await s.wish(node)
+        await s.request_eviction(node)
         await sim.clock.sleep(60)
         s.fleet.heal(node)
         await sim.clock.sleep(20)
         assert s.hooked is not None
         before = s.hooked.writes
         for _ in range(5):
-            await s.wish(node)
+            await s.request_eviction(node)
             await sim.clock.sleep(20)
         assert s.hooked.writes == before + 5
         await s.settled()

@@ -2,7 +2,7 @@
 """A pod that is deleted before it ran must not hang its Job, whatever gates are on.
 
 Some Jobs replace a pod only when it has ended. A pod that never ran does not
-end by itself: its node says so, or the Job waits for ever.
+end alone: its node ends the pod, or the Job waits for ever.
 """
 
 import itertools
@@ -13,9 +13,9 @@ import pytest
 from refloat.base import gates
 from refloat.base.gates import Gates
 from refloat.client import kinds
-from refloat.policy import job_conditions
+from refloat.policy.job import job_conditions
+from refloat.sim.cluster import Cluster
 from refloat.sim.run import Sim, run
-from tests.simulation import cluster_world
 
 SWITCHED = (
     gates.JOB_POD_FAILURE_POLICY,
@@ -50,11 +50,11 @@ def told(combination: dict[str, bool]) -> str:
 @pytest.mark.parametrize("combination", combinations(), ids=told)
 @pytest.mark.parametrize("job", JOBS)
 def test_a_pending_pod_that_is_deleted_is_replaced(job: str, combination: dict[str, bool]) -> None:
-    """The Job was made while all gates were on, and has all that it was given."""
+    """The Job was created while all gates were on, and has all fields."""
 
     async def program(sim: Sim) -> None:
-        made = cluster_world.cluster(sim, gates=Gates(combination), server_gates=ALL_ON)
-        async with made as cluster:
+        simulated = Cluster(sim, gates=Gates(combination), server_gates=ALL_ON)
+        async with simulated as cluster:
             await cluster.submit(script=UNSTARTED_THEN_WELL, **JOBS[job])
             await cluster.until(10)
             [pod] = cluster.pods()

@@ -9,15 +9,15 @@ import pytest
 
 from refloat.api.meta import Object
 from refloat.sim.run import Sim
-from tests.simulation import job_world
-from tests.simulation.job_world import OK, Process, Run, Script
+from tests.simulation import job_cluster
+from tests.simulation.job_cluster import OK, JobCluster, Run, Script
 from tests.virtual import virtual
 
 FAILS_AT_ONCE = Run(seconds=0.1, exit_code=1)
 
 JOBS: dict[str, tuple[Object, Script]] = {
-    "fails": ({"backoffLimit": 2}, job_world.in_turn(FAILS_AT_ONCE)),
-    "succeeds": ({"completions": 5, "parallelism": 2}, job_world.in_turn(OK)),
+    "fails": ({"backoffLimit": 2}, job_cluster.in_turn(FAILS_AT_ONCE)),
+    "succeeds": ({"completions": 5, "parallelism": 2}, job_cluster.in_turn(OK)),
 }
 
 
@@ -26,13 +26,13 @@ JOBS: dict[str, tuple[Object, Script]] = {
 @virtual(seeds=8)
 async def test_no_pod_is_counted_by_two_processes(sim: Sim, lag: float, name: str) -> None:
     spec, script = JOBS[name]
-    async with job_world.world(sim, script) as world:
-        others = [Process(world, None) for _ in range(2)]
+    async with JobCluster(sim, script) as cluster:
+        others = [cluster.new_process() for _ in range(2)]
         for each in others:
             await each.start()
-        world.lag = lag
-        await world.submit(**spec)
-        status = (await world.finished()).status
+        cluster.watch_faults.lag = lag
+        await cluster.submit(**spec)
+        status = (await cluster.finished()).status
         for each in others:
             await each.stop()
-        assert status.succeeded + status.failed <= len(world.kubelet.created)
+        assert status.succeeded + status.failed <= len(cluster.kubelet.created)

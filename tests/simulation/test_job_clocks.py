@@ -5,36 +5,36 @@ import pytest
 
 from refloat.api.meta import Object
 from refloat.sim.run import Sim
-from tests.simulation import job_world
+from tests.simulation import job_cluster
+from tests.simulation.job_cluster import FAILS, OK, JobCluster
 from tests.simulation.job_scenarios import indexed
-from tests.simulation.job_world import FAILS, OK, World
 from tests.virtual import virtual
 
 HOUR = 3600.0
 SPECS: dict[str, Object] = {"of a Job": {}, "of an index": indexed(1, backoffLimitPerIndex=3)}
 
 
-async def second_pod_after(world: World, sim: Sim, spec: Object) -> float:
+async def second_pod_after(cluster: JobCluster, sim: Sim, spec: Object) -> float:
     """Seconds from the end of a pod, directly after which the clock is set back, to the next."""
-    await world.submit(**spec)
-    while not any(pod.is_terminal for pod in await world.pods()):
-        await world.sleep(0.1)
-    ended = sim.clock.monotonic()
-    await world.sleep(2)
+    await cluster.submit(**spec)
+    while not any(pod.is_terminal for pod in await cluster.pods()):
+        await cluster.sleep(0.1)
+    end = sim.clock.monotonic()
+    await cluster.sleep(2)
     sim.clock.set_ahead(-HOUR)
-    while len(world.kubelet.created) < 2:
-        assert sim.clock.monotonic() - ended < HOUR / 2
-        await world.sleep(0.1)
-    return sim.clock.monotonic() - ended
+    while len(cluster.kubelet.created) < 2:
+        assert sim.clock.monotonic() - end < HOUR / 2
+        await cluster.sleep(0.1)
+    return sim.clock.monotonic() - end
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @virtual(seeds=3)
 async def test_a_clock_that_goes_back_by_an_hour_costs_no_hour(sim: Sim, spec: Object) -> None:
     """Ten seconds after the failure was seen, which is a second or two after its end."""
-    async with job_world.world(sim, job_world.in_turn(FAILS, OK)) as world:
-        assert 9 <= await second_pod_after(world, sim, spec) <= 15
-        await world.finished()
+    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
+        assert 9 <= await second_pod_after(cluster, sim, spec) <= 15
+        await cluster.finished()
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
@@ -42,12 +42,25 @@ async def test_a_clock_that_goes_back_by_an_hour_costs_no_hour(sim: Sim, spec: O
 async def test_after_a_restart_a_failure_in_the_future_costs_one_delay_at_most(
     sim: Sim, spec: Object
 ) -> None:
-    async with job_world.world(sim, job_world.in_turn(FAILS, OK)) as world:
-        await world.submit(**spec)
-        while not any(pod.is_terminal for pod in await world.pods()):
-            await world.sleep(0.1)
-        await world.process.stop()
+    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
+        await cluster.submit(**spec)
+        while not any(pod.is_terminal for pod in await cluster.pods()):
+            await cluster.sleep(0.1)
+        await cluster.stop()
         sim.clock.set_ahead(-HOUR)
-        await world.restart()
-        await world.sleep(15)
-        assert len(world.kubelet.created) == 2
+        await cluster.restart()
+        await cluster.sleep(15)
+        assert len(cluster.kubelet.created) == 2
+
+
+@virtual(seeds=3)
+async def test_a_job_completes_although_the_clock_went_back_behind_its_start(sim: Sim) -> None:
+    async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
+        await cluster.submit()
+        while not (job := await cluster.job()).status.start_time:
+            await cluster.sleep(0.1)
+        sim.clock.set_ahead(-HOUR)
+        await cluster.sleep(60)
+        status = (await cluster.job()).status
+        assert "Complete" in [each.type for each in status.conditions or ()]
+        assert status.completion_time == job.status.start_time

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller is killed at each of its writes, or hears nothing of it: nobody can tell."""
+"""The controller is killed at each of its writes, or gets no answer: the end is the same."""
 
 import functools
 from typing import Any
 
 import pytest
 
-from refloat.policy import pod_state
+from refloat.policy.job import pod_state
 from refloat.sim.run import Sim, run
-from tests.simulation import job_world
+from tests.simulation import job_cluster
+from tests.simulation.job_cluster import OK, JobCluster, Run
 from tests.simulation.job_scenarios import RACES, SCENARIOS, Ending, checked
-from tests.simulation.job_world import OK, Process, Run, World
 from tests.virtual import virtual
 
 SEED = 1
@@ -20,31 +20,31 @@ ALL = SCENARIOS | RACES
 
 @functools.cache
 def undisturbed(name: str) -> tuple[Ending, int]:
-    """How it ends, and the number of writes until then."""
+    """How the Job ends, and the number of writes until then."""
 
     async def program(sim: Sim) -> tuple[Ending, int]:
-        async with job_world.world(sim, ALL[name].script) as world:
-            return await checked(world, ALL[name]), world.process.client.writes
+        async with JobCluster(sim, ALL[name].script) as cluster:
+            return await checked(cluster, ALL[name]), cluster.faulty.writes
 
     return run(program, seed=SEED)
 
 
 def killed(name: str, number: int, *, after: bool) -> Ending:
     async def program(sim: Sim) -> Ending:
-        async with job_world.world(sim, ALL[name].script) as world:
-            client = world.process.client
+        async with JobCluster(sim, ALL[name].script) as cluster:
+            client = cluster.faulty
             client.dies_at, client.dies_after = number, after
-            world.restart_when_dead(client)
-            return await checked(world, ALL[name])
+            cluster.spawn(cluster.restart_when_dead(client))
+            return await checked(cluster, ALL[name])
 
     return run(program, seed=SEED)
 
 
 def unanswered(name: str, number: int) -> Ending:
     async def program(sim: Sim) -> Ending:
-        async with job_world.world(sim, ALL[name].script) as world:
-            world.process.client.loses = {number}
-            return await checked(world, ALL[name])
+        async with JobCluster(sim, ALL[name].script) as cluster:
+            cluster.faulty.loses = {number}
+            return await checked(cluster, ALL[name])
 
     return run(program, seed=SEED)
 
@@ -66,43 +66,42 @@ def test_an_answer_that_is_lost_changes_nothing(name: str) -> None:
 
 @virtual(seeds=8)
 async def test_a_restart_at_any_moment_makes_no_pod_twice(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
-        await world.submit(completions=6, parallelism=3)
+    async with JobCluster(sim) as cluster:
+        await cluster.submit(completions=6, parallelism=3)
         for _ in range(8):
-            await world.sleep(sim.rand.random() * 3)
-            await world.process.stop()
-            world.process = Process(world, None)
-            await world.sleep(sim.rand.random())
-            await world.process.start()
-        job = await world.finished()
-        assert (job.status.succeeded, len(world.kubelet.created)) == (6, 6)
+            await cluster.sleep(sim.rand.random() * 3)
+            await cluster.stop()
+            await cluster.sleep(sim.rand.random())
+            await cluster.start()
+        job = await cluster.finished()
+        assert (job.status.succeeded, len(cluster.kubelet.created)) == (6, 6)
 
 
 # -- between the removal of a finalizer and the deletion (behaviour A9.1) -----------
 
 
-async def killed_before_the_deletion(world: World, **change: Any) -> None:
+async def killed_before_the_deletion(cluster: JobCluster, **change: Any) -> None:
     """A change makes the controller release pods; then it is killed, and deletes none."""
-    await world.sleep(3)
-    client = world.process.client
+    await cluster.sleep(3)
+    client = cluster.faulty
     client.dies_on = lambda request: request.method == "DELETE"
-    await world.change(**change)
+    await cluster.change(**change)
     await client.died.wait()
 
 
 @pytest.mark.parametrize("change", [{"suspend": True}, {"parallelism": 0}], ids=["stop", "shrink"])
 def test_a_pod_that_runs_on_after_a_kill_is_counted(change: dict[str, Any]) -> None:
-    """The successor gives it the finalizer again, and the Job wants it again."""
+    """The successor adds the finalizer again, and the Job wants the pod again."""
 
     @virtual(seeds=3)
     async def test(sim: Sim) -> None:
-        async with job_world.world(sim, job_world.in_turn(Run(seconds=30))) as world:
-            await world.submit(completions=2, parallelism=2)
-            await killed_before_the_deletion(world, **change)
-            await world.change(suspend=False, parallelism=2)
-            await world.restart()
-            job = await world.finished()
-            assert (job.status.succeeded, len(world.kubelet.created)) == (2, 2)
+        async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30))) as cluster:
+            await cluster.submit(completions=2, parallelism=2)
+            await killed_before_the_deletion(cluster, **change)
+            await cluster.change(suspend=False, parallelism=2)
+            await cluster.restart()
+            job = await cluster.finished()
+            assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2)
 
     test()
 
@@ -111,20 +110,20 @@ def test_a_pod_that_runs_on_after_a_kill_is_counted(change: dict[str, Any]) -> N
 def test_a_pod_that_ended_before_the_successor_saw_it_run_is_replaced(
     change: dict[str, Any],
 ) -> None:
-    """As in Kubernetes: nothing that users cannot write says that it was not counted."""
+    """As in Kubernetes: nothing that users cannot write shows that the pod was not counted."""
 
     @virtual(seeds=3)
     async def test(sim: Sim) -> None:
-        async with job_world.world(sim, job_world.in_turn(OK)) as world:
-            await world.submit(completions=2, parallelism=2)
-            await killed_before_the_deletion(world, **change)
-            await world.sleep(10)
-            lost = sum(not pod_state.is_tracked(pod) for pod in await world.pods())
-            assert (len(world.kubelet.done), lost) in [(2, 1), (2, 2)]
-            await world.restart()
-            await world.change(suspend=False, parallelism=2)
-            job = await world.finished()
-            assert (job.status.succeeded, len(world.kubelet.created)) == (2, 2 + lost)
+        async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
+            await cluster.submit(completions=2, parallelism=2)
+            await killed_before_the_deletion(cluster, **change)
+            await cluster.sleep(10)
+            untracked = sum(not pod_state.is_tracked(pod) for pod in await cluster.pods())
+            assert (len(cluster.kubelet.done), untracked) in [(2, 1), (2, 2)]
+            await cluster.restart()
+            await cluster.change(suspend=False, parallelism=2)
+            job = await cluster.finished()
+            assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2 + untracked)
 
     test()
 
@@ -132,41 +131,41 @@ def test_a_pod_that_ended_before_the_successor_saw_it_run_is_replaced(
 @virtual(seeds=3)
 async def test_a_job_that_wants_a_pod_back_counts_it(sim: Sim) -> None:
     """Suspended, killed, resumed: the pods go on, and one is deleted by hand."""
-    async with job_world.world(sim, job_world.in_turn(Run(seconds=30), OK)) as world:
-        await world.submit(completions=1, parallelism=1, podReplacementPolicy="Failed")
-        await killed_before_the_deletion(world, suspend=True)
-        await world.change(suspend=False)
-        await world.restart()
-        await world.sleep(3)
-        await world.delete_pod(world.kubelet.created[0].metadata.name)
-        job = await world.finished()
+    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30), OK)) as cluster:
+        await cluster.submit(completions=1, parallelism=1, podReplacementPolicy="Failed")
+        await killed_before_the_deletion(cluster, suspend=True)
+        await cluster.change(suspend=False)
+        await cluster.restart()
+        await cluster.sleep(3)
+        await cluster.delete(cluster.kubelet.created[0].metadata.name)
+        job = await cluster.finished()
         assert (job.status.succeeded, job.status.failed) == (1, 1)
 
 
 @virtual(seeds=3)
 async def test_a_job_that_does_not_want_the_pod_deletes_it_uncounted(sim: Sim) -> None:
     """As if the controller had not been killed (behaviour A9.1)."""
-    async with job_world.world(sim, job_world.in_turn(Run(seconds=30), OK)) as world:
-        await world.submit(completions=1, parallelism=1)
-        await killed_before_the_deletion(world, suspend=True)
-        await world.restart()
-        await world.sleep(10)
-        assert await world.pods() == []
-        await world.change(suspend=False)
-        job = await world.finished()
+    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30), OK)) as cluster:
+        await cluster.submit(completions=1, parallelism=1)
+        await killed_before_the_deletion(cluster, suspend=True)
+        await cluster.restart()
+        await cluster.sleep(10)
+        assert await cluster.pods() == []
+        await cluster.change(suspend=False)
+        job = await cluster.finished()
         assert (job.status.succeeded, job.status.failed) == (1, 0)
 
 
 @virtual(seeds=3)
 async def test_a_pod_that_ends_while_it_is_released_is_counted(sim: Sim) -> None:
-    """It changed, so it is not deleted: without any crash."""
-    async with job_world.world(sim, job_world.in_turn(Run(seconds=30))) as world:
-        await world.submit(completions=1, parallelism=1)
-        await world.sleep(3)
-        [pod] = await world.pods()
-        world.process.client.before = world.kubelet.ends_when_deleted(pod)
-        await world.change(suspend=True)
-        await world.sleep(10)
-        job = await world.finished()
-        assert (job.status.succeeded, len(world.kubelet.created)) == (1, 1)
-        assert "FailedDelete" not in world.told.reasons()
+    """The pod changed, so the controller does not delete it: without any crash."""
+    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30))) as cluster:
+        await cluster.submit(completions=1, parallelism=1)
+        await cluster.sleep(3)
+        [pod] = await cluster.pods()
+        cluster.faulty.before = cluster.kubelet.ends_when_deleted(pod)
+        await cluster.change(suspend=True)
+        await cluster.sleep(10)
+        job = await cluster.finished()
+        assert (job.status.succeeded, len(cluster.kubelet.created)) == (1, 1)
+        assert "FailedDelete" not in cluster.event_log.reasons()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a Job, and in which words (behaviour A22).
+"""The events of a Job, word for word (behaviour A22).
 
-What was decided of single pods, which Kubernetes does not tell, is in
+Events about single pods, which Kubernetes does not write, are in
 `test_job_policies`.
 """
 
@@ -16,33 +16,35 @@ import pytest
 from refloat.client import errors, kinds
 from refloat.client.requests import Request
 from refloat.sim.run import Sim
-from tests.simulation import job_world
-from tests.simulation.job_world import FAILS, FOREVER, OK, Run, Script, World
+from tests.cases import cases
+from tests.simulation import job_cluster
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.job_cluster import FAILS, FOREVER, OK, JobCluster, Run, Script
 from tests.virtual import virtual
 
 INDEXED: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
 ON_42 = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
 
 ENDS: dict[str, tuple[dict[str, Any], Script, tuple[str, str, str]]] = {
-    "completed": ({}, job_world.in_turn(OK), ("Normal", "Completed", "Job completed")),
+    "completed": ({}, job_cluster.in_turn(OK), ("Normal", "Completed", "Job completed")),
     "enough indexes": (
         {**INDEXED, "successPolicy": {"rules": [{"succeededCount": 1}]}},
-        job_world.by_index(i1=FOREVER),
+        job_cluster.by_index(i1=FOREVER),
         ("Normal", "Completed", "Job completed"),
     ),
     "too many failures": (
         {"backoffLimit": 0},
-        job_world.in_turn(FAILS),
+        job_cluster.in_turn(FAILS),
         ("Warning", "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
     ),
     "too slow": (
         {"activeDeadlineSeconds": 10},
-        job_world.in_turn(FOREVER),
+        job_cluster.in_turn(FOREVER),
         ("Warning", "DeadlineExceeded", "Job was active longer than specified deadline"),
     ),
     "a failure that is final": (
         {"podFailurePolicy": {"rules": [ON_42]}},
-        job_world.in_turn(Run(exit_code=42)),
+        job_cluster.in_turn(Run(exit_code=42)),
         (
             "Warning",
             "PodFailurePolicy",
@@ -54,7 +56,7 @@ ENDS: dict[str, tuple[dict[str, Any], Script, tuple[str, str, str]]] = {
     ),
     "too many failed indexes": (
         {**INDEXED, "backoffLimitPerIndex": 0, "maxFailedIndexes": 0},
-        job_world.by_index(i0=FAILS, i1=FOREVER),
+        job_cluster.by_index(i0=FAILS, i1=FOREVER),
         (
             "Warning",
             "MaxFailedIndexesExceeded",
@@ -63,18 +65,18 @@ ENDS: dict[str, tuple[dict[str, Any], Script, tuple[str, str, str]]] = {
     ),
     "a failed index": (
         {**INDEXED, "backoffLimitPerIndex": 0},
-        job_world.by_index(i0=FAILS),
+        job_cluster.by_index(i0=FAILS),
         ("Warning", "FailedIndexes", "Job has failed indexes"),
     ),
 }
 
 
-def told(world: World) -> list[tuple[str, str, str]]:
+def told(cluster: JobCluster) -> list[tuple[str, str, str]]:
     """Of Kubernetes' own events, with POD-n for the name of the nth pod."""
-    names = [pod.metadata.name for pod in world.kubelet.created]
+    names = [pod.metadata.name for pod in cluster.kubelet.created]
     return [
         (kind, reason, _with_numbers(note, names))
-        for kind, reason, note in world.told.events
+        for kind, reason, note in cluster.event_log.events
         if reason != "PodFailureJudged"
     ]
 
@@ -89,37 +91,37 @@ def _with_numbers(note: str, names: list[str]) -> str:
 @virtual()
 async def test_the_end_of_a_job_is_told_last_and_once(sim: Sim, how: str) -> None:
     spec, script, want = ENDS[how]
-    async with job_world.world(sim, script) as world:
-        await world.submit(**spec)
-        await world.finished()
-        await world.sleep(60)
-        assert told(world)[-1] == want
-        assert told(world).count(want) == 1
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(**spec)
+        await cluster.finished()
+        await cluster.sleep(60)
+        assert told(cluster)[-1] == want
+        assert told(cluster).count(want) == 1
 
 
 @virtual()
 async def test_the_end_is_not_told_before_the_last_pod_has_ended(sim: Sim) -> None:
-    """The interim condition is not told: only what is written for good is (A5.11)."""
-    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=100))
-    async with job_world.world(sim, script) as world:
-        await world.submit(activeDeadlineSeconds=10)
-        await world.sleep(90)
-        assert told(world) == [
+    """The interim condition has no event: only a condition that stays has (A5.11)."""
+    script = job_cluster.in_turn(Run(seconds=1e9, stop_seconds=100))
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(activeDeadlineSeconds=10)
+        await cluster.sleep(90)
+        assert told(cluster) == [
             ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
             ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
         ]
-        await world.finished()
-        assert told(world)[2:] == [ENDS["too slow"][-1]]
+        await cluster.finished()
+        assert told(cluster)[2:] == [ENDS["too slow"][-1]]
 
 
 @virtual()
 async def test_creations_and_deletions_name_the_pod(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.submit(parallelism=2, completions=9)
-        await world.sleep(3)
-        await world.change(parallelism=0)
-        await world.sleep(3)
-        assert sorted(told(world)) == [
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.submit(parallelism=2, completions=9)
+        await cluster.sleep(3)
+        await cluster.change(parallelism=0)
+        await cluster.sleep(3)
+        assert sorted(told(cluster)) == [
             ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
             ("Normal", "SuccessfulCreate", "Created pod: POD-1"),
             ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
@@ -129,14 +131,14 @@ async def test_creations_and_deletions_name_the_pod(sim: Sim) -> None:
 
 @virtual()
 async def test_suspension_and_resumption_are_told_once_each(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.submit(suspend=True)
-        await world.sleep(5)
-        await world.change(suspend=False)
-        await world.sleep(5)
-        await world.change(suspend=True)
-        await world.sleep(5)
-        assert told(world) == [
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.submit(suspend=True)
+        await cluster.sleep(5)
+        await cluster.change(suspend=False)
+        await cluster.sleep(5)
+        await cluster.change(suspend=True)
+        await cluster.sleep(5)
+        assert told(cluster) == [
             ("Normal", "Suspended", "Job suspended"),
             ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
             ("Normal", "Resumed", "Job resumed"),
@@ -145,41 +147,39 @@ async def test_suspension_and_resumption_are_told_once_each(sim: Sim) -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    ("error", "want"),
-    [
-        pytest.param(
+@cases(
+    "error want",
+    {
+        "a failure is told": (
             errors.Unavailable("try later"),
             [("Warning", "FailedDelete", "Error deleting: try later")],
-            id="a failure is told",
         ),
-        pytest.param(
+        "one that is gone is no failure (A22.1)": (
             errors.NotFound("gone", code=404, reason="NotFound"),
             [],
-            id="one that is gone is no failure (A22.1)",
         ),
-    ],
+    },
 )
 @virtual()
 async def test_a_delete_that_failed(
     sim: Sim, error: errors.ClientError, want: list[tuple[str, str, str]]
 ) -> None:
-    refused: list[Request] = []
+    requests: list[Request] = []
 
     def refuse(request: Request, _: int) -> errors.ClientError | None:
-        if request.method != "DELETE" or refused:
+        if request.method != "DELETE" or requests:
             return None
-        refused.append(request)
+        requests.append(request)
         return error
 
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        world.process.client.refuses = refuse
-        await world.submit()
-        await world.sleep(3)
-        await world.change(suspend=True)
-        await world.sleep(20)
-        assert refused
-        assert [each for each in told(world) if each[1] == "FailedDelete"] == want
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        cluster.faulty.refuses = refuse
+        await cluster.submit()
+        await cluster.sleep(3)
+        await cluster.change(suspend=True)
+        await cluster.sleep(20)
+        assert requests
+        assert [each for each in told(cluster) if each[1] == "FailedDelete"] == want
 
 
 def refusing(why: str) -> Callable[[Request, int], errors.ClientError | None]:
@@ -205,11 +205,11 @@ def refusing(why: str) -> Callable[[Request, int], errors.ClientError | None]:
 )
 @virtual()
 async def test_a_create_that_is_refused_as_it_is_names_the_pod(sim: Sim, why: str) -> None:
-    async with job_world.world(sim) as world:
-        world.process.client.refuses = refusing(why)
-        await world.submit()
-        await world.sleep(0.5)
-        [(_, reason, note)] = told(world)
+    async with JobCluster(sim) as cluster:
+        cluster.faulty.refuses = refusing(why)
+        await cluster.submit()
+        await cluster.sleep(0.5)
+        [(_, reason, note)] = told(cluster)
         assert reason == "FailedCreate"
         assert re.fullmatch(
             rf'Error creating: pods "job-\w{{5}}" is forbidden: {re.escape(why)}', note
@@ -229,23 +229,23 @@ async def test_a_create_that_is_refused_as_it_is_names_the_pod(sim: Sim, why: st
 async def test_a_create_that_is_refused_before_it_has_a_name_tells_the_prefix(
     sim: Sim, why: str
 ) -> None:
-    async with job_world.world(sim) as world:
-        world.process.client.refuses = refusing(why)
-        await world.submit()
-        await world.sleep(0.5)
+    async with JobCluster(sim) as cluster:
+        cluster.faulty.refuses = refusing(why)
+        await cluster.submit()
+        await cluster.sleep(0.5)
         want = f'Error creating: pods "job-" is forbidden: {why}'
-        assert told(world) == [("Warning", "FailedCreate", want)]
+        assert told(cluster) == [("Warning", "FailedCreate", want)]
 
 
 @virtual()
 async def test_a_pod_that_is_invalid_is_named(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
+    async with JobCluster(sim) as cluster:
         spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}
         template = {"metadata": {"finalizers": ["bad finalizer"]}, "spec": spec}
         job = {"metadata": {"name": "job"}, "spec": {"template": template}}
-        await world.client.create(kinds.JOBS, job, namespace=job_world.NAMESPACE)
-        await world.sleep(0.5)
-        [(_, _, note)] = told(world)
+        await cluster.client.create(kinds.JOBS, job, namespace=NAMESPACE)
+        await cluster.sleep(0.5)
+        [(_, _, note)] = told(cluster)
         assert re.match(
             r'Error creating: Pod "job-\w{5}" is invalid: \[?metadata\.finalizers', note
         )
@@ -253,13 +253,13 @@ async def test_a_pod_that_is_invalid_is_named(sim: Sim) -> None:
 
 @virtual()
 async def test_a_restart_tells_nothing_again(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
-        await world.submit()
-        await world.finished()
-        before = list(world.told.events)
-        await world.restart()
-        await world.sleep(60)
-        assert world.told.events == before
+    async with JobCluster(sim) as cluster:
+        await cluster.submit()
+        await cluster.finished()
+        before = list(cluster.event_log.events)
+        await cluster.restart()
+        await cluster.sleep(60)
+        assert cluster.event_log.events == before
 
 
 @virtual(seeds=1)
@@ -267,17 +267,17 @@ async def test_each_decision_is_logged_with_the_key_of_the_job(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="refloat.controllers.job")
-    async with job_world.world(sim, job_world.in_turn(job_world.FAILS, job_world.OK)) as world:
-        await world.submit(completions=1)
-        await world.finished()
-        await world.sleep(5)
+    async with JobCluster(sim, job_cluster.in_turn(job_cluster.FAILS, job_cluster.OK)) as cluster:
+        await cluster.submit(completions=1)
+        await cluster.finished()
+        await cluster.sleep(5)
     lines = [
         each.getMessage()
         for each in caplog.records
         if each.name.startswith("refloat.controllers.job") and each.levelno == logging.DEBUG
     ]
     assert all(line.startswith("job default/job: ") for line in lines)
-    told = "\n".join(lines)
+    text = "\n".join(lines)
     for words in (
         "creates 1 pods (new): 0 active",
         "counts 1 pods whose finalizers go now, 1 of them failures",
@@ -286,7 +286,7 @@ async def test_each_decision_is_logged_with_the_key_of_the_job(
         "creates 1 pods (recreate",
         "has ended: CompletionsReached",
     ):
-        assert words in told, told
+        assert words in text, text
 
 
 @virtual(seeds=1)
@@ -294,7 +294,7 @@ async def test_the_end_of_a_job_with_active_pods_is_logged(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="refloat.controllers.job")
-    async with job_world.world(sim, job_world.in_turn(job_world.FOREVER)) as world:
-        await world.submit(activeDeadlineSeconds=5)
-        await world.finished()
+    async with JobCluster(sim, job_cluster.in_turn(job_cluster.FOREVER)) as cluster:
+        await cluster.submit(activeDeadlineSeconds=5)
+        await cluster.finished()
     assert "job default/job: ends as failed because of DeadlineExceeded: deletes 1" in caplog.text

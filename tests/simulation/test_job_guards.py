@@ -10,25 +10,26 @@ from refloat.api.meta import Object
 from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions
 from refloat.client.requests import Request
-from refloat.controllers.job import claims
+from refloat.controllers.job import pod_adoption
 from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES
-from refloat.controllers.job.orphans import Orphans
-from refloat.controllers.job.sync import Tools
-from refloat.policy import pod_state
+from refloat.controllers.job.orphans import OrphanPods
+from refloat.controllers.job.sync import JobContext
+from refloat.policy.job import pod_state
 from refloat.runtime.cache import Cache, key_of
 from refloat.runtime.errors import Retry
 from refloat.sim.run import Sim
-from tests.simulation import job_world
-from tests.simulation.job_world import FAILS, FOREVER, NAMESPACE, OK, World
+from tests.simulation import job_cluster
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.job_cluster import FAILS, FOREVER, OK, JobCluster
 from tests.virtual import virtual
 
 
-def tools_of(world: World) -> Tools:
-    return world.process.job_controller._tools
+def context_of(cluster: JobCluster) -> JobContext:
+    return cluster.context
 
 
-async def patched(world: World, pod: Pod, metadata: Object) -> None:
-    await world.client.patch(
+async def patched(cluster: JobCluster, pod: Pod, metadata: Object) -> None:
+    await cluster.client.patch(
         kinds.PODS,
         pod.metadata.name,
         {"metadata": metadata},
@@ -37,20 +38,20 @@ async def patched(world: World, pod: Pod, metadata: Object) -> None:
     )
 
 
-async def is_tracked(world: World, pod: Pod) -> bool:
-    found = await world.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
-    return pod_state.is_tracked(found)
+async def is_tracked(cluster: JobCluster, pod: Pod) -> bool:
+    newest = await cluster.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+    return pod_state.is_tracked(newest)
 
 
-async def orphan(world: World) -> Pod:
+async def orphan(cluster: JobCluster) -> Pod:
     """A tracked pod of a Job that is gone, beside a new Job of the same name; no controller."""
-    await world.submit()
-    await world.sleep(3)
-    await world.process.stop()
+    await cluster.submit()
+    await cluster.sleep(3)
+    await cluster.stop()
     options = DeleteOptions(propagation="Background")
-    await world.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
-    await world.submit()
-    [pod] = await world.pods()
+    await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
+    await cluster.submit()
+    [pod] = await cluster.pods()
     assert pod_state.is_tracked(pod)
     return pod
 
@@ -60,70 +61,70 @@ async def orphan(world: World) -> Pod:
 
 @virtual(seeds=3)
 async def test_another_job_of_the_same_name_does_not_keep_an_orphan(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        pod = await orphan(world)
-        await world.restart()
-        await world.sleep(5)
-        assert not await is_tracked(world, pod)
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        pod = await orphan(cluster)
+        await cluster.restart()
+        await cluster.sleep(5)
+        assert not await is_tracked(cluster, pod)
 
 
 @virtual(seeds=3)
 async def test_another_live_job_of_the_same_name_does_not_keep_an_orphan(sim: Sim) -> None:
     """The cache of Jobs is behind, so that the API is asked."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        pod = await orphan(world)
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        pod = await orphan(cluster)
         pods = Cache(POD_INDEXES)
         pods.put(key_of(pod), pod)
-        tools = replace(tools_of(world), jobs=Cache(JOB_INDEXES), pods=pods)
-        await Orphans(tools).reconcile(key_of(pod))
-        assert not await is_tracked(world, pod)
+        context = replace(context_of(cluster), jobs=Cache(JOB_INDEXES), pods=pods)
+        await OrphanPods(context).reconcile(key_of(pod))
+        assert not await is_tracked(cluster, pod)
 
 
 @virtual(seeds=3)
 async def test_an_orphan_that_has_changed_keeps_its_finalizer(sim: Sim) -> None:
-    """A Job may have adopted it since, and counts on the finalizer."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        pod = await orphan(world)
+    """A Job may have adopted the pod since, and counts on the finalizer."""
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        pod = await orphan(cluster)
         pods = Cache(POD_INDEXES)
         pods.put(key_of(pod), pod)
-        await patched(world, pod, {"labels": {"changed": "since"}})
-        tools = replace(tools_of(world), jobs=Cache(JOB_INDEXES), pods=pods)
+        await patched(cluster, pod, {"labels": {"changed": "since"}})
+        context = replace(context_of(cluster), jobs=Cache(JOB_INDEXES), pods=pods)
         with pytest.raises(errors.Conflict):
-            await Orphans(tools).reconcile(key_of(pod))
-        assert await is_tracked(world, pod)
+            await OrphanPods(context).reconcile(key_of(pod))
+        assert await is_tracked(cluster, pod)
 
 
 @virtual(seeds=3)
 async def test_a_pod_of_a_finished_job_does_not_keep_a_finalizer_that_it_gets_later(
     sim: Sim,
 ) -> None:
-    async with job_world.world(sim) as world:
-        await world.submit()
-        await world.finished()
-        await world.sleep(5)
-        pod = world.kubelet.created[0]
-        await patched(world, pod, {"finalizers": [pod_state.TRACKING_FINALIZER]})
-        await world.sleep(5)
-        assert not await is_tracked(world, pod)
+    async with JobCluster(sim) as cluster:
+        await cluster.submit()
+        await cluster.finished()
+        await cluster.sleep(5)
+        pod = cluster.kubelet.created[0]
+        await patched(cluster, pod, {"finalizers": [pod_state.TRACKING_FINALIZER]})
+        await cluster.sleep(5)
+        assert not await is_tracked(cluster, pod)
 
 
 @virtual(seeds=3)
 async def test_pods_of_a_job_that_is_finished_lose_their_finalizers(sim: Sim) -> None:
     """Behaviour A20.4: though nothing happens to the pods."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.submit()
-        await world.sleep(3)
-        now = (await world.job()).status.start_time
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.submit()
+        await cluster.sleep(3)
+        now = (await cluster.job()).status.start_time
         conditions = [
             {"type": kind, "status": "True", "reason": "CompletionsReached", "message": "m"}
             for kind in ("SuccessCriteriaMet", "Complete")
         ]
         status = {"conditions": conditions, "completionTime": now, "active": 0, "ready": 0}
-        await world.client.patch(
+        await cluster.client.patch(
             kinds.JOBS, "job", {"status": status}, namespace=NAMESPACE, subresource="status"
         )
-        await world.sleep(5)
-        assert not await is_tracked(world, world.kubelet.created[0])
+        await cluster.sleep(5)
+        assert not await is_tracked(cluster, cluster.kubelet.created[0])
 
 
 # -- expectations and adoption -------------------------------------------------------
@@ -131,13 +132,13 @@ async def test_pods_of_a_job_that_is_finished_lose_their_finalizers(sim: Sim) ->
 
 @virtual(seeds=3)
 async def test_an_update_of_a_pod_is_no_creation(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        job = await world.submit()
-        await world.sleep(3)
-        expectations = tools_of(world).memory.expectations
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        job = await cluster.submit()
+        await cluster.sleep(3)
+        expectations = context_of(cluster).memory.expectations
         expectations.expect_creations(job.metadata.uid, 1)
-        await patched(world, world.kubelet.created[0], {"labels": {"changed": "since"}})
-        await world.sleep(3)
+        await patched(cluster, cluster.kubelet.created[0], {"labels": {"changed": "since"}})
+        await cluster.sleep(3)
         assert not expectations.satisfied(job.metadata.uid)
 
 
@@ -147,25 +148,25 @@ async def test_a_job_that_is_deleted_adopts_no_pod_though_the_cache_has_the_job(
     sim: Sim, how: str
 ) -> None:
     """Behaviour A2.5: the Job itself is asked for."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        job = await world.submit()
-        await world.sleep(3)
-        await world.process.stop()
-        [pod] = await world.pods()
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        job = await cluster.submit()
+        await cluster.sleep(3)
+        await cluster.stop()
+        [pod] = await cluster.pods()
         await patched(
-            world, pod, {"ownerReferences": [{"$patch": "delete", "uid": job.metadata.uid}]}
+            cluster, pod, {"ownerReferences": [{"$patch": "delete", "uid": job.metadata.uid}]}
         )
-        cached = await world.job()
+        cached = await cluster.job()
         options = DeleteOptions(propagation=how)  # type: ignore[arg-type]
-        await world.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
-        [pod] = await world.pods()
+        await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
+        [pod] = await cluster.pods()
         pods = Cache(POD_INDEXES)
         pods.put(key_of(pod), pod)
         with pytest.raises((Retry, errors.NotFound)):
-            await claims.claim(
-                world.client, pods, cached, released=(), mislabelled=False, wrote=lambda _: None
+            await pod_adoption.claim(
+                cluster.client, pods, cached, released=(), mislabelled=False, wrote=lambda _: None
             )
-        [pod] = await world.pods()
+        [pod] = await cluster.pods()
         assert pod.metadata.owner_references is None
 
 
@@ -177,7 +178,7 @@ async def test_a_failure_whose_write_is_refused_three_times_counts_once_for_the_
     sim: Sim,
 ) -> None:
     """Behaviour A5.8: else four failures would delay the next pod by 80 s."""
-    async with job_world.world(sim, job_world.in_turn(FAILS, OK)) as world:
+    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
         refusals = [errors.Unavailable("not now") for _ in range(3)]
 
         def refuse(request: Request, _: int) -> errors.ClientError | None:
@@ -186,8 +187,8 @@ async def test_a_failure_whose_write_is_refused_three_times_counts_once_for_the_
             )
             return refusals.pop() if lists and refusals else None
 
-        world.process.client.refuses = refuse
-        await world.submit()
-        await world.finished()
+        cluster.faulty.refuses = refuse
+        await cluster.submit()
+        await cluster.finished()
         assert refusals == []
-        assert world.kubelet.created_at[1] <= 5 + 10 + 5
+        assert cluster.kubelet.created_at[1] <= 5 + 10 + 5

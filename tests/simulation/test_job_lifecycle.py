@@ -5,12 +5,12 @@ import pytest
 
 from refloat.api import structs
 from refloat.api.batch import Job, UncountedTerminatedPods
-from refloat.controllers.job.settings import Settings
-from refloat.policy import pod_state
-from refloat.policy.switches import Switches
+from refloat.base.gates import JOB_POD_REPLACEMENT_POLICY, Gates
+from refloat.policy.job import pod_state
 from refloat.sim.run import Sim
-from tests.simulation import job_world
-from tests.simulation.job_world import FAILS, FOREVER, OK, Run
+from tests.cases import cases
+from tests.simulation import job_cluster
+from tests.simulation.job_cluster import FAILS, FOREVER, OK, JobCluster, Run
 from tests.virtual import virtual
 
 DONE = ("CompletionsReached", "Reached expected number of succeeded pods")
@@ -32,13 +32,13 @@ def failed(reason: tuple[str, str]) -> list[tuple[str, str, str]]:
 
 @virtual(seeds=25)
 async def test_a_job_makes_pods_until_enough_have_succeeded(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
-        await world.submit(completions=5, parallelism=2)
-        await world.sleep(3)
-        running = (await world.job()).status
+    async with JobCluster(sim) as cluster:
+        await cluster.submit(completions=5, parallelism=2)
+        await cluster.sleep(3)
+        running = (await cluster.job()).status
         assert (running.active, running.ready, running.terminating) == (2, 2, 0)
         assert running.start_time == "2026-01-01T00:00:00Z"
-        job = await world.finished()
+        job = await cluster.finished()
         status = job.status
         assert conditions(job) == completed()
         assert (status.succeeded, status.failed, status.active) == (5, 0, 0)
@@ -47,69 +47,69 @@ async def test_a_job_makes_pods_until_enough_have_succeeded(sim: Sim) -> None:
         complete = structs.find(status.conditions, "Complete")
         assert complete is not None
         assert status.completion_time == complete.last_transition_time
-        assert len(world.kubelet.created) == 5
-        await world.sleep(5)
-        assert not any(pod_state.is_tracked(pod) for pod in await world.pods())
-        assert world.told.reasons() == ["SuccessfulCreate"] * 5 + ["Completed"]
+        assert len(cluster.kubelet.created) == 5
+        await cluster.sleep(5)
+        assert not any(pod_state.is_tracked(pod) for pod in await cluster.pods())
+        assert cluster.event_log.reasons() == ["SuccessfulCreate"] * 5 + ["Completed"]
 
 
 @virtual(seeds=25)
 async def test_an_indexed_job_runs_each_index_once(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
-        await world.submit(completions=7, parallelism=3, completionMode="Indexed")
-        job = await world.finished()
+    async with JobCluster(sim) as cluster:
+        await cluster.submit(completions=7, parallelism=3, completionMode="Indexed")
+        job = await cluster.finished()
         assert conditions(job) == completed()
         assert (job.status.succeeded, job.status.completed_indexes) == (7, "0-6")
-        indexes = [pod_state.completion_index(pod) for pod in world.kubelet.created]
+        indexes = [pod_state.completion_index(pod) for pod in cluster.kubelet.created]
         assert sorted(index for index in indexes if index is not None) == list(range(7))
-        assert {pod.spec.hostname for pod in world.kubelet.created} == {
+        assert {pod.spec.hostname for pod in cluster.kubelet.created} == {
             f"job-{index}" for index in range(7)
         }
 
 
 @virtual(seeds=5)
 async def test_a_work_queue_is_done_with_its_first_success(sim: Sim) -> None:
-    script = job_world.in_turn(Run(seconds=5), Run(seconds=9), Run(seconds=30))
-    async with job_world.world(sim, script) as world:
-        await world.submit(parallelism=3)
-        job = await world.finished()
+    script = job_cluster.in_turn(Run(seconds=5), Run(seconds=9), Run(seconds=30))
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(parallelism=3)
+        job = await cluster.finished()
         assert conditions(job) == completed()
-        assert (job.status.succeeded, len(world.kubelet.created)) == (3, 3)
+        assert (job.status.succeeded, len(cluster.kubelet.created)) == (3, 3)
 
 
 @virtual(seeds=25)
 async def test_failures_are_retried_after_10_20_40_seconds_and_so_on(sim: Sim) -> None:
     """Behaviour G1: the delay counts from the end of the last failed pod."""
-    async with job_world.world(sim, job_world.in_turn(FAILS)) as world:
-        await world.submit()
-        job = await world.finished()
-        assert world.kubelet.created_at == [0, 15, 40, 85, 170, 335, 660]
+    async with JobCluster(sim, job_cluster.in_turn(FAILS)) as cluster:
+        await cluster.submit()
+        job = await cluster.finished()
+        assert cluster.kubelet.created_at == [0, 15, 40, 85, 170, 335, 660]
         assert conditions(job) == failed(OVER_LIMIT)
         assert (job.status.failed, job.status.completion_time) == (7, None)
-        assert world.told.events[-1] == ("Warning", *OVER_LIMIT)
+        assert cluster.event_log.events[-1] == ("Warning", *OVER_LIMIT)
 
 
 @virtual(seeds=20)
 async def test_a_success_ends_the_delay(sim: Sim) -> None:
-    script = job_world.in_turn(FAILS, FAILS, OK, FAILS, OK)
-    async with job_world.world(sim, script) as world:
-        await world.submit(completions=2)
-        job = await world.finished()
+    script = job_cluster.in_turn(FAILS, FAILS, OK, FAILS, OK)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(completions=2)
+        job = await cluster.finished()
         # 5 fails, 15..20 fails, 40..45 succeeds, at once again, 1 s of batching.
-        assert world.kubelet.created_at == [0, 15, 40, 46, 61]
+        assert cluster.kubelet.created_at == [0, 15, 40, 46, 61]
         assert (job.status.succeeded, job.status.failed) == (2, 3)
 
 
 @virtual(seeds=5)
 async def test_running_pods_of_a_failed_job_are_ended_and_counted(sim: Sim) -> None:
-    script = job_world.in_turn(Run(seconds=5, exit_code=1), FOREVER)
-    async with job_world.world(sim, script) as world:
-        await world.submit(completions=3, parallelism=3, backoffLimit=0)
-        await world.sleep(7)
-        status = (await world.job()).status
+    script = job_cluster.in_turn(Run(seconds=5, exit_code=1), FOREVER)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(completions=3, parallelism=3, backoffLimit=0)
+        await cluster.sleep(7)
+        status = (await cluster.job()).status
         assert [each.type for each in status.conditions or ()] == ["FailureTarget"]
         assert (status.failed, status.terminating) == (3, 2)
-        job = await world.finished()
+        job = await cluster.finished()
         assert conditions(job) == failed(OVER_LIMIT)
         assert (job.status.failed, job.status.terminating) == (3, 0)
 
@@ -117,13 +117,13 @@ async def test_running_pods_of_a_failed_job_are_ended_and_counted(sim: Sim) -> N
 @virtual(seeds=20)
 async def test_a_job_is_ended_at_its_deadline(sim: Sim) -> None:
     """Behaviour G9."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.submit(activeDeadlineSeconds=30, parallelism=2, completions=2)
-        await world.sleep(30.5)
-        status = (await world.job()).status
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.submit(activeDeadlineSeconds=30, parallelism=2, completions=2)
+        await cluster.sleep(30.5)
+        status = (await cluster.job()).status
         assert [each.type for each in status.conditions or ()] == ["FailureTarget"]
         assert (status.active, status.failed, status.terminating) == (0, 2, 2)
-        job = await world.finished()
+        job = await cluster.finished()
         assert conditions(job) == failed(TOO_LATE)
         assert (job.status.failed, job.status.terminating) == (2, 0)
 
@@ -131,52 +131,52 @@ async def test_a_job_is_ended_at_its_deadline(sim: Sim) -> None:
 @virtual(seeds=20)
 async def test_a_suspended_job_loses_its_pods_and_counts_none_of_them(sim: Sim) -> None:
     """Behaviour G8, A14."""
-    script = job_world.in_turn(FOREVER, FOREVER, OK)
-    async with job_world.world(sim, script) as world:
-        await world.submit(parallelism=2, completions=2)
-        await world.sleep(10)
-        await world.change(suspend=True)
-        await world.sleep(1)
-        status = (await world.job()).status
+    script = job_cluster.in_turn(FOREVER, FOREVER, OK)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(parallelism=2, completions=2)
+        await cluster.sleep(10)
+        await cluster.change(suspend=True)
+        await cluster.sleep(1)
+        status = (await cluster.job()).status
         assert (status.active, status.ready, status.terminating) == (0, 0, 2)
         assert status.start_time is None
-        await world.sleep(10)
-        status = (await world.job()).status
+        await cluster.sleep(10)
+        status = (await cluster.job()).status
         assert (status.active, status.terminating, status.failed) == (0, 0, 0)
-        assert await world.pods() == []
-        await world.change(suspend=False)
-        job = await world.finished()
+        assert await cluster.pods() == []
+        await cluster.change(suspend=False)
+        job = await cluster.finished()
         assert conditions(job)[0] == ("Suspended", "JobResumed", "Job resumed")
         assert job.status.start_time == "2026-01-01T00:00:21Z"
         assert (job.status.succeeded, job.status.failed) == (2, 0)
-        told = [event for event in world.told.events if "Job " in event[2]]
-        assert told == [
+        events = [event for event in cluster.event_log.events if "Job " in event[2]]
+        assert events == [
             ("Normal", "Suspended", "Job suspended"),
             ("Normal", "Resumed", "Job resumed"),
             ("Normal", "Completed", "Job completed"),
         ]
 
 
-@pytest.mark.parametrize(
-    ("stop_code", "want"),
-    [
-        pytest.param(0, completed(), id="well"),
-        pytest.param(1, failed(OVER_LIMIT), id="badly"),
-    ],
+@cases(
+    "stop_code want",
+    {
+        "well": (0, completed()),
+        "badly": (1, failed(OVER_LIMIT)),
+    },
 )
 @virtual(seeds=5)
 async def test_a_suspended_job_whose_last_pod_ends_is_over(
     sim: Sim, stop_code: int, want: list[tuple[str, str, str]]
 ) -> None:
-    """Behaviour A14.6: it was deleted by somebody else before, and so it counts."""
-    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=10, stop_code=stop_code))
-    async with job_world.world(sim, script) as world:
-        await world.submit(podReplacementPolicy="Failed", backoffLimit=0)
-        await world.sleep(5)
-        await world.delete_pod(world.kubelet.created[0].metadata.name)
-        await world.sleep(2)
-        await world.change(suspend=True)
-        job = await world.finished(within=60)
+    """Behaviour A14.6: a user deleted the pod before, and so the pod counts."""
+    script = job_cluster.in_turn(Run(seconds=1e9, stop_seconds=10, stop_code=stop_code))
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(podReplacementPolicy="Failed", backoffLimit=0)
+        await cluster.sleep(5)
+        await cluster.delete(cluster.kubelet.created[0].metadata.name)
+        await cluster.sleep(2)
+        await cluster.change(suspend=True)
+        job = await cluster.finished(within=60)
         assert conditions(job) == [("Suspended", "JobSuspended", "Job suspended"), *want]
         assert job.status.start_time == "2026-01-01T00:00:16Z"
 
@@ -187,13 +187,13 @@ def test_a_resumed_job_gives_no_name_of_a_suspended_pod_again(mode: str) -> None
 
     @virtual(seeds=5)
     async def test(sim: Sim) -> None:
-        async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-            await world.submit(parallelism=2, completions=2, completionMode=mode)
+        async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+            await cluster.submit(parallelism=2, completions=2, completionMode=mode)
             for suspended in (True, False) * 2:
-                await world.sleep(10)
-                await world.change(suspend=suspended)
-            await world.sleep(10)
-            names = [pod.metadata.name for pod in world.kubelet.created]
+                await cluster.sleep(10)
+                await cluster.change(suspend=suspended)
+            await cluster.sleep(10)
+            names = [pod.metadata.name for pod in cluster.kubelet.created]
             assert len(names) == len(set(names)) == 6
 
     test()
@@ -201,72 +201,72 @@ def test_a_resumed_job_gives_no_name_of_a_suspended_pod_again(mode: str) -> None
 
 @virtual(seeds=5)
 async def test_a_job_that_is_created_suspended_starts_nothing(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
-        await world.submit(suspend=True)
-        await world.sleep(100)
-        status = (await world.job()).status
-        assert (status.start_time, world.kubelet.created) == (None, [])
+    async with JobCluster(sim) as cluster:
+        await cluster.submit(suspend=True)
+        await cluster.sleep(100)
+        status = (await cluster.job()).status
+        assert (status.start_time, cluster.kubelet.created) == (None, [])
         assert [each.reason for each in status.conditions or ()] == ["JobSuspended"]
 
 
 @virtual(seeds=20)
 async def test_less_parallelism_removes_pods_that_are_not_counted(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.submit(parallelism=5, completions=9)
-        await world.sleep(5)
-        await world.change(parallelism=2)
-        await world.sleep(10)
-        status = (await world.job()).status
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.submit(parallelism=5, completions=9)
+        await cluster.sleep(5)
+        await cluster.change(parallelism=2)
+        await cluster.sleep(10)
+        status = (await cluster.job()).status
         assert (status.active, status.terminating, status.failed) == (2, 0, 0)
-        assert len(await world.pods()) == 2
-        await world.change(parallelism=4)
-        await world.sleep(2)
-        assert (await world.job()).status.active == 4
-        assert len(world.kubelet.created) == 7
+        assert len(await cluster.pods()) == 2
+        await cluster.change(parallelism=4)
+        await cluster.sleep(2)
+        assert (await cluster.job()).status.active == 4
+        assert len(cluster.kubelet.created) == 7
 
 
 @virtual(seeds=3)
 async def test_pods_are_created_in_growing_batches_and_500_at_a_time(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.submit(parallelism=620, completions=620)
-        await world.sleep(0.5)
-        assert (await world.job()).status.active == 500
-        await world.sleep(4)
-        assert (await world.job()).status.active == 620
-        assert len({pod.metadata.name for pod in world.kubelet.created}) == 620
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.submit(parallelism=620, completions=620)
+        await cluster.sleep(0.5)
+        assert (await cluster.job()).status.active == 500
+        await cluster.sleep(4)
+        assert (await cluster.job()).status.active == 620
+        assert len({pod.metadata.name for pod in cluster.kubelet.created}) == 620
 
 
 @virtual(seeds=5)
 async def test_a_job_with_no_completions_is_complete(sim: Sim) -> None:
-    async with job_world.world(sim) as world:
-        await world.submit(completions=0, parallelism=1)
-        assert conditions(await world.finished()) == completed()
-        assert world.kubelet.created == []
+    async with JobCluster(sim) as cluster:
+        await cluster.submit(completions=0, parallelism=1)
+        assert conditions(await cluster.finished()) == completed()
+        assert cluster.kubelet.created == []
 
 
 @virtual(seeds=5)
 async def test_restarts_of_containers_count_with_on_failure(sim: Sim) -> None:
     """Behaviour A12.2: a limit of 2 bears one restart."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
-        await world.submit(template={"restartPolicy": "OnFailure"}, backoffLimit=2)
-        await world.sleep(3)
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
+        await cluster.submit(template={"restartPolicy": "OnFailure"}, backoffLimit=2)
+        await cluster.sleep(3)
         for restarts in (1, 2):
-            await world.kubelet.restarted(world.kubelet.created[0], restarts)
-            await world.sleep(5)
-            status = (await world.job()).status
+            await cluster.kubelet.restarted(cluster.kubelet.created[0], restarts)
+            await cluster.sleep(5)
+            status = (await cluster.job()).status
             assert bool(status.conditions) == (restarts == 2)
-        assert conditions(await world.finished()) == failed(OVER_LIMIT)
+        assert conditions(await cluster.finished()) == failed(OVER_LIMIT)
 
 
 @virtual(seeds=10)
 async def test_an_indexed_job_may_become_smaller_while_it_runs(sim: Sim) -> None:
     """Behaviour A7.5, A7.8."""
-    script = job_world.by_index(i3=FOREVER, i4=FOREVER)
-    async with job_world.world(sim, script) as world:
-        await world.submit(completions=5, parallelism=5, completionMode="Indexed")
-        await world.sleep(3)
-        await world.change(completions=3, parallelism=3)
-        job = await world.finished()
+    script = job_cluster.by_index(i3=FOREVER, i4=FOREVER)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(completions=5, parallelism=5, completionMode="Indexed")
+        await cluster.sleep(3)
+        await cluster.change(completions=3, parallelism=3)
+        job = await cluster.finished()
         assert conditions(job) == completed()
         assert (job.status.completed_indexes, job.status.succeeded) == ("0-2", 3)
         assert job.status.failed == 0
@@ -275,23 +275,23 @@ async def test_an_indexed_job_may_become_smaller_while_it_runs(sim: Sim) -> None
 @virtual(seeds=5)
 async def test_a_restarted_controller_has_forgotten_the_delay_and_no_failure(sim: Sim) -> None:
     """Behaviour A11.1."""
-    async with job_world.world(sim, job_world.in_turn(FAILS, FAILS, OK)) as world:
-        await world.submit()
-        await world.sleep(22)
-        await world.restart()
-        job = await world.finished()
-        assert world.kubelet.created_at == [0, 15, 22]
+    async with JobCluster(sim, job_cluster.in_turn(FAILS, FAILS, OK)) as cluster:
+        await cluster.submit()
+        await cluster.sleep(22)
+        await cluster.restart()
+        job = await cluster.finished()
+        assert cluster.kubelet.created_at == [0, 15, 22]
         assert (job.status.succeeded, job.status.failed) == (1, 2)
 
 
 @virtual(seeds=5)
 async def test_with_its_gate_off_terminating_pods_are_replaced_and_not_reported(sim: Sim) -> None:
-    settings = Settings(switches=Switches(job_pod_replacement_policy=False))
-    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=60), OK)
-    async with job_world.world(sim, script, settings) as world:
-        await world.submit(podReplacementPolicy="Failed")
-        await world.sleep(5)
-        await world.delete_pod(world.kubelet.created[0].metadata.name)
-        await world.sleep(12)
-        status = (await world.job()).status
+    script = job_cluster.in_turn(Run(seconds=1e9, stop_seconds=60), OK)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.switch(Gates({JOB_POD_REPLACEMENT_POLICY: False}), server=Gates())
+        await cluster.submit(podReplacementPolicy="Failed")
+        await cluster.sleep(5)
+        await cluster.delete(cluster.kubelet.created[0].metadata.name)
+        await cluster.sleep(12)
+        status = (await cluster.job()).status
         assert (status.active, status.terminating, status.failed) == (1, None, 1)

@@ -7,11 +7,12 @@ import pytest
 
 from refloat.api.core import Pod
 from refloat.client import kinds
-from refloat.controllers.job import attempts
-from refloat.policy import pod_state
+from refloat.policy.job import attempts, pod_state
 from refloat.sim.run import Sim
-from tests.simulation import job_world
-from tests.simulation.job_world import FAILS, FOREVER, NAMESPACE, OK, Run, World
+from tests.cases import cases
+from tests.simulation import job_cluster
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.job_cluster import FAILS, FOREVER, OK, JobCluster, Run
 from tests.simulation.test_job_lifecycle import OVER_LIMIT, completed, conditions, failed
 from tests.virtual import virtual
 
@@ -24,10 +25,10 @@ def on_disruption(action: str) -> dict[str, Any]:
     return {"action": action, "onPodConditions": [{"type": "DisruptionTarget"}]}
 
 
-async def disrupt(world: World, pod: Pod) -> None:
+async def disrupt(cluster: JobCluster, pod: Pod) -> None:
     """Delete a pod as an eviction does: the condition first."""
     target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-    await world.client.patch(
+    await cluster.client.patch(
         kinds.PODS,
         pod.metadata.name,
         {"status": {"conditions": [target]}},
@@ -35,132 +36,134 @@ async def disrupt(world: World, pod: Pod) -> None:
         namespace=NAMESPACE,
         subresource="status",
     )
-    await world.delete_pod(pod.metadata.name)
+    await cluster.delete(pod.metadata.name)
 
 
 @virtual(seeds=20)
 async def test_fail_job_ends_the_job_and_names_the_pod(sim: Sim) -> None:
     """Behaviour A15.7."""
-    script = job_world.in_turn(FOREVER, Run(seconds=5, exit_code=42))
-    async with job_world.world(sim, script) as world:
+    script = job_cluster.in_turn(FOREVER, Run(seconds=5, exit_code=42))
+    async with JobCluster(sim, script) as cluster:
         policy = {"rules": [on_exit("Ignore", 7), on_exit("FailJob", 42)]}
-        await world.submit(parallelism=2, completions=2, podFailurePolicy=policy)
-        job = await world.finished()
-        name = world.kubelet.created[1].metadata.name
+        await cluster.submit(parallelism=2, completions=2, podFailurePolicy=policy)
+        job = await cluster.finished()
+        name = cluster.kubelet.created[1].metadata.name
         message = (
             f"Container main for pod default/{name} failed with exit code 42 "
             "matching FailJob rule at index 1"
         )
         assert conditions(job) == failed(("PodFailurePolicy", message))
-        assert (job.status.failed, len(world.kubelet.created)) == (2, 2)
-        assert world.told.events[-1] == ("Warning", "PodFailurePolicy", message)
+        assert (job.status.failed, len(cluster.kubelet.created)) == (2, 2)
+        assert cluster.event_log.events[-1] == ("Warning", "PodFailurePolicy", message)
 
 
-async def hold(world: World) -> list[Pod]:
+async def hold(cluster: JobCluster) -> list[Pod]:
     """Have the objects of these pods stay when they are deleted."""
-    pods = await world.pods()
+    pods = await cluster.pods()
     for pod in pods:
         finalizers = [*(pod.metadata.finalizers or ()), "example.com/hold"]
         patch = {"metadata": {"finalizers": finalizers}}
-        await world.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
+        await cluster.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
     return pods
 
 
-@pytest.mark.parametrize(
-    ("change", "want_failed"),
-    [
-        pytest.param({"parallelism": 1}, 1, id="for less parallelism"),
-        pytest.param({"suspend": True}, 0, id="for a suspension"),
-    ],
+@cases(
+    "change want_failed",
+    {
+        "for less parallelism": ({"parallelism": 1}, 1),
+        "for a suspension": ({"suspend": True}, 0),
+    },
 )
 @virtual(seeds=5)
 async def test_fail_job_is_for_pods_too_that_were_deleted_uncounted(
     sim: Sim, change: dict[str, Any], want_failed: int
 ) -> None:
     """Behaviour A15.8: while they are there; they still count for nothing."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
         policy = {"rules": [on_exit("FailJob", 143)]}
-        await world.submit(parallelism=2, completions=2, podFailurePolicy=policy)
-        await world.sleep(5)
-        held = {pod.metadata.name for pod in await hold(world)}
-        await world.change(**change)
-        job = await world.finished(within=60)
+        await cluster.submit(parallelism=2, completions=2, podFailurePolicy=policy)
+        await cluster.sleep(5)
+        names = {pod.metadata.name for pod in await hold(cluster)}
+        await cluster.change(**change)
+        job = await cluster.finished(within=60)
         reason, message = conditions(job)[-1][1:]
         assert reason == "PodFailurePolicy"
-        assert any(f"pod default/{name} failed with exit code 143" in message for name in held)
+        assert any(f"pod default/{name} failed with exit code 143" in message for name in names)
         assert job.status.failed == want_failed
-        await world.sleep(60)
-        assert not any(map(pod_state.is_tracked, await world.pods()))
+        await cluster.sleep(60)
+        assert not any(map(pod_state.is_tracked, await cluster.pods()))
 
 
 @virtual(seeds=5)
 async def test_pods_that_were_deleted_uncounted_cost_no_writes(sim: Sim) -> None:
     """However long they are there, and though they are looked at."""
-    async with job_world.world(sim, job_world.in_turn(FOREVER)) as world:
+    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
         policy = {"rules": [on_exit("FailJob", 42)]}
-        await world.submit(parallelism=2, completions=2, podFailurePolicy=policy)
-        await world.sleep(5)
-        await hold(world)
-        await world.change(parallelism=1)
-        await world.sleep(10)
-        before = world.process.client.writes
-        await world.change(backoffLimit=5, activeDeadlineSeconds=9999)
-        await world.sleep(600)
-        assert world.process.client.writes == before
-        status = (await world.job()).status
+        await cluster.submit(parallelism=2, completions=2, podFailurePolicy=policy)
+        await cluster.sleep(5)
+        await hold(cluster)
+        await cluster.change(parallelism=1)
+        await cluster.sleep(10)
+        before = cluster.faulty.writes
+        await cluster.change(backoffLimit=5, activeDeadlineSeconds=9999)
+        await cluster.sleep(600)
+        assert cluster.faulty.writes == before
+        status = (await cluster.job()).status
         assert (status.active, status.terminating, status.failed) == (1, 0, 0)
 
 
 @virtual(seeds=5)
 async def test_a_job_without_a_policy_tells_of_its_failures_too(sim: Sim) -> None:
     """Each failure has an entry; those of one sync have one event."""
-    async with job_world.world(sim, job_world.in_turn(FAILS, FAILS, OK)) as world:
-        await world.submit(completions=2, parallelism=2)
-        job = await world.finished()
-        first, second = (pod.metadata.name for pod in world.kubelet.created[:2])
-        told = [note for _, reason, note in world.told.events if reason == "PodFailureJudged"]
-        assert told in [
+    async with JobCluster(sim, job_cluster.in_turn(FAILS, FAILS, OK)) as cluster:
+        await cluster.submit(completions=2, parallelism=2)
+        job = await cluster.finished()
+        first, second = (pod.metadata.name for pod in cluster.kubelet.created[:2])
+        notes = [
+            note for _, reason, note in cluster.event_log.events if reason == "PodFailureJudged"
+        ]
+        assert notes in [
             [f"{one}, {other}: container main failed with exit code 1 matching no rule"]
             for one, other in ((first, second), (second, first))
         ]
-        kept = attempts.recorded(job.metadata.annotations)
-        assert {each["pod"]: each["exitCode"] for each in kept} == {first: 1, second: 1}
-        assert not any("rule" in each or "action" in each for each in kept)
+        records = attempts.recorded(job.metadata.annotations)
+        assert {each["pod"]: each["exitCode"] for each in records} == {first: 1, second: 1}
+        assert not any("rule" in each or "action" in each for each in records)
 
 
 @virtual(seeds=20)
 async def test_ignored_failures_count_for_no_limit_but_delay(sim: Sim) -> None:
     """Behaviour A11.3, A15.6."""
-    script = job_world.in_turn(Run(exit_code=7), Run(exit_code=7), OK)
-    async with job_world.world(sim, script) as world:
+    script = job_cluster.in_turn(Run(exit_code=7), Run(exit_code=7), OK)
+    async with JobCluster(sim, script) as cluster:
         policy = {"rules": [on_exit("Ignore", 7)]}
-        await world.submit(backoffLimit=0, podFailurePolicy=policy)
-        job = await world.finished()
+        await cluster.submit(backoffLimit=0, podFailurePolicy=policy)
+        job = await cluster.finished()
         assert conditions(job) == completed()
         assert (job.status.succeeded, job.status.failed) == (1, 0)
-        assert world.kubelet.created_at == [0, 15, 40]
-        first, second, _ = world.kubelet.created
-        said = "container main failed with exit code 7 matching Ignore rule at index 0"
-        judged = [event for event in world.told.events if event[1] == "PodFailureJudged"]
-        assert judged == [
-            ("Normal", "PodFailureJudged", f"{pod.metadata.name}: {said}")
+        assert cluster.kubelet.created_at == [0, 15, 40]
+        first, second, _ = cluster.kubelet.created
+        message = "container main failed with exit code 7 matching Ignore rule at index 0"
+        events = [event for event in cluster.event_log.events if event[1] == "PodFailureJudged"]
+        assert events == [
+            ("Normal", "PodFailureJudged", f"{pod.metadata.name}: {message}")
             for pod in (first, second)
         ]
-        kept = attempts.recorded(job.metadata.annotations)
-        assert [(each["pod"], each["action"], each["rule"]) for each in kept] == [
+        records = attempts.recorded(job.metadata.annotations)
+        assert [(each["pod"], each["action"], each["rule"]) for each in records] == [
             (pod.metadata.name, "Ignore", 0) for pod in (first, second)
         ]
 
 
 @virtual(seeds=5)
 async def test_counted_failures_reach_the_limit(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(Run(exit_code=7))) as world:
+    async with JobCluster(sim, job_cluster.in_turn(Run(exit_code=7))) as cluster:
         policy = {"rules": [on_exit("Count", 7), on_exit("Ignore", 7)]}
-        await world.submit(backoffLimit=1, podFailurePolicy=policy)
-        job = await world.finished()
+        await cluster.submit(backoffLimit=1, podFailurePolicy=policy)
+        job = await cluster.finished()
         assert conditions(job) == failed(OVER_LIMIT)
         assert job.status.failed == 2
-        handled = world.process.registry.get_sample_value(
+        handled = cluster.metrics.get_sample_value(
             "job_controller_pod_failures_handled_by_failure_policy_total", {"action": "Count"}
         )
         assert handled == 2
@@ -168,37 +171,37 @@ async def test_counted_failures_reach_the_limit(sim: Sim) -> None:
 
 @virtual(seeds=20)
 async def test_fail_index_gives_up_one_index_and_not_the_others(sim: Sim) -> None:
-    script = job_world.by_index(i1=Run(exit_code=3))
-    async with job_world.world(sim, script) as world:
+    script = job_cluster.by_index(i1=Run(exit_code=3))
+    async with JobCluster(sim, script) as cluster:
         policy = {"rules": [on_exit("FailIndex", 3)]}
-        await world.submit(
+        await cluster.submit(
             completions=3,
             parallelism=3,
             completionMode="Indexed",
             backoffLimitPerIndex=5,
             podFailurePolicy=policy,
         )
-        job = await world.finished()
+        job = await cluster.finished()
         assert conditions(job) == failed(("FailedIndexes", "Job has failed indexes"))
         assert (job.status.completed_indexes, job.status.failed_indexes) == ("0,2", "1")
-        assert len(world.kubelet.created) == 3
+        assert len(cluster.kubelet.created) == 3
 
 
 @virtual(seeds=20)
 async def test_an_index_is_retried_by_its_own_limit_and_delay(sim: Sim) -> None:
     """Behaviour A12.7-A12.9."""
-    script = job_world.by_index(i0=FAILS)
-    async with job_world.world(sim, script) as world:
-        await world.submit(
+    script = job_cluster.by_index(i0=FAILS)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(
             completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=2
         )
-        job = await world.finished()
+        job = await cluster.finished()
         assert conditions(job) == failed(("FailedIndexes", "Job has failed indexes"))
         assert (job.status.completed_indexes, job.status.failed_indexes) == ("1", "0")
         assert (job.status.failed, job.status.succeeded) == (3, 1)
         first = [
             (pod, at)
-            for pod, at in zip(world.kubelet.created, world.kubelet.created_at, strict=True)
+            for pod, at in zip(cluster.kubelet.created, cluster.kubelet.created_at, strict=True)
             if pod_state.completion_index(pod) == 0
         ]
         assert [at for _, at in first] == [0, 15, 40]
@@ -207,37 +210,37 @@ async def test_an_index_is_retried_by_its_own_limit_and_delay(sim: Sim) -> None:
 
 @virtual(seeds=5)
 async def test_an_index_that_was_ignored_too_often_starts_to_count_anew(sim: Sim) -> None:
-    """Behaviour A12.7: in 32 bits, as Kubernetes; what is negative is not told."""
-    script = job_world.in_turn(Run(exit_code=7), OK)
-    async with job_world.world(sim, script) as world:
-        await world.submit(
+    """Behaviour A12.7: in 32 bits, as Kubernetes; negative numbers have no event."""
+    script = job_cluster.in_turn(Run(exit_code=7), OK)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(
             completions=1,
             completionMode="Indexed",
             backoffLimitPerIndex=1,
             podFailurePolicy={"rules": [on_exit("Ignore", 7)]},
         )
-        await world.sleep(2)
-        [pod] = await world.pods()
+        await cluster.sleep(2)
+        [pod] = await cluster.pods()
         patch = {"metadata": {"annotations": {pod_state.INDEX_IGNORED_FAILURES: str(2**31 - 1)}}}
-        await world.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
-        assert conditions(await world.finished()) == completed()
-        assert world.kubelet.created_at == [0, 15]
-        annotations = world.kubelet.created[1].metadata.annotations or {}
+        await cluster.client.patch(kinds.PODS, pod.metadata.name, patch, namespace=NAMESPACE)
+        assert conditions(await cluster.finished()) == completed()
+        assert cluster.kubelet.created_at == [0, 15]
+        annotations = cluster.kubelet.created[1].metadata.annotations or {}
         assert pod_state.INDEX_IGNORED_FAILURES not in annotations
 
 
 @virtual(seeds=5)
 async def test_too_many_failed_indexes_fail_the_job(sim: Sim) -> None:
-    script = job_world.by_index(i0=FAILS, i1=FAILS, i2=FOREVER)
-    async with job_world.world(sim, script) as world:
-        await world.submit(
+    script = job_cluster.by_index(i0=FAILS, i1=FAILS, i2=FOREVER)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(
             completions=3,
             parallelism=3,
             completionMode="Indexed",
             backoffLimitPerIndex=0,
             maxFailedIndexes=1,
         )
-        job = await world.finished()
+        job = await cluster.finished()
         message = "Job has exceeded the specified maximal number of failed indexes"
         assert conditions(job) == failed(("MaxFailedIndexesExceeded", message))
         assert job.status.failed_indexes == "0,1"
@@ -245,50 +248,50 @@ async def test_too_many_failed_indexes_fail_the_job(sim: Sim) -> None:
 
 @virtual(seeds=20)
 async def test_under_failed_a_deleted_pod_is_waited_for(sim: Sim) -> None:
-    """Behaviour G3: drained with an Ignore rule, replaced once it has ended."""
-    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=25), OK)
-    async with job_world.world(sim, script) as world:
+    """Behaviour G3: drained with an Ignore rule, replaced once the pod has ended."""
+    script = job_cluster.in_turn(Run(seconds=1e9, stop_seconds=25), OK)
+    async with JobCluster(sim, script) as cluster:
         policy = {"rules": [on_disruption("Ignore")]}
-        await world.submit(backoffLimit=0, podFailurePolicy=policy)
-        await world.sleep(5)
-        await disrupt(world, world.kubelet.created[0])
-        await world.sleep(20)
-        status = (await world.job()).status
+        await cluster.submit(backoffLimit=0, podFailurePolicy=policy)
+        await cluster.sleep(5)
+        await disrupt(cluster, cluster.kubelet.created[0])
+        await cluster.sleep(20)
+        status = (await cluster.job()).status
         assert (status.active, status.terminating, status.failed) == (0, 1, 0)
-        assert len(world.kubelet.created) == 1
-        job = await world.finished()
+        assert len(cluster.kubelet.created) == 1
+        job = await cluster.finished()
         assert conditions(job) == completed()
-        assert (job.status.failed, world.kubelet.created_at) == (0, [0, 40])
+        assert (job.status.failed, cluster.kubelet.created_at) == (0, [0, 40])
 
 
 @virtual(seeds=20)
 async def test_under_terminating_or_failed_a_deleted_pod_is_replaced_at_once(sim: Sim) -> None:
     """Behaviour G4: after the back-off, while the old one is terminating."""
-    script = job_world.in_turn(Run(seconds=1e9, stop_seconds=60), OK)
-    async with job_world.world(sim, script) as world:
-        await world.submit()
-        await world.sleep(5)
-        await disrupt(world, world.kubelet.created[0])
-        await world.sleep(2)
-        status = (await world.job()).status
+    script = job_cluster.in_turn(Run(seconds=1e9, stop_seconds=60), OK)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit()
+        await cluster.sleep(5)
+        await disrupt(cluster, cluster.kubelet.created[0])
+        await cluster.sleep(2)
+        status = (await cluster.job()).status
         assert (status.active, status.terminating, status.failed) == (0, 1, 1)
-        await world.sleep(10)
-        status = (await world.job()).status
+        await cluster.sleep(10)
+        status = (await cluster.job()).status
         assert (status.active, status.terminating, status.failed) == (1, 1, 1)
-        assert world.kubelet.created_at == [0, 15]
-        job = await world.finished()
+        assert cluster.kubelet.created_at == [0, 15]
+        job = await cluster.finished()
         assert conditions(job) == completed()
         assert (job.status.succeeded, job.status.failed, job.status.terminating) == (1, 1, 0)
 
 
 @virtual(seeds=5)
 async def test_a_terminating_pod_that_ends_well_is_a_success_under_failed(sim: Sim) -> None:
-    script = job_world.in_turn(Run(seconds=1e9, stop_code=0))
-    async with job_world.world(sim, script) as world:
-        await world.submit(podReplacementPolicy="Failed")
-        await world.sleep(5)
-        await world.delete_pod(world.kubelet.created[0].metadata.name)
-        job = await world.finished()
+    script = job_cluster.in_turn(Run(seconds=1e9, stop_code=0))
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(podReplacementPolicy="Failed")
+        await cluster.sleep(5)
+        await cluster.delete(cluster.kubelet.created[0].metadata.name)
+        job = await cluster.finished()
         assert conditions(job) == completed()
         assert (job.status.succeeded, job.status.failed) == (1, 0)
 
@@ -296,32 +299,32 @@ async def test_a_terminating_pod_that_ends_well_is_a_success_under_failed(sim: S
 @virtual(seeds=20)
 async def test_a_success_policy_ends_the_stragglers_uncounted(sim: Sim) -> None:
     """Behaviour G11, A17."""
-    script = job_world.by_index(i1=FOREVER, i2=FOREVER)
-    async with job_world.world(sim, script) as world:
-        await world.submit(
+    script = job_cluster.by_index(i1=FOREVER, i2=FOREVER)
+    async with JobCluster(sim, script) as cluster:
+        await cluster.submit(
             completions=3,
             parallelism=3,
             completionMode="Indexed",
             successPolicy={"rules": [{"succeededIndexes": "0"}]},
         )
-        await world.sleep(6.5)
-        status = (await world.job()).status
+        await cluster.sleep(6.5)
+        status = (await cluster.job()).status
         assert [each.type for each in status.conditions or ()] == ["SuccessCriteriaMet"]
         assert (status.terminating, status.completion_time) == (2, None)
-        job = await world.finished()
+        job = await cluster.finished()
         assert conditions(job) == completed(("SuccessPolicy", "Matched rules at index 0"))
         assert (job.status.succeeded, job.status.failed) == (1, 0)
         assert job.status.completed_indexes == "0"
-        assert world.told.events[-1] == ("Normal", "Completed", "Job completed")
+        assert cluster.event_log.events[-1] == ("Normal", "Completed", "Job completed")
 
 
 @pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
 def test_under_failed_there_are_never_more_pods_than_parallelism(mode: str) -> None:
     @virtual(seeds=15)
     async def run(sim: Sim) -> None:
-        script = job_world.in_turn(Run(seconds=30, stop_seconds=7), Run(seconds=20))
-        async with job_world.world(sim, script) as world:
-            await world.submit(
+        script = job_cluster.in_turn(Run(seconds=30, stop_seconds=7), Run(seconds=20))
+        async with JobCluster(sim, script) as cluster:
+            await cluster.submit(
                 completions=4,
                 parallelism=2,
                 completionMode=mode,
@@ -329,12 +332,12 @@ def test_under_failed_there_are_never_more_pods_than_parallelism(mode: str) -> N
                 backoffLimit=100,
             )
             for _ in range(60):
-                await world.sleep(1)
-                living = [pod for pod in await world.pods() if not pod.is_terminal]
+                await cluster.sleep(1)
+                living = [pod for pod in await cluster.pods() if not pod.is_terminal]
                 assert len(living) <= 2
                 if living and sim.rand.below(8) == 0:
-                    await world.delete_pod(sim.rand.choice(living).metadata.name)
-            job = await world.finished()
+                    await cluster.delete(sim.rand.choice(living).metadata.name)
+            job = await cluster.finished()
             assert job.status.succeeded == 4
 
     run()

@@ -12,9 +12,8 @@ from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions
 from refloat.client.local import LocalClient
 from refloat.client.requests import Request
+from refloat.sim.cluster import NAMESPACE, Cluster
 from refloat.sim.run import Sim
-from tests.simulation import api_program
-from tests.simulation.cluster_world import NAMESPACE, Cluster
 from tests.virtual import virtual
 
 PATIENCE = 30.0
@@ -22,8 +21,8 @@ LATER = 35.0
 JOBS = 8
 
 
-class Wire:
-    """What befalls writes, while it is bad."""
+class FaultyConnection:
+    """What happens to writes, while `bad`."""
 
     def __init__(self, sim: Sim) -> None:
         self.sim = sim
@@ -32,9 +31,9 @@ class Wire:
 
 
 class Faulty(LocalClient):
-    """Each fourth write: its answer is lost, or it is made after the client has given up."""
+    """Each fourth write: its answer is lost, or the write comes after the client has given up."""
 
-    wire: Wire
+    wire: FaultyConnection
 
     async def _call(self, request: Request) -> bytes:
         wire = self.wire
@@ -58,9 +57,15 @@ class Faulty(LocalClient):
 
 
 class FaultyCluster(Cluster):
-    wire: Wire
+    def __init__(self, sim: Sim) -> None:
+        super().__init__(sim)
+        self.wire = FaultyConnection(sim)
 
-    def _connect(self, user: Identity) -> LocalClient:
+    async def close(self) -> None:
+        await super().close()
+        await self.wire.tasks.close()
+
+    def connect(self, user: Identity) -> LocalClient:
         client = Faulty(self.server.as_user(user), field_manager=user.name.rpartition(":")[2])
         client.wire = self.wire
         return client
@@ -74,12 +79,8 @@ async def left(cluster: Cluster) -> list[str]:
 @pytest.mark.parametrize("how", ["Background", "Foreground"])
 @virtual(seeds=2)
 async def test_jobs_that_are_deleted_under_faults_leave_no_pods_behind(sim: Sim, how: Any) -> None:
-    async with api_program.serving(sim) as server:
-        cluster = FaultyCluster(sim, server)
-        cluster.wire = wire = Wire(sim)
-        await cluster.start()
-        await sim.clock.sleep(30)
-        wire.bad = True
+    async with FaultyCluster(sim) as cluster:
+        cluster.wire.bad = True
         for number in range(JOBS):
             await cluster.submit(f"j{number}", completions=3, parallelism=3)
         for number in range(JOBS):
@@ -88,31 +89,21 @@ async def test_jobs_that_are_deleted_under_faults_leave_no_pods_behind(sim: Sim,
             name = f"j{number}"
             await cluster.client.delete(kinds.JOBS, name, namespace=NAMESPACE, options=options)
         await sim.clock.sleep(60)
-        wire.bad = False
+        cluster.wire.bad = False
         await sim.clock.sleep(600)
-        names = await left(cluster)
-        await cluster.close()
-        await wire.tasks.close()
-        assert names == []
+        assert await left(cluster) == []
 
 
 @virtual(seeds=2)
 async def test_no_job_counts_more_pods_than_there_were_under_faults(sim: Sim) -> None:
-    async with api_program.serving(sim) as server:
-        cluster = FaultyCluster(sim, server)
-        cluster.wire = wire = Wire(sim)
-        await cluster.start()
-        await cluster.watch()
-        await sim.clock.sleep(30)
-        wire.bad = True
+    async with FaultyCluster(sim) as cluster:
+        cluster.wire.bad = True
         script = {"main": {"seconds": 1, "exitCode": 1}}
         for number in range(JOBS):
             await cluster.submit(f"j{number}", script=script, backoffLimit=2)
         await sim.clock.sleep(600)
-        wire.bad = False
+        cluster.wire.bad = False
         await sim.clock.sleep(1200)
         counts = [cluster.job(f"j{number}").status.failed for number in range(JOBS)]
         pods = [len(cluster.pods(f"j{number}")) for number in range(JOBS)]
-        await cluster.close()
-        await wire.tasks.close()
         assert counts == pods == [3] * JOBS

@@ -9,9 +9,9 @@ import pytest
 from refloat.agent.simulated import ANNOTATION
 from refloat.client import kinds
 from refloat.client.contract import DeleteOptions
+from refloat.sim.cluster import Cluster
 from refloat.sim.run import Sim
 from tests import builders
-from tests.simulation.cluster_world import Cluster, cluster
 from tests.virtual import virtual
 
 NAMESPACE = "default"
@@ -33,7 +33,7 @@ async def test_a_decision_that_changes_something_is_one_line_with_its_key(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    async with cluster(sim) as c:
+    async with Cluster(sim) as c:
         await pod(c, "p")
         await pod(c, "fits-nowhere", nodeSelector={"no": "where"})
         await c.submit(script={"main": {"seconds": 1}}, ttlSecondsAfterFinished=5)

@@ -10,15 +10,15 @@ from prometheus_client import CollectorRegistry
 from refloat.agent.simulated import ANNOTATION
 from refloat.api import structs
 from refloat.api.core import Pod
-from refloat.app import controllers
-from refloat.app.controllers import Chosen
-from refloat.app.inside import Inside
+from refloat.app import controller_names
+from refloat.app.controller_names import ControllerSelection
+from refloat.app.embedded_controllers import EmbeddedControllers
 from refloat.base.gates import Gates
 from refloat.client import errors, kinds
 from refloat.client.local import LocalClient
+from refloat.sim import api_server
 from refloat.sim.run import Sim
 from tests import builders
-from tests.simulation import api_program
 from tests.virtual import virtual
 
 NODES = 4
@@ -27,14 +27,14 @@ TOLERATION = {
     "operator": "Exists",
     "effect": "NoExecute",
 }
-BOTH = (controllers.NODE_LIFECYCLE, controllers.TAINT_EVICTION)
+BOTH = (controller_names.NODE_LIFECYCLE, controller_names.TAINT_EVICTION)
 
 
 @dataclass(slots=True)
 class Here:
     sim: Sim
     client: LocalClient
-    inside: Inside
+    inside: EmbeddedControllers
 
     async def pod(self, name: str, node: str, stays: int) -> None:
         """One that runs for a day, and stays on a lost node for so long."""
@@ -55,11 +55,13 @@ class Here:
 
 
 @contextlib.asynccontextmanager
-async def cluster(sim: Sim, chosen: tuple[str, ...], *, fast: bool = False) -> AsyncIterator[Here]:
-    async with api_program.serving(sim) as api:
-        inside = Inside(
+async def cluster(
+    sim: Sim, controllers: tuple[str, ...], *, fast: bool = False
+) -> AsyncIterator[Here]:
+    async with api_server.serve(sim) as api:
+        inside = EmbeddedControllers(
             lambda user: LocalClient(api, field_manager=user.name),
-            Chosen(chosen, NODES, fast),
+            ControllerSelection(controllers, NODES, fast),
             gates=Gates(),
             clock=sim.clock,
             rand=sim.rand,
@@ -115,7 +117,7 @@ async def test_with_short_waits_it_is_a_tenth(sim: Sim) -> None:
 @virtual()
 async def test_without_taint_eviction_it_says_that_its_node_is_lost(sim: Sim) -> None:
     """KEP-3329: joined from which controllers run."""
-    async with cluster(sim, (controllers.NODE_LIFECYCLE,)) as here:
+    async with cluster(sim, (controller_names.NODE_LIFECYCLE,)) as here:
         await _lose(here)
         await sim.clock.sleep(1000)
         pod = await here.get()

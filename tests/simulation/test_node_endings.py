@@ -8,14 +8,14 @@ virtual time.
 import asyncio
 from typing import Any
 
-import pytest
-
 from refloat.api.core import Pod
 from refloat.base import gates
 from refloat.base.gates import Gates
 from refloat.client import kinds
+from refloat.sim.cluster import Cluster
+from refloat.sim.journal import describe_node
 from refloat.sim.run import Sim
-from tests.simulation.cluster_world import Cluster, cluster, describe_node
+from tests.cases import cases
 from tests.virtual import virtual
 
 IGNORE = {
@@ -48,22 +48,20 @@ def outcome(here: Cluster) -> tuple[str, int]:
     return true[-1] if true else "", status.failed
 
 
-@pytest.mark.parametrize(
-    ("spec", "off", "want"),
-    [
-        pytest.param({"podFailurePolicy": IGNORE}, None, ("Complete", 0), id="ignored by a policy"),
-        pytest.param({}, None, ("Failed", 1), id="counted without a policy"),
-        pytest.param(
-            {"podFailurePolicy": IGNORE}, NO_CONDITIONS, ("Failed", 1), id="not known, gate off"
-        ),
-    ],
+@cases(
+    "spec off want",
+    {
+        "ignored by a policy": ({"podFailurePolicy": IGNORE}, None, ("Complete", 0)),
+        "counted without a policy": ({}, None, ("Failed", 1)),
+        "not known, gate off": ({"podFailurePolicy": IGNORE}, NO_CONDITIONS, ("Failed", 1)),
+    },
 )
 def test_an_eviction_for_memory(
     spec: dict[str, Any], off: Gates | None, want: tuple[str, int]
 ) -> None:
     @virtual(seeds=2)
     async def check(sim: Sim) -> None:
-        async with cluster(sim, gates=off) as here:
+        async with Cluster(sim, gates=off) as here:
             await here.submit(script=GREEDY, backoffLimit=0, **spec)
             await here.until(60)
             assert outcome(here) == want
@@ -71,7 +69,7 @@ def test_an_eviction_for_memory(
             assert ended(first) == ("Failed", "Evicted")
             assert is_disrupted(first) == (off is None)
             assert "memory-pressure:NoSchedule" in describe_node(here.node(here.node_of(first)))
-            # Whoever asks for nothing is not sent where memory is low.
+            # Pods without requests are not sent where memory is low.
             assert all(here.node_of(each) != here.node_of(first) for each in others)
 
     check()
@@ -79,11 +77,11 @@ def test_an_eviction_for_memory(
 
 @virtual(seeds=2)
 async def test_a_limit_is_the_pods_own_fault(sim: Sim) -> None:
-    """KEP-3329, "Resource limits exceeded": no condition, so no rule ignores it."""
+    """KEP-3329, "Resource limits exceeded": no condition, so no rule ignores the failure."""
     script = {"main": {"seconds": None, "storage": "2Gi"}}
     limits = {"limits": {"ephemeral-storage": "1Gi"}}
     pod = {"containers": [{"name": "main", "image": "work", "resources": limits}]}
-    async with cluster(sim) as here:
+    async with Cluster(sim) as here:
         await here.submit(script=script, pod=pod, backoffLimit=0, podFailurePolicy=IGNORE)
         await here.until(30)
         assert outcome(here) == ("Failed", 1)
@@ -92,12 +90,12 @@ async def test_a_limit_is_the_pods_own_fault(sim: Sim) -> None:
         assert not is_disrupted(only)
 
 
-@pytest.mark.parametrize(
-    ("code", "want"),
-    [
-        pytest.param(137, ("Failed", "Terminated"), id="it does not listen"),
-        pytest.param(0, ("Succeeded", ""), id="it ends well"),
-    ],
+@cases(
+    "code want",
+    {
+        "it does not listen": (137, ("Failed", "Terminated")),
+        "it ends well": (0, ("Succeeded", "")),
+    },
 )
 def test_a_shutdown(code: int, want: tuple[str, str]) -> None:
     """KEP-3329, "Graceful node shutdown": the Job goes on elsewhere, or is done."""
@@ -105,7 +103,7 @@ def test_a_shutdown(code: int, want: tuple[str, str]) -> None:
 
     @virtual(seeds=2)
     async def check(sim: Sim) -> None:
-        async with cluster(sim) as here:
+        async with Cluster(sim) as here:
             script = {"main": [first, {"seconds": 5}]}
             await here.submit(script=script, backoffLimit=0, podFailurePolicy=IGNORE)
             await here.until(5)
@@ -123,29 +121,29 @@ def test_a_shutdown(code: int, want: tuple[str, str]) -> None:
     check()
 
 
-@pytest.mark.parametrize(
-    ("off", "phase", "failed"),
-    [
-        pytest.param(None, "Failed", 1, id="by default"),
-        pytest.param(NO_CONDITIONS, "Failed", 1, id="with one of the gates"),
-        pytest.param(NEITHER, "Failed", 1, id="with neither, for Jobs have failure policies"),
-        pytest.param(NONE, "Pending", 1, id="with none"),
-    ],
+@cases(
+    "off phase failed",
+    {
+        "by default": (None, "Failed", 1),
+        "with one of the gates": (NO_CONDITIONS, "Failed", 1),
+        "with neither, for Jobs have failure policies": (NEITHER, "Failed", 1),
+        "with none": (NONE, "Pending", 1),
+    },
 )
 def test_a_pod_deleted_while_its_image_is_slow(off: Gates | None, phase: str, failed: int) -> None:
-    """KEP-3329, "Marking pods as Failed", 3; KEP-3939: with no gate that asks it just goes."""
+    """KEP-3329, "Marking pods as Failed", 3; KEP-3939: without a gate the pod just goes."""
     script = {"main": [{"startSeconds": 1000}, {"seconds": 5}]}
 
     @virtual(seeds=2)
     async def check(sim: Sim) -> None:
-        async with cluster(sim, gates=off) as here:
+        async with Cluster(sim, gates=off) as here:
             await here.submit(script=script)
             await here.until(5)
             (pod,) = here.pods()
             await here.client.delete(kinds.PODS, pod.metadata.name, namespace="default")
             await here.until(60)
             assert ended(here.pods()[0]) == (phase, "Deleted" if phase == "Failed" else "")
-            assert await here.found(pod) is None
+            assert await here.find_pod(pod.metadata.name) is None
             assert outcome(here) == ("Complete", failed)
 
     check()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that is ready again between a decision about it and the write: it is left as it is.
+"""A node that is ready again between a decision about the node and the write stays as it is.
 
-It comes back at the moment of a write of the node lifecycle controller, after
+The node comes back at the moment of a write of the node lifecycle controller, after
 the controller has decided. A pod on it tolerates no loss for a single second, so
-one moment with a NoExecute taint would cost it.
+one moment with a NoExecute taint would cost the pod.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from refloat.api.core import Node
 from refloat.api.meta import Object
 from refloat.client import kinds
 from refloat.client.requests import Request
-from refloat.policy import node_taints
-from refloat.policy.tolerations import NO_EXECUTE
-from refloat.runtime.informer import Informer
+from refloat.policy.node import node_taints
+from refloat.policy.scheduling.tolerations import NO_EXECUTE
+from refloat.runtime.informer import Change, Informer
+from refloat.sim.faulty_client import nothing
 from refloat.sim.run import Sim
 from tests import builders
-from tests.simulation.job_world import nothing
-from tests.simulation.node_world import World, world
+from tests.simulation.node_cluster import NodeCluster
 from tests.virtual import virtual
 
 NODE = "n0"
@@ -50,15 +50,16 @@ def is_eviction(body: Object) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def versions(here: World) -> AsyncIterator[list[Node]]:
+async def versions(cluster: NodeCluster) -> AsyncIterator[list[Node]]:
     """All versions of the node, from now on."""
     every: list[Node] = []
 
-    def saw(_: Node | None, node: Node | None) -> None:
+    def saw(change: Change[Node]) -> None:
+        node = change.new
         if node is not None and node.metadata.name == NODE:
             every.append(node)
 
-    nodes = Informer(here.client, kinds.NODES, clock=here.sim.clock, rand=here.sim.rand)
+    nodes = Informer(cluster.client, kinds.NODES, clock=cluster.sim.clock, rand=cluster.sim.rand)
     nodes.add_handler(saw)
     nodes.start()
     await nodes.wait_synced()
@@ -68,17 +69,17 @@ async def versions(here: World) -> AsyncIterator[list[Node]]:
         await nodes.close()
 
 
-def return_before(here: World, match: Match, act: Callable[[], Awaitable[None]]) -> None:
+def return_before(cluster: NodeCluster, match: Match, act: Callable[[], Awaitable[None]]) -> None:
     """Act, once, before the first write of this kind to the node."""
 
     async def before(request: Request) -> None:
         if request.method != "PATCH" or not request.path.startswith(f"/api/v1/nodes/{NODE}"):
             return
         if match(msgspec.json.decode(request.body or b"{}")):
-            here.process.client.before = nothing
+            cluster.faulty.before = nothing
             await act()
 
-    here.process.client.before = before
+    cluster.faulty.before = before
 
 
 @pytest.mark.parametrize("lag", [0.0, 3.0], ids=["seen", "unseen"])
@@ -96,57 +97,57 @@ def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
 
     @virtual(seeds=2)
     async def run(sim: Sim) -> None:
-        async with world(sim) as here:
-            await here.nodes([NODE, *WELL])
-            await here.post(NODE, Ready=said)
-            here.keep_beating(*WELL)
-            await here.pod("p", node=NODE, tolerations=[AT_ONCE])
-            await here.start()
-            await here.until(20)
-            async with versions(here) as every:
+        async with NodeCluster(sim) as cluster:
+            await cluster.nodes([NODE, *WELL])
+            await cluster.post(NODE, Ready=said)
+            cluster.keep_beating(*WELL)
+            await cluster.pod("p", node=NODE, tolerations=[AT_ONCE])
+            await cluster.start()
+            await cluster.until(20)
+            async with versions(cluster) as every:
                 count: list[int] = []
 
                 async def back() -> None:
-                    here.lag = lag
-                    await here.post(NODE)
-                    await here.sleep(0.01)  # the answer of a slow server: `every` has that post
+                    cluster.watch_faults.lag = lag
+                    await cluster.post(NODE)
+                    await cluster.sleep(0.01)  # the answer of a slow server: `every` has that post
                     count.append(len(every))
 
-                return_before(here, match, back)
-                await here.until(65)  # that post is the one sign of life until now
-                here.keep_beating(NODE)
-                await here.until(120)
+                return_before(cluster, match, back)
+                await cluster.until(65)  # that post is the one sign of life until now
+                cluster.keep_beating(NODE)
+                await cluster.until(120)
             since = every[count[0] - 1 :]
             assert [structs.is_true(each.status.conditions, "Ready") for each in since] == [
                 True
             ] * len(since)
             assert [each for each in since if KEY in node_taints.no_execute_held(each)] == []
-            assert not (await here.get_pod()).is_terminating
+            assert not (await cluster.get_pod()).is_terminating
 
     run()
 
 
 @virtual(seeds=2)
 async def test_another_node_of_the_name_is_not_tainted_for_the_first(sim: Sim) -> None:
-    """It is new and not ready yet, so it has its own turn (behaviour C3.8, C3.10)."""
-    async with world(sim) as here:
-        await here.nodes([NODE, *WELL])
-        here.keep_beating(*WELL)
-        await here.start()
-        await here.until(20)
+    """The node is new and not ready yet, so the node has its own turn (behaviour C3.8, C3.10)."""
+    async with NodeCluster(sim) as cluster:
+        await cluster.nodes([NODE, *WELL])
+        cluster.keep_beating(*WELL)
+        await cluster.start()
+        await cluster.until(20)
         uids: list[str] = []
 
         async def replace() -> None:
-            await here.client.delete(kinds.NODES, NODE)
-            created = await here.client.create(kinds.NODES, builders.node(NODE))
-            await here.post(NODE, Ready="False")
+            await cluster.client.delete(kinds.NODES, NODE)
+            created = await cluster.client.create(kinds.NODES, builders.node(NODE))
+            await cluster.post(NODE, Ready="False")
             uids.append(created.metadata.uid)
 
-        async with versions(here) as every:
-            return_before(here, is_eviction, replace)
-            await here.until(59.8)
+        async with versions(cluster) as every:
+            return_before(cluster, is_eviction, replace)
+            await cluster.until(59.8)
             second = [each for each in every if each.metadata.uid in uids]
             assert second
             assert [each for each in second if node_taints.no_execute_held(each)] == []
-            await here.until(70)
+            await cluster.until(70)
         assert node_taints.no_execute_held(every[-1]) == [node_taints.NOT_READY]

@@ -2,7 +2,7 @@
 """A user of one namespace does nothing to the Jobs of another.
 
 The user knows the uid of a Job elsewhere, which is no secret, and writes pods of the
-own namespace that name it: as their controller, in their labels, in their finalizers.
+own namespace that name the Job: as their controller, in their labels, in their finalizers.
 """
 
 from unittest.mock import Mock
@@ -14,22 +14,23 @@ from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.client import kinds
-from refloat.controllers.job import pods as job_pods
-from refloat.controllers.job.memory import Memory
-from refloat.controllers.job.pod_names import Namer
-from refloat.policy import pod_state
-from refloat.policy.scaling import NewPod
+from refloat.controllers.job import pod_template as job_pods
+from refloat.controllers.job.pod_names import PodNamer
+from refloat.controllers.job.sync_memory import SyncMemory
+from refloat.policy.job import pod_state
+from refloat.policy.job.scaling import NewPod
 from refloat.sim.run import Sim
-from tests.simulation import job_world
+from tests.simulation import job_cluster
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.job_cluster import OK, JobCluster, Run
 from tests.simulation.job_scenarios import indexed
-from tests.simulation.job_world import NAMESPACE, OK, Run, World
 from tests.virtual import virtual
 
 ELSEWHERE = "elsewhere"
 
 
-async def forge(world: World, job: Job, name: str = "forged", **owner: str) -> Pod:
-    """A pod of another namespace that says in all ways that it is the Job's."""
+async def forge(cluster: JobCluster, job: Job, name: str = "forged", **owner: str) -> Pod:
+    """A pod of another namespace with the Job's labels, owner and finalizer."""
     labels = dict((job.spec.selector and job.spec.selector.match_labels) or {})
     metadata: Object = {
         "name": name,
@@ -40,12 +41,12 @@ async def forge(world: World, job: Job, name: str = "forged", **owner: str) -> P
     }
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}
     body = {"metadata": metadata, "spec": {**spec, "nodeName": "node-1"}}
-    return await world.client.create(kinds.PODS, body, namespace=ELSEWHERE)
+    return await cluster.client.create(kinds.PODS, body, namespace=ELSEWHERE)
 
 
-async def end(world: World, pod: Pod, phase: str) -> None:
+async def end(cluster: JobCluster, pod: Pod, phase: str) -> None:
     """What the node of the pod writes when it ends."""
-    await world.client.patch(
+    await cluster.client.patch(
         kinds.PODS,
         pod.metadata.name,
         {"status": {"phase": phase}},
@@ -54,30 +55,30 @@ async def end(world: World, pod: Pod, phase: str) -> None:
     )
 
 
-async def elsewhere(world: World) -> list[Pod]:
+async def elsewhere(cluster: JobCluster) -> list[Pod]:
     return [
         pod
-        async for page in world.client.list(kinds.PODS, namespace=ELSEWHERE)
+        async for page in cluster.client.list(kinds.PODS, namespace=ELSEWHERE)
         for pod in page.items
     ]
 
 
-async def open_namespace(world: World) -> None:
-    await world.client.create(kinds.NAMESPACES, {"metadata": {"name": ELSEWHERE}})
+async def open_namespace(cluster: JobCluster) -> None:
+    await cluster.client.create(kinds.NAMESPACES, {"metadata": {"name": ELSEWHERE}})
 
 
-async def put_back(world: World, pod: Pod, seconds: int) -> None:
-    """Give the pod its finalizer again, faster than any controller removes it."""
+async def put_back(cluster: JobCluster, pod: Pod, seconds: int) -> None:
+    """Add the finalizer again, faster than any controller removes it."""
     for number in range(10 * seconds):
         metadata = {"finalizers": [pod_state.TRACKING_FINALIZER], "labels": {"n": str(number)}}
-        await world.client.patch(
+        await cluster.client.patch(
             kinds.PODS,
             pod.metadata.name,
             {"metadata": metadata},
             patch_type="strategic",
             namespace=ELSEWHERE,
         )
-        await world.sleep(0.1)
+        await cluster.sleep(0.1)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -86,67 +87,67 @@ async def put_back(world: World, pod: Pod, seconds: int) -> None:
 async def test_the_end_of_a_pod_elsewhere_is_not_counted(
     sim: Sim, phase: str, spec: Object
 ) -> None:
-    async with job_world.world(sim, job_world.in_turn(Run(seconds=2))) as world:
-        await open_namespace(world)
-        job = await world.submit(**{**spec, "parallelism": 1, "backoffLimit": 0})
-        pod = await forge(world, job)
-        await end(world, pod, phase)
-        world.lag = 0.2  # the controller's: what it judges has changed meanwhile
-        await put_back(world, pod, seconds=6)
-        status = (await world.finished()).status
+    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=2))) as cluster:
+        await open_namespace(cluster)
+        job = await cluster.submit(**{**spec, "parallelism": 1, "backoffLimit": 0})
+        pod = await forge(cluster, job)
+        await end(cluster, pod, phase)
+        cluster.watch_faults.lag = 0.2  # the controller's: what it judges has changed meanwhile
+        await put_back(cluster, pod, seconds=6)
+        status = (await cluster.finished()).status
         assert (status.succeeded, status.failed) == (2, 0)
-        assert len(await world.pods()) == 2
+        assert len(await cluster.pods()) == 2
 
 
 @virtual(seeds=3)
 async def test_a_pod_elsewhere_takes_no_place_of_a_job(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(OK)) as world:
-        await open_namespace(world)
-        job = await world.submit(parallelism=1, completions=1, suspend=True)
-        await forge(world, job)
-        await world.sleep(3)
-        await world.change(suspend=False)
-        assert (await world.finished()).status.succeeded == 1
+    async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
+        await open_namespace(cluster)
+        job = await cluster.submit(parallelism=1, completions=1, suspend=True)
+        await forge(cluster, job)
+        await cluster.sleep(3)
+        await cluster.change(suspend=False)
+        assert (await cluster.finished()).status.succeeded == 1
 
 
 @virtual(seeds=3)
 async def test_a_job_that_ends_deletes_no_pod_elsewhere(sim: Sim) -> None:
-    async with job_world.world(sim, job_world.in_turn(Run(seconds=9))) as world:
-        await open_namespace(world)
-        job = await world.submit(activeDeadlineSeconds=4)
-        pod = await forge(world, job)
-        await world.finished()
-        (kept,) = await elsewhere(world)
-        assert (kept.metadata.uid, kept.is_terminating) == (pod.metadata.uid, False)
+    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=9))) as cluster:
+        await open_namespace(cluster)
+        job = await cluster.submit(activeDeadlineSeconds=4)
+        pod = await forge(cluster, job)
+        await cluster.finished()
+        (forged,) = await elsewhere(cluster)
+        assert (forged.metadata.uid, forged.is_terminating) == (pod.metadata.uid, False)
 
 
 @virtual(seeds=3)
 async def test_the_finalizer_of_a_pod_elsewhere_is_removed_as_that_of_an_orphan(sim: Sim) -> None:
     """As in Kubernetes: in its own namespace there is no such Job."""
-    async with job_world.world(sim, job_world.in_turn(Run(seconds=60))) as world:
-        await open_namespace(world)
-        await forge(world, await world.submit())
-        await world.sleep(5)
-        assert [pod_state.is_tracked(pod) for pod in await elsewhere(world)] == [False]
+    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=60))) as cluster:
+        await open_namespace(cluster)
+        await forge(cluster, await cluster.submit())
+        await cluster.sleep(5)
+        assert [pod_state.is_tracked(pod) for pod in await elsewhere(cluster)] == [False]
 
 
 @virtual(seeds=10)
 async def test_pods_elsewhere_do_not_stand_for_pods_that_a_job_expects(sim: Sim) -> None:
     """The cache is behind. Each pod that comes elsewhere would count as one that was created."""
-    async with job_world.world(sim, job_world.in_turn(Run(seconds=60))) as world:
-        await open_namespace(world)
-        job = await world.submit(parallelism=3, completions=3, suspend=True)
-        await world.sleep(3)
-        expectations = world.process.job_controller._tools.memory.expectations
+    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=60))) as cluster:
+        await open_namespace(cluster)
+        job = await cluster.submit(parallelism=3, completions=3, suspend=True)
+        await cluster.sleep(3)
+        expectations = cluster.context.memory.expectations
         expectations.expect_creations(job.metadata.uid, 3)
         for number in range(3):
-            await forge(world, job, f"forged-{number}")
-        await world.sleep(3)
+            await forge(cluster, job, f"forged-{number}")
+        await cluster.sleep(3)
         assert not expectations.satisfied(job.metadata.uid)
-        for pod in await elsewhere(world):
-            await world.client.delete(kinds.PODS, pod.metadata.name, namespace=ELSEWHERE)
+        for pod in await elsewhere(cluster):
+            await cluster.client.delete(kinds.PODS, pod.metadata.name, namespace=ELSEWHERE)
         expectations.expect_deletions(job.metadata.uid, 3)
-        await world.sleep(3)
+        await cluster.sleep(3)
         assert not expectations.satisfied(job.metadata.uid)
 
 
@@ -157,21 +158,21 @@ async def test_pods_that_have_the_names_of_a_job_s_pods_neither_stop_it_nor_coun
     sim: Sim, spec: Object, lag: float
 ) -> None:
     """The names are a hash of what all can read. A user of the namespace takes them first."""
-    async with job_world.world(sim, job_world.in_turn(OK)) as world:
-        job = await world.submit(**{**spec, "parallelism": 1, "suspend": True})
-        await world.sleep(3)
-        namer = Namer(job, Memory(sim.clock), lambda _: False)
+    async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
+        job = await cluster.submit(**{**spec, "parallelism": 1, "suspend": True})
+        await cluster.sleep(3)
+        namer = PodNamer(job, SyncMemory(sim.clock), lambda _: False)
         indexes = [0, 1] if "completionMode" in spec else [None, None]
         names = [namer.name(NewPod(index)) for index in [*indexes, *indexes]]
-        world.lag = lag
+        cluster.watch_faults.lag = lag
         container = {"name": "main", "image": "busybox:1"}
         for name in names:
             body = {"metadata": {"name": name}, "spec": {"containers": [container]}}
-            await world.client.create(kinds.PODS, body, namespace=NAMESPACE)
-        await world.change(suspend=False)
-        status = (await world.finished()).status
+            await cluster.client.create(kinds.PODS, body, namespace=NAMESPACE)
+        await cluster.change(suspend=False)
+        status = (await cluster.finished()).status
         assert (status.succeeded, status.failed) == (2, 0)
-        owned = [pod for pod in await world.pods() if pod.metadata.controller is not None]
+        owned = [pod for pod in await cluster.pods() if pod.metadata.controller is not None]
         assert len(owned) == 2
         assert {pod.metadata.name for pod in owned}.isdisjoint(names)
 
@@ -181,15 +182,15 @@ async def test_a_pod_without_a_controller_parses_no_selector_of_all_jobs_anew(
     sim: Sim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One create of a user would take 30 us of all others' time for each Job of the namespace."""
-    async with job_world.world(sim) as world:
+    async with JobCluster(sim) as cluster:
         for number in range(20):
-            await world.submit(f"job-{number}", suspend=True)
-        await world.sleep(3)
+            await cluster.submit(f"job-{number}", suspend=True)
+        await cluster.sleep(3)
         parse = Mock(side_effect=selectors.from_object)
         monkeypatch.setattr(selectors, "from_object", parse)
         container = {"name": "main", "image": "busybox:1"}
         for number in range(20):
             body = {"metadata": {"name": f"p-{number}"}, "spec": {"containers": [container]}}
-            await world.client.create(kinds.PODS, body, namespace=NAMESPACE)
-        await world.sleep(3)
+            await cluster.client.create(kinds.PODS, body, namespace=NAMESPACE)
+        await cluster.sleep(3)
         assert parse.call_count <= 20

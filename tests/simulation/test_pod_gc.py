@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from refloat.api.meta import Object
-from refloat.app import inside
-from refloat.app.equipment import Equipment
+from refloat.app import controller_table
 from refloat.base.gates import (
     JOB_POD_FAILURE_POLICY,
     JOB_POD_REPLACEMENT_POLICY,
@@ -18,12 +17,12 @@ from refloat.base.gates import (
 from refloat.client import kinds
 from refloat.client.contract import DeleteOptions
 from refloat.client.requests import Request
-from refloat.controllers.pod_gc import PodGarbageCollector, PodGcMetrics
-from refloat.policy.pod_gc import Settings
+from refloat.policy.garbage.pod_gc import PodGCSettings
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.manager import Worker
 from refloat.sim.run import Sim, run
-from tests.simulation import controller_world
-from tests.simulation.controller_world import FAULTS, World, condition
+from tests.simulation import controller_cluster
+from tests.simulation.controller_cluster import FAULTS, ControllerCluster, condition
 from tests.virtual import virtual
 
 DOWN = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
@@ -34,72 +33,66 @@ TARGET = {
     "message": "PodGC: node no longer exists",
 }
 
-world = partial(controller_world.world, make=inside.MAKERS["pod-garbage-collector-controller"])
+BUILD = controller_table.CONTROLLERS["pod-garbage-collector-controller"]
+
+new_cluster = partial(ControllerCluster, build=BUILD)
 
 
-def keeping(threshold: int, shared: Equipment) -> Sequence[Worker]:
+def keeping(threshold: int, env: ControllerEnv) -> Sequence[Worker]:
     """A collector that lets so many pods stay that are over."""
-    made = PodGarbageCollector(
-        shared.client("pod-garbage-collector"),
-        shared.pods,
-        shared.nodes,
-        clock=shared.clock,
-        instruments=shared.instruments,
-        metrics=PodGcMetrics(shared.registry),
-        settings=Settings(threshold=threshold),
-    )
-    return [made.controller]
+    env.update(PodGCSettings(threshold=threshold))
+    return BUILD(env)
 
 
-def counted(w: World, cause: str) -> float:
+def counted(cluster: ControllerCluster, cause: str) -> float:
     name = "pod_gc_collector_force_delete_pods_total"
-    return w.sample(name, namespace=controller_world.NAMESPACE, reason=cause)
+    return cluster.sample(name, namespace=controller_cluster.NAMESPACE, reason=cause)
 
 
 @virtual(seeds=5)
 async def test_orphans_fail_and_go_after_the_quarantine(sim: Sim) -> None:
     """behaviour C1.5, C1.8"""
-    async with world(sim) as w:
-        await w.pod("gone", node="lost")
-        await w.pod("kept", node="lost", finalizers=HELD)
-        await w.start()
+    async with new_cluster(sim) as cluster:
+        await cluster.pod("gone", node="lost")
+        await cluster.pod("kept", node="lost", finalizers=HELD)
+        await cluster.start()
         await sim.clock.sleep(39)
-        assert await w.found("gone") is not None
+        assert await cluster.find_pod("gone") is not None
         await sim.clock.sleep(2)
-        assert await w.found("gone") is None
-        kept = await w.found("kept")
-        assert kept is not None
-        assert kept.status.phase == "Failed"
-        assert kept.status.reason == ""
-        assert kept.metadata.deletion_grace_period_seconds == 0
-        assert condition(kept, "DisruptionTarget") == TARGET
-        assert counted(w, "orphaned") == 2
+        assert await cluster.find_pod("gone") is None
+        pod = await cluster.find_pod("kept")
+        assert pod is not None
+        assert pod.status.phase == "Failed"
+        assert pod.status.reason == ""
+        assert pod.metadata.deletion_grace_period_seconds == 0
+        assert condition(pod, "DisruptionTarget") == TARGET
+        assert counted(cluster, "orphaned") == 2
 
 
 @virtual()
 async def test_a_node_that_is_deleted_makes_orphans(sim: Sim) -> None:
     """behaviour C1.5: 40 to 60 s after the node was first missed."""
-    async with world(sim) as w:
-        await w.node("n")
-        await w.pod("p", node="n")
-        await w.start()
+    async with new_cluster(sim) as cluster:
+        await cluster.node("n")
+        await cluster.pod("p", node="n")
+        await cluster.start()
         await sim.clock.sleep(30)
-        await w.client.delete(kinds.NODES, "n")
+        await cluster.client.delete(kinds.NODES, "n")
         await sim.clock.sleep(40)
-        assert await w.found("p") is not None
+        assert await cluster.find_pod("p") is not None
         await sim.clock.sleep(20)
-        assert await w.found("p") is None
+        assert await cluster.find_pod("p") is None
 
 
 @virtual()
 async def test_a_node_that_returns_in_time_keeps_its_pods(sim: Sim) -> None:
-    async with world(sim) as w:
-        await w.pod("p", node="n")
-        await w.start()
+    async with new_cluster(sim) as cluster:
+        await cluster.pod("p", node="n")
+        await cluster.start()
         await sim.clock.sleep(30)
-        await w.node("n")
+        await cluster.node("n")
         await sim.clock.sleep(300)
-        pod = await w.found("p")
+        pod = await cluster.find_pod("p")
         assert pod is not None
         assert pod.status.phase == "Running"
 
@@ -107,72 +100,74 @@ async def test_a_node_that_returns_in_time_keeps_its_pods(sim: Sim) -> None:
 @virtual()
 async def test_a_node_that_cannot_be_asked_for_goes_through_another_quarantine(sim: Sim) -> None:
     """behaviour C1.7"""
-    async with world(sim) as w:
-        await w.pod("p", node="lost")
-        await w.start(fails_to_read=1)
+    async with new_cluster(sim) as cluster:
+        await cluster.pod("p", node="lost")
+        await cluster.start(fails_to_read=1)
         await sim.clock.sleep(99)
-        assert await w.found("p") is not None
+        assert await cluster.find_pod("p") is not None
         await sim.clock.sleep(2)
-        assert await w.found("p") is None
+        assert await cluster.find_pod("p") is None
 
 
 @virtual()
 async def test_terminating_pods_leave_a_node_that_is_out_of_service(sim: Sim) -> None:
     """behaviour C1.4, C9"""
-    async with world(sim) as w:
-        await w.node("down", taints=DOWN)
-        await w.pod("stuck", node="down", finalizers=HELD)
-        await w.pod("runs", node="down")
-        await w.delete("stuck")
-        await w.start()
+    async with new_cluster(sim) as cluster:
+        await cluster.node("down", taints=DOWN)
+        await cluster.pod("stuck", node="down", finalizers=HELD)
+        await cluster.pod("runs", node="down")
+        await cluster.delete("stuck")
+        await cluster.start()
         await sim.clock.sleep(1)
-        stuck, runs = await w.found("stuck"), await w.found("runs")
-        assert stuck is not None
+        orphan, runs = await cluster.find_pod("stuck"), await cluster.find_pod("runs")
+        assert orphan is not None
         assert runs is not None
-        assert stuck.status.phase == "Failed"
-        assert condition(stuck, "DisruptionTarget") is None
+        assert orphan.status.phase == "Failed"
+        assert condition(orphan, "DisruptionTarget") is None
         assert runs.status.phase == "Running"
-        assert counted(w, "out-of-service") >= 1
+        assert counted(cluster, "out-of-service") >= 1
 
 
 @virtual()
 async def test_a_terminating_pod_without_a_node_is_collected(sim: Sim) -> None:
     """behaviour C1.9"""
-    async with world(sim) as w:
-        await w.pod("p", phase="Pending", finalizers=HELD)
-        await w.delete("p")
-        await w.start()
+    async with new_cluster(sim) as cluster:
+        await cluster.pod("p", phase="Pending", finalizers=HELD)
+        await cluster.delete("p")
+        await cluster.start()
         await sim.clock.sleep(1)
-        pod = await w.found("p")
+        pod = await cluster.find_pod("p")
         assert pod is not None
         assert pod.status.phase == "Failed"
-        assert counted(w, "unscheduled") == 1
+        assert counted(cluster, "unscheduled") == 1
 
 
 @virtual()
 async def test_pods_that_are_over_stay_up_to_the_threshold(sim: Sim) -> None:
     """behaviour C1.3"""
-    async with world(sim, make=partial(keeping, 3)) as w:
+    async with new_cluster(sim, build=partial(keeping, 3)) as cluster:
         for number in range(5):
-            await w.pod(f"p{number}", phase="Succeeded")
+            await cluster.pod(f"p{number}", phase="Succeeded")
             await sim.clock.sleep(1)
-        await w.pod("alive")
-        await w.start()
+        await cluster.pod("alive")
+        await cluster.start()
         await sim.clock.sleep(1)
-        there = [name for name in ("p0", "p1", "p2", "p3", "p4", "alive") if await w.found(name)]
+        there = [
+            name for name in ("p0", "p1", "p2", "p3", "p4", "alive") if await cluster.find_pod(name)
+        ]
         assert there == ["p2", "p3", "p4", "alive"]
 
 
 @virtual()
 async def test_without_any_gate_an_orphan_is_deleted_as_it_is(sim: Sim) -> None:
-    """KEP-3939, "Risks and Mitigations": it stays Running."""
+    """KEP-3939, "Risks and Mitigations": the pod stays Running."""
     gates = (JOB_POD_FAILURE_POLICY, JOB_POD_REPLACEMENT_POLICY, POD_DISRUPTION_CONDITIONS)
     off = Gates(dict.fromkeys(gates, False))
-    async with world(sim, gates=off) as w:
-        await w.pod("p", node="lost", finalizers=HELD)
-        await w.start()
+    async with new_cluster(sim, gates=off) as cluster:
+        await cluster.pod("p", node="lost", finalizers=HELD)
+        await cluster.start()
         await sim.clock.sleep(60)
-        pod = await w.found("p")
+        pod = await cluster.find_pod("p")
         assert pod is not None
         assert pod.is_terminating
         assert pod.status.phase == "Running"
@@ -193,11 +188,11 @@ DUPLICATES: Object = {
 @virtual()
 async def test_duplicate_env_names_and_ports_do_not_save_a_pod(sim: Sim) -> None:
     """A failure that Kubernetes once had: the status was written with server-side apply."""
-    async with world(sim) as w:
-        await w.pod("p", node="lost", spec=DUPLICATES)
-        await w.start()
+    async with new_cluster(sim) as cluster:
+        await cluster.pod("p", node="lost", spec=DUPLICATES)
+        await cluster.start()
         await sim.clock.sleep(60)
-        assert await w.found("p") is None
+        assert await cluster.find_pod("p") is None
 
 
 @pytest.mark.parametrize("number", range(1, 6))  # two pods, two writes each, and one beyond
@@ -206,17 +201,17 @@ def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int
     """The condition always comes before the delete: the pod that is held shows what came."""
 
     async def program(sim: Sim) -> None:
-        async with world(sim) as w:
-            await w.pod("a", node="lost", finalizers=HELD)
-            await w.pod("b", node="lost")
-            await FAULTS[fault](w, number, 70)
+        async with new_cluster(sim) as cluster:
+            await cluster.pod("a", node="lost", finalizers=HELD)
+            await cluster.pod("b", node="lost")
+            await FAULTS[fault](cluster, number, 70)
             await sim.clock.sleep(180)
-            assert await w.found("b") is None
-            kept = await w.found("a")
-            assert kept is not None
-            assert kept.is_terminating
-            assert kept.status.phase == "Failed"
-            assert condition(kept, "DisruptionTarget") == TARGET
+            assert await cluster.find_pod("b") is None
+            pod = await cluster.find_pod("a")
+            assert pod is not None
+            assert pod.is_terminating
+            assert pod.status.phase == "Failed"
+            assert condition(pod, "DisruptionTarget") == TARGET
 
     run(program, seed=number)
 
@@ -224,22 +219,22 @@ def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int
 @virtual(seeds=3)
 async def test_a_new_pod_of_the_same_name_stays(sim: Sim) -> None:
     """The orphan goes and another pod takes its name, directly before the delete."""
-    async with world(sim) as w:
-        await w.pod("p", node="lost")
-        await w.node("there")
+    async with new_cluster(sim) as cluster:
+        await cluster.pod("p", node="lost")
+        await cluster.node("there")
         replaced: list[str] = []
 
         async def before(request: Request) -> None:
             if request.method == "DELETE" and not replaced:
                 replaced.append("p")
-                gone = DeleteOptions(grace_seconds=0)
-                namespace = controller_world.NAMESPACE
-                await w.client.delete(kinds.PODS, "p", namespace=namespace, options=gone)
-                await w.pod("p", node="there")
+                options = DeleteOptions(grace_seconds=0)
+                namespace = controller_cluster.NAMESPACE
+                await cluster.client.delete(kinds.PODS, "p", namespace=namespace, options=options)
+                await cluster.pod("p", node="there")
 
-        await w.start(before=before)
+        await cluster.start(before=before)
         await sim.clock.sleep(100)
-        found = await w.found("p")
+        pod = await cluster.find_pod("p")
         assert replaced == ["p"]
-        assert found is not None
-        assert (found.spec.node_name, found.metadata.deletion_timestamp) == ("there", None)
+        assert pod is not None
+        assert (pod.spec.node_name, pod.metadata.deletion_timestamp) == ("there", None)

@@ -15,31 +15,34 @@ import pytest
 
 from refloat.api import times
 from refloat.api.meta import Object
-from refloat.app.equipment import Equipment
 from refloat.client import errors, fence, kinds
-from refloat.client.contract import DeleteOptions
+from refloat.client.contract import Client, DeleteOptions
 from refloat.client.requests import Request
-from refloat.controllers.failure_recovery import due
+from refloat.controllers.failure_recovery import due_pods
 from refloat.controllers.failure_recovery.controller import FailureRecovery
-from refloat.policy import zombie
-from refloat.policy.failure_recovery import (
-    Annotated,
+from refloat.policy.recovery import zombie
+from refloat.policy.recovery.failure_recovery import (
+    AnnotationRule,
     Budget,
     FailureRecoveryPolicy,
     TaintNodeOutOfService,
 )
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.manager import Worker
+from refloat.sim.controller_process import ControllerProcess
+from refloat.sim.event_log import EventLog
+from refloat.sim.faulty_client import FaultyClient, nothing
 from refloat.sim.run import Sim, run
-from tests.simulation.controller_world import NAMESPACE, Faulty, World
-from tests.simulation.job_world import nothing
-from tests.simulation.recovery_world import (
+from tests.cases import cases
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.recovery_cluster import (
     FREED_AFTER,
     LOST,
     NODE_GRACE,
     ON,
     SAFE,
-    Stage,
-    stage,
+    RecoveryCluster,
+    lost_node,
     zombies,
 )
 from tests.virtual import virtual
@@ -49,7 +52,7 @@ MESSAGE = (
     "(triggered by `kueue.x-k8s.io/safe-to-forcefully-terminate annotation`)"
 )
 HOURLY = FailureRecoveryPolicy(budget=Budget(1, timedelta(hours=1)))
-DELETES = FailureRecoveryPolicy(annotated=Annotated(delete_after=timedelta(minutes=10)))
+DELETES = FailureRecoveryPolicy(annotated=AnnotationRule(delete_after=timedelta(minutes=10)))
 TAINTING = FailureRecoveryPolicy(taint=(TaintNodeOutOfService("rules[0]", timedelta(seconds=600)),))
 DUE = "refloat_failure_recovery_due_pods"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -65,9 +68,9 @@ def actions(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each["action"] for each in records if "pod" in each]
 
 
-async def another_writes(s: Stage, name: str = "p", ago: float = 0.0) -> None:
-    """What a second Refloat writes, word for word; `ago` is how old its time is."""
-    when = s.sim.clock.now() - timedelta(seconds=ago)
+async def another_writes(cluster: RecoveryCluster, name: str = "p", ago: float = 0.0) -> None:
+    """The event of a second Refloat, word for word; `ago` is the age of its time in seconds."""
+    when = cluster.sim.clock.now() - timedelta(seconds=ago)
     condition = {
         "type": zombie.CONDITION,
         "status": "True",
@@ -75,7 +78,7 @@ async def another_writes(s: Stage, name: str = "p", ago: float = 0.0) -> None:
         "message": MESSAGE,
         "lastTransitionTime": times.format_time(when),
     }
-    await s.world.status(name, phase="Failed", conditions=[condition])
+    await cluster.status(name, phase="Failed", conditions=[condition])
 
 
 # -- records belong to writes that succeeded
@@ -88,22 +91,22 @@ async def test_a_write_that_another_process_was_faster_with_is_not_recorded(
     """Though the watch shows the other's write, with the same message, before our 409 comes."""
     caplog.set_level(logging.INFO)
     caplog.clear()
-    async with stage(sim) as s:
+    async with RecoveryCluster(sim) as cluster:
 
         async def is_second(request: Request) -> None:
             if is_status_patch(request):
-                s.world.mortal.before = nothing
-                await another_writes(s)
+                cluster.faulty.before = nothing
+                await another_writes(cluster)
                 await sim.clock.sleep(1)
 
-        await s.node()
-        await s.start(before=is_second)
-        await s.zombie()
-        await s.until(FREED_AFTER + 60)
-        assert s.told(zombie.REASON) == []
-        assert s.decided("terminated", "Annotation") == 0
+        await cluster.node()
+        await cluster.start(before=is_second)
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER + 60)
+        assert cluster.event_log.notes(zombie.REASON) == []
+        assert cluster.decided("terminated", "Annotation") == 0
         assert "terminated" not in actions(caplog)
-        assert s.world.sample("refloat_failure_recovery_stuck_seconds_count") == 0
+        assert cluster.sample("refloat_failure_recovery_stuck_seconds_count") == 0
 
 
 @virtual(seeds=3)
@@ -114,24 +117,24 @@ async def test_a_lost_answer_of_a_write_that_never_happened_is_not_recorded(sim:
         first = is_status_patch(request) and number == 1
         return errors.Unavailable("the connection broke") if first else None
 
-    async with stage(sim) as s:
+    async with RecoveryCluster(sim) as cluster:
 
         async def is_second(request: Request) -> None:
             if is_status_patch(request):
-                s.world.mortal.before = nothing
-                await another_writes(s, ago=3)
+                cluster.faulty.before = nothing
+                await another_writes(cluster, ago=3)
 
-        await s.node()
-        await s.start(before=is_second, refuses=lost)
-        await s.zombie()
-        await s.until(FREED_AFTER + 60)
-        assert await s.phase() == "Failed"
-        assert s.told(zombie.REASON) == []
-        assert s.decided("terminated", "Annotation") == 0
+        await cluster.node()
+        await cluster.start(before=is_second, refuses=lost)
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER + 60)
+        assert await cluster.phase() == "Failed"
+        assert cluster.event_log.notes(zombie.REASON) == []
+        assert cluster.decided("terminated", "Annotation") == 0
 
 
-class SentTwice(Faulty):
-    """The answer of the first status patch is lost, and the client sends it again."""
+class SentTwice(FaultyClient):
+    """The answer of the first status patch is lost, and the client repeats the patch."""
 
     async def _call(self, request: Request) -> bytes:
         if not is_status_patch(request) or self.writes:
@@ -144,72 +147,150 @@ class SentTwice(Faulty):
 
 @virtual(seeds=3)
 async def test_a_write_that_was_sent_twice_is_recorded_and_spends_a_slot(sim: Sim) -> None:
-    """The conflict of the second is the success of the first: the pod shows it."""
-    async with stage(sim, HOURLY) as s:
-        await s.node()
-        await s.start(__class__=SentTwice)
-        names = await zombies(s, 2)
-        await s.until(FREED_AFTER + 600)
-        assert [await s.phase(name) for name in names].count("Failed") == 1
-        assert s.told(zombie.REASON) == [MESSAGE]
-        assert s.decided("terminated", "Annotation") == 1
+    """The conflict of the second is the success of the first: the pod shows the condition."""
+    async with RecoveryCluster(sim, HOURLY) as cluster:
+        await cluster.node()
+        await cluster.start(__class__=SentTwice)
+        names = await zombies(cluster, 2)
+        await cluster.until(FREED_AFTER + 600)
+        assert [await cluster.phase(name) for name in names].count("Failed") == 1
+        assert cluster.event_log.notes(zombie.REASON) == [MESSAGE]
+        assert cluster.decided("terminated", "Annotation") == 1
+
+
+class FirstComesLate:
+    """The first write arrives when a third one is sent; the first two get no answer."""
+
+    def __init__(self, sim: Sim) -> None:
+        self._sim = sim
+        self._sent: list[Callable[[], Awaitable[bytes]]] = []
+
+    async def __call__(self, request: Request, send: Callable[[], Awaitable[bytes]]) -> bytes:
+        self._sent.append(send)
+        if len(self._sent) < 3:
+            await self._sim.clock.sleep(2)
+            raise errors.Unavailable("the connection broke")
+        if len(self._sent) == 3:
+            await self._sent[0]()
+        return await send()
+
+
+@virtual(seeds=3)
+async def test_a_try_that_arrives_after_later_ones_is_recorded(sim: Sim) -> None:
+    async with RecoveryCluster(sim) as cluster:
+        await cluster.node()
+        await cluster.start(answers=FirstComesLate(sim))
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER + 60)
+        assert await cluster.phase() == "Failed"
+        assert cluster.event_log.notes(zombie.REASON) == [MESSAGE]
+        assert cluster.decided("terminated", "Annotation") == 1
+
+
+class LostAfterPodIsGone:
+    """The answer of a forced end is lost, and the pod is gone before the connection breaks."""
+
+    def __init__(self, sim: Sim, client: Client) -> None:
+        self._sim = sim
+        self._client = client
+
+    async def __call__(self, request: Request, send: Callable[[], Awaitable[bytes]]) -> bytes:
+        if not is_status_patch(request):
+            return await send()
+        await send()
+        now = DeleteOptions(grace_seconds=0)
+        await self._client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=now)
+        await self._sim.clock.sleep(2)
+        raise errors.Unavailable("the connection broke")
+
+
+async def _lose_answer_after_pod_is_gone(sim: Sim, policy: FailureRecoveryPolicy) -> None:
+    async with RecoveryCluster(sim, policy) as cluster:
+        await cluster.node()
+        await cluster.start(answers=LostAfterPodIsGone(sim, cluster.client))
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER + 60)
+        assert await cluster.find_pod("p") is None
+        assert cluster.event_log.notes(zombie.REASON) == [MESSAGE]
+        assert cluster.decided("terminated", "Annotation") == 1
+
+
+@virtual(seeds=3)
+async def test_a_lost_answer_is_recorded_though_the_pod_is_gone_before(sim: Sim) -> None:
+    await _lose_answer_after_pod_is_gone(sim, FailureRecoveryPolicy())
+
+
+@virtual(seeds=3)
+async def test_a_lost_answer_is_recorded_also_where_pods_are_deleted_later(sim: Sim) -> None:
+    await _lose_answer_after_pod_is_gone(sim, DELETES)
+
+
+@virtual(seeds=3)
+async def test_a_taint_that_arrives_after_later_ones_is_recorded(sim: Sim) -> None:
+    async with RecoveryCluster(sim, TAINTING) as cluster:
+        await cluster.node()
+        await cluster.running()
+        await cluster.start(answers=FirstComesLate(sim))
+        await cluster.until(700)
+        assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
+        assert cluster.decided("tainted", "Rule", "node") == 1
 
 
 @virtual(seeds=3)
 async def test_a_taint_whose_answer_is_lost_is_told_of_once(sim: Sim) -> None:
-    async with stage(sim, TAINTING) as s:
-        await s.node()
-        await s.running()
-        await s.start(loses=(1,))
-        await s.until(700)
-        assert len(s.told("FailureRecoveryTaintedNode")) == 1
-        assert s.decided("tainted", "Rule", "node") == 1
-        assert s.world.mortal.writes == 1
+    async with RecoveryCluster(sim, TAINTING) as cluster:
+        await cluster.node()
+        await cluster.running()
+        await cluster.start(loses=(1,))
+        await cluster.until(700)
+        assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
+        assert cluster.decided("tainted", "Rule", "node") == 1
+        assert cluster.faulty.writes == 1
 
 
 # -- writes name the version that was decided on
 
-Race = Callable[[Stage], Awaitable[None]]
+Race = Callable[[RecoveryCluster], Awaitable[None]]
 
 
 @virtual(seeds=3)
 async def test_a_pod_that_changes_right_before_its_deletion_is_decided_on_anew(sim: Sim) -> None:
     """The user takes the annotation back: a delete without its version would not notice."""
-    async with stage(sim, DELETES) as s:
+    async with RecoveryCluster(sim, DELETES) as cluster:
 
         async def takes_back(request: Request) -> None:
             if request.method == "DELETE":
-                await s.annotate("p", dict.fromkeys(SAFE))
+                await cluster.annotate("p", dict.fromkeys(SAFE))
 
-        await s.node()
-        await s.start(before=takes_back)
-        await s.zombie()
-        await s.until(FREED_AFTER + 700)
-        assert s.world.mortal.writes >= 2
-        assert await s.phase() == "Failed"
-        assert (await s.pod()).metadata.deletion_grace_period_seconds == 30
-        assert s.told("KueueForcefullyDeleted") == []
-        assert s.decided("deleted", "Annotation") == 0
+        await cluster.node()
+        await cluster.start(before=takes_back)
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER + 700)
+        assert cluster.faulty.writes >= 2
+        assert await cluster.phase() == "Failed"
+        assert (await cluster.get_pod()).metadata.deletion_grace_period_seconds == 30
+        assert cluster.event_log.notes("KueueForcefullyDeleted") == []
+        assert cluster.decided("deleted", "Annotation") == 0
 
 
 @virtual(seeds=3)
 async def test_a_node_that_returns_right_before_its_taint_is_not_tainted(sim: Sim) -> None:
-    """A patch without the node's version would taint it."""
-    async with stage(sim, TAINTING) as s:
+    """A patch without the node's version would add the taint."""
+    async with RecoveryCluster(sim, TAINTING) as cluster:
 
         async def returns(request: Request) -> None:
             if request.method == "PATCH" and "/nodes/" in request.path:
-                s.world.mortal.before = nothing
-                await s.find()
+                cluster.faulty.before = nothing
+                await cluster.recover()
 
-        await s.node()
-        await s.running()
-        await s.start(before=returns)
-        await s.until(700)
-        assert s.world.mortal.writes == 1
-        assert await s.taints() == []
-        assert s.told("FailureRecoveryTaintedNode") == []
-        assert s.decided("tainted", "Rule", "node") == 0
+        await cluster.node()
+        await cluster.running()
+        await cluster.start(before=returns)
+        await cluster.until(700)
+        assert cluster.faulty.writes == 1
+        assert await cluster.taints() == []
+        assert cluster.event_log.notes("FailureRecoveryTaintedNode") == []
+        assert cluster.decided("tainted", "Rule", "node") == 0
 
 
 # -- the budget is the cluster's
@@ -217,15 +298,15 @@ async def test_a_node_that_returns_right_before_its_taint_is_not_tainted(sim: Si
 
 @virtual(seeds=3)
 async def test_a_lost_answer_counts_against_the_budget(sim: Sim) -> None:
-    """The write may have happened, and here it has."""
-    async with stage(sim, HOURLY) as s:
-        await s.node()
-        await s.start(loses=(1,))
-        names = await zombies(s, 2)
-        await s.until(FREED_AFTER + 3000)
-        assert [await s.phase(name) for name in names].count("Failed") == 1
-        await s.until(FREED_AFTER + 3700)
-        assert [await s.phase(name) for name in names].count("Failed") == 2
+    """The write may have happened, and here did."""
+    async with RecoveryCluster(sim, HOURLY) as cluster:
+        await cluster.node()
+        await cluster.start(loses=(1,))
+        names = await zombies(cluster, 2)
+        await cluster.until(FREED_AFTER + 3000)
+        assert [await cluster.phase(name) for name in names].count("Failed") == 1
+        await cluster.until(FREED_AFTER + 3700)
+        assert [await cluster.phase(name) for name in names].count("Failed") == 2
 
 
 @virtual(seeds=3)
@@ -233,41 +314,41 @@ async def test_a_lost_answer_of_a_write_that_did_not_happen_counts_too(sim: Sim)
     def lost(_: Request, number: int) -> errors.ClientError | None:
         return errors.Timeout("no answer in time") if number == 1 else None
 
-    async with stage(sim, HOURLY) as s:
-        await s.node()
-        await s.start(refuses=lost)
-        names = await zombies(s, 2)
-        await s.until(FREED_AFTER + 3000)
-        assert [await s.phase(name) for name in names].count("Failed") == 0
-        await s.until(FREED_AFTER + 3700)
-        assert [await s.phase(name) for name in names].count("Failed") == 1
+    async with RecoveryCluster(sim, HOURLY) as cluster:
+        await cluster.node()
+        await cluster.start(refuses=lost)
+        names = await zombies(cluster, 2)
+        await cluster.until(FREED_AFTER + 3000)
+        assert [await cluster.phase(name) for name in names].count("Failed") == 0
+        await cluster.until(FREED_AFTER + 3700)
+        assert [await cluster.phase(name) for name in names].count("Failed") == 1
 
 
 @virtual()
 async def test_a_budget_that_comes_right_after_a_pod_was_freed_counts_it(sim: Sim) -> None:
-    """Before the watch shows it: the answer was faster."""
-    async with stage(sim) as s:
+    """Before the watch shows the end: the answer was faster."""
+    async with RecoveryCluster(sim) as cluster:
 
-        class Switched(Faulty):
+        class SwitchingClient(FaultyClient):
             async def _call(self, request: Request) -> bytes:
                 answer = await super()._call(request)
                 if is_status_patch(request) and self.writes == 1:
                     # In the next turn of the loop, right after the answer is taken.
-                    sim.clock.call_at(sim.clock.monotonic(), lambda: s.switch(HOURLY))
+                    sim.clock.call_at(sim.clock.monotonic(), lambda: cluster.switch(HOURLY))
                 return answer
 
-        await s.node()
-        await s.start(__class__=Switched)
-        await s.zombie("p0")
-        await s.until(1)
-        await s.zombie("p1")
-        await s.until(FREED_AFTER + 600)
-        assert await s.phase("p0") == "Failed"
-        assert await s.phase("p1") == "Running"
+        await cluster.node()
+        await cluster.start(__class__=SwitchingClient)
+        await cluster.zombie("p0")
+        await cluster.until(1)
+        await cluster.zombie("p1")
+        await cluster.until(FREED_AFTER + 600)
+        assert await cluster.phase("p0") == "Failed"
+        assert await cluster.phase("p1") == "Running"
 
 
 class Standby:
-    """A process that has its caches, and acts only when it becomes the leader."""
+    """A process with full caches, which acts only as leader."""
 
     name = "standby"
 
@@ -285,29 +366,31 @@ class Standby:
 async def test_a_new_leader_goes_on_with_the_budget_of_the_old_one(sim: Sim) -> None:
     """What the old leader spent in the window is read off the pods when leadership begins."""
     policy = FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1)))
-    async with stage(sim, policy) as s:
+    async with RecoveryCluster(sim, policy) as cluster:
         second: list[Standby] = []
 
-        def make(shared: Equipment) -> Sequence[Worker]:
-            (worker,) = s.make(shared)
+        def make(env: ControllerEnv) -> Sequence[Worker]:
+            (worker,) = cluster.build_recovery(env)
             assert isinstance(worker, FailureRecovery)
             second.append(Standby(worker))
             return second
 
-        standby = World(sim, s.world.api, make, ON)
-        await s.node()
-        await s.start()
+        standby = ControllerProcess(sim, cluster.server, make, sink=EventLog(), gates=ON)
+        await cluster.node()
+        await cluster.start()
         await standby.start()
         try:
-            names = await zombies(s, 8)
-            await s.until(FREED_AFTER + 1)
-            await s.world.stop()  # it spent all of it a second ago
+            names = await zombies(cluster, 8)
+            await cluster.until(FREED_AFTER + 1)
+            await cluster.stop()  # this process spent the budget a second ago
             second[0].worker.start()
-            await s.until(FREED_AFTER + 3000)
-            assert [await s.phase(name) for name in names].count("Failed") == 3
-            assert standby.sample("refloat_failure_recovery_held", cause="Budget") == 5
-            await s.until(FREED_AFTER + 3700)
-            assert [await s.phase(name) for name in names].count("Failed") == 6
+            await cluster.until(FREED_AFTER + 3000)
+            assert [await cluster.phase(name) for name in names].count("Failed") == 3
+            labels = {"cause": "Budget"}
+            metric = "refloat_failure_recovery_held"
+            assert standby.registry.get_sample_value(metric, labels) == 5
+            await cluster.until(FREED_AFTER + 3700)
+            assert [await cluster.phase(name) for name in names].count("Failed") == 6
         finally:
             await standby.stop()
 
@@ -315,88 +398,84 @@ async def test_a_new_leader_goes_on_with_the_budget_of_the_old_one(sim: Sim) -> 
 # -- gauges for alerts
 
 
-async def _budget(s: Stage) -> None:
-    await zombies(s, 2)
+async def _budget(cluster: RecoveryCluster) -> None:
+    await zombies(cluster, 2)
 
 
-async def _hold(s: Stage) -> None:
+async def _hold(cluster: RecoveryCluster) -> None:
     for number in range(3):
-        await s.node(f"n{number}")
-    await s.zombie()
+        await cluster.node(f"n{number}")
+    await cluster.zombie()
 
 
-async def _zombie(s: Stage) -> None:
-    await s.zombie()
+async def _zombie(cluster: RecoveryCluster) -> None:
+    await cluster.zombie()
 
 
-async def _not_opted_in(s: Stage) -> None:
-    await s.zombie(annotations={})
+async def _not_opted_in(cluster: RecoveryCluster) -> None:
+    await cluster.zombie(annotations={})
 
 
-async def _ready(s: Stage) -> None:
-    await s.find()
-    await s.taint("n", *LOST)
-    await s.zombie()
+async def _ready(cluster: RecoveryCluster) -> None:
+    await cluster.recover()
+    await cluster.taint("n", *LOST)
+    await cluster.zombie()
 
 
-async def _renewed(s: Stage) -> None:
-    await s.zombie()
-    await s.until(FREED_AFTER - 10)
-    await s.renew()
+async def _renewed(cluster: RecoveryCluster) -> None:
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER - 10)
+    await cluster.renew()
 
 
 def _forbidden(request: Request, _: int) -> errors.ClientError | None:
     return errors.Forbidden("no", code=403) if is_status_patch(request) else None
 
 
-@pytest.mark.parametrize(
-    ("policy", "arrange", "faults", "reason"),
-    [
-        pytest.param(HOURLY, _budget, {}, "Budget", id="the budget holds it"),
-        pytest.param(None, _hold, {}, "UnreachableNodes", id="too many nodes are lost"),
-        pytest.param(FailureRecoveryPolicy(mode="Report"), _zombie, {}, "Report", id="a report"),
-        pytest.param(None, _not_opted_in, {}, "NotOptedIn", id="nobody opted in"),
-        pytest.param(None, _ready, {}, "NodeReady", id="its node is Ready"),
-        pytest.param(None, _renewed, {}, "LeaseSilence", id="its node renewed its lease"),
-        pytest.param(
-            None, _zombie, {"refuses": _forbidden}, "WriteFailed", id="a right is missing"
-        ),
-    ],
+@cases(
+    "policy arrange faults reason",
+    {
+        "the budget holds it": (HOURLY, _budget, {}, "Budget"),
+        "too many nodes are lost": (None, _hold, {}, "UnreachableNodes"),
+        "a report": (FailureRecoveryPolicy(mode="Report"), _zombie, {}, "Report"),
+        "nobody opted in": (None, _not_opted_in, {}, "NotOptedIn"),
+        "its node is Ready": (None, _ready, {}, "NodeReady"),
+        "its node renewed its lease": (None, _renewed, {}, "LeaseSilence"),
+        "a right is missing": (None, _zombie, {"refuses": _forbidden}, "WriteFailed"),
+    },
 )
 def test_a_pod_that_is_due_and_not_freed_is_counted_by_its_reason(
     policy: FailureRecoveryPolicy | None, arrange: Race, faults: Object, reason: str
 ) -> None:
     async def program(sim: Sim) -> None:
-        async with stage(sim, policy) as s:
-            await s.node()
-            await s.start(**faults)
-            await arrange(s)
-            await s.until(FREED_AFTER - 1)
-            assert s.world.sample(DUE, reason=reason) == 0
-            assert s.world.sample(STUCK) > 0
-            await s.until(FREED_AFTER + 1)
-            assert s.world.sample(DUE, reason=reason) == 1
-            assert s.world.sample(STUCK) == 1
-            await s.world.client.delete(kinds.NODES, "n")  # the collector takes care of it
-            await s.until(FREED_AFTER + 2)
-            assert s.world.sample(DUE, reason=reason) == 0
-            assert s.world.sample(STUCK) == 0
+        async with RecoveryCluster(sim, policy) as cluster:
+            await cluster.node()
+            await cluster.start(**faults)
+            await arrange(cluster)
+            await cluster.until(FREED_AFTER - 1)
+            assert cluster.sample(DUE, reason=reason) == 0
+            assert cluster.sample(STUCK) > 0
+            await cluster.until(FREED_AFTER + 1)
+            assert cluster.sample(DUE, reason=reason) == 1
+            assert cluster.sample(STUCK) == 1
+            await cluster.client.delete(kinds.NODES, "n")  # the collector takes care of it
+            await cluster.until(FREED_AFTER + 2)
+            assert cluster.sample(DUE, reason=reason) == 0
+            assert cluster.sample(STUCK) == 0
 
     run(program, seed=0)
 
 
 @virtual()
 async def test_a_pod_that_is_freed_is_neither_stuck_nor_due(sim: Sim) -> None:
-    async with stage(sim) as s:
-        await s.node()
-        await s.start()
-        await s.zombie()
-        await s.until(FREED_AFTER - 1)
-        assert s.world.sample(STUCK) == 1
-        await s.until(FREED_AFTER + 1)
-        assert await s.phase() == "Failed"
-        assert s.world.sample(STUCK) == 0
-        families = [each for each in s.world.metrics.collect() if each.name == DUE]
+    async with lost_node(sim) as cluster:
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER - 1)
+        assert cluster.sample(STUCK) == 1
+        await cluster.until(FREED_AFTER + 1)
+        assert await cluster.phase() == "Failed"
+        assert cluster.sample(STUCK) == 0
+        families = [each for each in cluster.metrics.collect() if each.name == DUE]
         assert sum(sample.value for each in families for sample in each.samples) == 0
 
 
@@ -405,46 +484,46 @@ async def test_a_pod_that_goes_while_its_write_fails_is_not_counted_for_ever(sim
     def lost(_: Request, number: int) -> errors.ClientError | None:
         return errors.Timeout("no answer in time") if number == 1 else None
 
-    async with stage(sim) as s:
+    async with RecoveryCluster(sim) as cluster:
 
         async def goes(_: Request) -> None:
             options = DeleteOptions(grace_seconds=0)
-            await s.world.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=options)
+            await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=options)
             await sim.clock.sleep(1)
 
-        await s.node()
-        await s.start(before=goes, refuses=lost)
-        await s.zombie()
-        await s.until(FREED_AFTER + 60)
-        assert await s.phase() == "gone"
-        assert s.world.mortal.writes == 1
-        assert s.world.sample(DUE, reason="WriteFailed") == 0
-        assert s.told(zombie.REASON) == []
+        await cluster.node()
+        await cluster.start(before=goes, refuses=lost)
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER + 60)
+        assert await cluster.phase() == "gone"
+        assert cluster.faulty.writes == 1
+        assert cluster.sample(DUE, reason="WriteFailed") == 0
+        assert cluster.event_log.notes(zombie.REASON) == []
 
 
 @virtual()
 async def test_a_right_that_is_missing_shows_in_readyz_a_gauge_and_one_event(sim: Sim) -> None:
     missing: Any = {"right": "patch pods/status"}
     gauge = "refloat_failure_recovery_missing_rights"
-    async with stage(sim) as s:
-        await s.node()
-        await s.start(refuses=_forbidden)
-        await s.zombie()
-        await s.until(FREED_AFTER + NODE_GRACE)
-        (worker,) = s.world.workers
+    async with RecoveryCluster(sim) as cluster:
+        await cluster.node()
+        await cluster.start(refuses=_forbidden)
+        await cluster.zombie()
+        await cluster.until(FREED_AFTER + NODE_GRACE)
+        (worker,) = cluster.workers
         assert isinstance(worker, FailureRecovery)
         assert worker.rights.missing == "failure-recovery-controller may not patch pods/status"
-        assert s.world.sample(gauge, **missing) == 1
-        (told,) = s.told("MissingRights")
-        assert told.startswith("failure-recovery-controller may not patch pods/status")
-        s.world.mortal.refuses = lambda *_: None
-        await s.until(FREED_AFTER + 2000)
-        assert await s.phase() == "Failed"
+        assert cluster.sample(gauge, **missing) == 1
+        (note,) = cluster.event_log.notes("MissingRights")
+        assert note.startswith("failure-recovery-controller may not patch pods/status")
+        cluster.faulty.refuses = lambda *_: None
+        await cluster.until(FREED_AFTER + 2000)
+        assert await cluster.phase() == "Failed"
         assert worker.rights.missing is None
-        assert s.world.sample(gauge, **missing) == 0
+        assert cluster.sample(gauge, **missing) == 0
 
 
 def test_each_reason_of_the_gauge_is_documented() -> None:
     rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
     first = " ".join(row.split(" | ")[0] for row in rows)
-    assert [each for each in due.REASONS if f"`{each}`" not in first] == []
+    assert [each for each in due_pods.REASONS if f"`{each}`" not in first] == []

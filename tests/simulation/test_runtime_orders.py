@@ -21,8 +21,8 @@ KEYS = ("a", "b", "c")
 @virtual(seeds=300)
 async def test_no_key_is_lost_or_worked_on_twice_at_once(sim: Sim) -> None:
     queue: Queue[str] = Queue("test", clock=sim.clock)
-    wanted = Counter[str]()  # the newest state of each key
-    seen = Counter[str]()  # the state that its last work saw
+    newest = Counter[str]()  # the newest state of each key
+    last = Counter[str]()  # the state that its last work saw
     busy: list[str] = []
 
     async def work() -> None:
@@ -33,7 +33,7 @@ async def test_no_key_is_lost_or_worked_on_twice_at_once(sim: Sim) -> None:
                 return
             assert key not in busy
             busy.append(key)
-            seen[key] = wanted[key]
+            last[key] = newest[key]
             await sim.clock.sleep(sim.rand.choice([0.0, 1.0]))
             busy.remove(key)
             queue.done(key)
@@ -41,7 +41,7 @@ async def test_no_key_is_lost_or_worked_on_twice_at_once(sim: Sim) -> None:
     async def change() -> None:
         for _ in range(10):
             key = sim.rand.choice(KEYS)
-            wanted[key] += 1
+            newest[key] += 1
             if sim.rand.below(2):
                 queue.add(key)
             else:
@@ -53,7 +53,7 @@ async def test_no_key_is_lost_or_worked_on_twice_at_once(sim: Sim) -> None:
     await sim.clock.sleep(60)
     await queue.drain()
     await asyncio.gather(*workers)
-    assert seen == wanted
+    assert last == newest
 
 
 class _Failing:

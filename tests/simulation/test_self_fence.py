@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-fencing over many schedules: what a node promises holds, and who relies on it is right.
+"""Self-fencing over many schedules: a node keeps its promises, and controllers may rely on them.
 
 What runs is read from the machines themselves, never from the API.
 `REFLOAT_SCHEDULES=1000 pytest tests/simulation/test_self_fence.py` runs more of them.
@@ -17,18 +17,17 @@ from refloat.agent.self_fence import DEFAULT_SECONDS, KILL_GRACE_SECONDS
 from refloat.agent.simulated import SimulatedRuntime
 from refloat.api import self_fence
 from refloat.api.core import Pod
-from refloat.app import controllers
-from refloat.app.controllers import Chosen
+from refloat.app import controller_names
+from refloat.app.controller_names import ControllerSelection
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
 from refloat.base.rand import Rand
 from refloat.client import errors, kinds
 from refloat.client.contract import Kind
 from refloat.client.local import LocalClient
-from refloat.policy.failure_recovery import Annotated, FailureRecoveryPolicy
-from refloat.policy.zombie import ANNOTATIONS
+from refloat.policy.recovery.failure_recovery import AnnotationRule, FailureRecoveryPolicy
+from refloat.policy.recovery.zombie import ANNOTATIONS
+from refloat.sim.cluster import Cluster
 from refloat.sim.run import Sim, run
-from tests.simulation import cluster_world
-from tests.simulation.cluster_world import Cluster
 from tests.unit.agent import nodes
 from tests.virtual import seeds
 
@@ -43,14 +42,14 @@ ON = Gates({FAILURE_RECOVERY_POLICY: True})
 FAULTS: tuple[Fault, ...] = ("freeze", "freeze", "partition", "partition", "crash")
 
 NEEDED = (
-    controllers.FAILURE_RECOVERY,
-    controllers.JOB,
-    controllers.NODE_LIFECYCLE,
-    controllers.POD_GC,
-    controllers.SCHEDULER,
-    controllers.TAINT_EVICTION,
+    controller_names.FAILURE_RECOVERY,
+    controller_names.JOB,
+    controller_names.NODE_LIFECYCLE,
+    controller_names.POD_GC,
+    controller_names.SCHEDULER,
+    controller_names.TAINT_EVICTION,
 )
-SERVED = Chosen(NEEDED)
+SERVED = ControllerSelection(NEEDED)
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
@@ -61,7 +60,7 @@ class Shaky(LocalClient):
     clock: Any
     trouble = 0.0
     renewed_at = 0.0
-    """When the last renewal was sent that the node was told to have succeeded."""
+    """When the node sent the last renewal that got an answer."""
 
     async def patch(self, kind: Kind[Any], name: str, patch: Any, **more: Any) -> Any:
         if kind is not kinds.LEASES:
@@ -100,9 +99,9 @@ async def _promise(sim: Sim) -> None:
         kill_seconds = KILL_GRACE_SECONDS * sim.rand.random()
         script = {"main": {"seconds": None, "ignoreTerm": True, "killSeconds": kill_seconds}}
         spec = {"terminationGracePeriodSeconds": 3600}
-        made = nodes.pod(script=script, policy="Always", spec=spec)
-        made["metadata"]["annotations"] |= ASKS
-        await here.create(made)
+        body = nodes.pod(script=script, policy="Always", spec=spec)
+        body["metadata"]["annotations"] |= ASKS
+        await here.create(body)
         await here.after(60)
         assert list(here.runtimes["n0"].running())
         is_up, checked = True, 0
@@ -155,9 +154,9 @@ class Machines:
             self._watch(self.runtime(name))
 
     def runtime(self, name: str) -> SimulatedRuntime:
-        found = self.cluster.fleet.worker(name).runtime
-        assert isinstance(found, SimulatedRuntime)
-        return found
+        runtime = self.cluster.fleet.worker(name).runtime
+        assert isinstance(runtime, SimulatedRuntime)
+        return runtime
 
     def _watch(self, runtime: SimulatedRuntime) -> None:
         plain = runtime.start
@@ -178,18 +177,18 @@ class Machines:
         ]
 
     def node(self) -> str | None:
-        """Where it runs that is well."""
+        """The node on which the healthy container runs."""
         names = [each.partition("/")[0] for each in self.running()]
         return next((each for each in names if self.cluster.fleet.fault(each) is None), None)
 
 
 def policy(*, fenced: bool, seconds: int | None = 1) -> FailureRecoveryPolicy:
     period = None if seconds is None else timedelta(seconds=seconds)
-    return FailureRecoveryPolicy(annotated=Annotated(period, require_self_fence=fenced))
+    return FailureRecoveryPolicy(annotated=AnnotationRule(period, require_self_fence=fenced))
 
 
 async def submit(cluster: Cluster, *, hurry: bool = True, armed: bool = True) -> None:
-    """A Job of one index, which has one pod at a time; it is deaf, and takes long to die."""
+    """A Job of one index, which has one pod at a time; the pod ignores SIGTERM for long."""
     rand = cluster.sim.rand
     kill_seconds = KILL_GRACE_SECONDS * rand.random()
     toleration = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
@@ -208,16 +207,16 @@ async def submit(cluster: Cluster, *, hurry: bool = True, armed: bool = True) ->
 
 
 async def play(cluster: Cluster, *, fenced: bool) -> Machines:
-    """Lose the node that runs it; perhaps it returns, perhaps the controllers restart."""
+    """Lose the node of the pod; perhaps the node returns, perhaps the controllers restart."""
     rand = cluster.sim.rand
     machines = Machines(cluster)
     machines.watch()
     await submit(cluster)
     await cluster.sim.clock.sleep(5 + 15 * rand.random())
     await cluster.mark()
-    lost = machines.node()
-    assert lost is not None
-    cluster.fleet.fail(lost, FAULTS[rand.below(len(FAULTS))])
+    old_node = machines.node()
+    assert old_node is not None
+    cluster.fleet.fail(old_node, FAULTS[rand.below(len(FAULTS))])
     heals_at = 220 * rand.random() if rand.below(2) else None
     restarts_at = 130 * rand.random() if rand.below(4) == 0 else None
     while cluster.seconds < 260 and (machines.starts < 2 or heals_at is not None):
@@ -225,10 +224,10 @@ async def play(cluster: Cluster, *, fenced: bool) -> Machines:
         if restarts_at is not None and cluster.seconds > restarts_at:
             restarts_at = None
             await cluster.stop_last()
-            await cluster.start(SERVED, ON, policy(fenced=fenced))
+            cluster.start(SERVED, ON, policy(fenced=fenced))
         if heals_at is not None and cluster.seconds > heals_at:
             heals_at = None
-            cluster.fleet.heal(lost)
+            cluster.fleet.heal(old_node)
     await cluster.sim.clock.sleep(10)
     return machines
 
@@ -237,9 +236,11 @@ def schedule(seed: int, *, fenced: bool) -> Machines:
     """One of them; the fence is mostly what is waited for last."""
 
     async def program(sim: Sim) -> Machines:
-        chosen = Chosen((), simulated_nodes=2, self_fence_seconds=40 + sim.rand.below(60))
-        async with cluster_world.cluster(sim, chosen, gates=ON) as cluster:
-            await cluster.start(SERVED, ON, policy(fenced=fenced))
+        controllers = ControllerSelection(
+            (), simulated_nodes=2, self_fence_seconds=40 + sim.rand.below(60)
+        )
+        async with Cluster(sim, controllers, gates=ON) as cluster:
+            cluster.start(SERVED, ON, policy(fenced=fenced))
             return await play(cluster, fenced=fenced)
 
     return run(program, seed=seed)
@@ -247,13 +248,13 @@ def schedule(seed: int, *, fenced: bool) -> Machines:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_old_pod_is_dead_before_its_replacement_starts(part: int) -> None:
-    tried = seeds_of(part)
+    tries = seeds_of(part)
     replaced = 0
-    for seed in tried:
+    for seed in tries:
         machines = schedule(seed, fenced=True)
         assert machines.overlaps == [], f"again: REFLOAT_SEED={seed}"
         replaced += machines.starts > 1
-    assert replaced >= len(tried) // 2
+    assert replaced >= len(tries) // 2
 
 
 def test_where_nobody_asks_for_self_fencing_both_run_at_once() -> None:
@@ -267,22 +268,22 @@ async def _lose_and_wait(cluster: Cluster, *, armed: bool) -> tuple[Machines, fl
     machines.watch()
     await submit(cluster, hurry=False, armed=armed)
     await cluster.sim.clock.sleep(15)
-    lost = machines.node()
-    assert lost is not None
-    cluster.fleet.fail(lost, "freeze")
+    old_node = machines.node()
+    assert old_node is not None
+    cluster.fleet.fail(old_node, "freeze")
     await cluster.mark()
     while machines.starts < 2 and cluster.seconds < 1000:
         await cluster.sim.clock.sleep(1)
     (freed,) = [pod for pod in cluster.pods() if pod.status.phase == "Failed"]
-    return machines, cluster.story(freed)[-1][0]
+    return machines, cluster.history(freed)[-1][0]
 
 
 def test_at_the_waits_of_kubernetes_it_costs_no_time_and_saves_the_overlap() -> None:
     def freed(*, armed: bool) -> tuple[Machines, float]:
         async def program(sim: Sim) -> tuple[Machines, float]:
-            chosen = Chosen(NEEDED, simulated_nodes=2)
+            controllers = ControllerSelection(NEEDED, simulated_nodes=2)
             recovery = policy(fenced=armed, seconds=None)
-            async with cluster_world.cluster(sim, chosen, gates=ON, recovery=recovery) as cluster:
+            async with Cluster(sim, controllers, gates=ON, recovery=recovery) as cluster:
                 return await _lose_and_wait(cluster, armed=armed)
 
         return run(program, seed=0)
@@ -295,8 +296,8 @@ def test_at_the_waits_of_kubernetes_it_costs_no_time_and_saves_the_overlap() -> 
 
 def test_a_pod_without_the_promise_is_not_freed_by_who_requires_it() -> None:
     async def program(sim: Sim) -> None:
-        chosen, recovery = Chosen(NEEDED, simulated_nodes=2), policy(fenced=True)
-        async with cluster_world.cluster(sim, chosen, gates=ON, recovery=recovery) as cluster:
+        controllers, recovery = ControllerSelection(NEEDED, simulated_nodes=2), policy(fenced=True)
+        async with Cluster(sim, controllers, gates=ON, recovery=recovery) as cluster:
             machines = Machines(cluster)
             machines.watch()
             await submit(cluster, armed=False)

@@ -13,7 +13,7 @@ WRITES = 6
 
 
 async def _write(store: Store, key: str) -> int:
-    """Update a key that others update too; how often did it succeed?"""
+    """Update a key that others update too; the number of successes."""
     done = 0
     for _ in range(WRITES):
         entry = store.get(key)
@@ -26,11 +26,11 @@ async def _write(store: Store, key: str) -> int:
     return done
 
 
-async def _read(store: Store, prefix: str, seen: list[Event]) -> None:
+async def _read(store: Store, prefix: str, revisions: list[Event]) -> None:
     watch = store.watch(prefix, after=0)
     try:
         async for events in watch:
-            seen += events
+            revisions += events
     finally:
         watch.close()
 
@@ -62,17 +62,17 @@ async def test_no_write_is_lost_and_each_is_seen_once_in_order(sim: Sim) -> None
 async def test_a_reader_that_is_cancelled_misses_nothing_when_it_goes_on(sim: Sim) -> None:
     store = MemoryStore()
     watch = aiter(store.watch("", after=0))
-    seen: list[int] = []
+    revisions: list[int] = []
     writer = asyncio.gather(*(store.create(f"k{number}", b"") for number in range(10)))
-    while len(seen) < 10:
+    while len(revisions) < 10:
         reader = asyncio.ensure_future(anext(watch))
         for _ in range(sim.rand.below(4)):
             await asyncio.sleep(0)
         reader.cancel()
         try:
-            seen += [event.revision for event in await reader]
+            revisions += [event.revision for event in await reader]
         except asyncio.CancelledError:
             continue
     await writer
-    assert seen == list(range(1, 11))
+    assert revisions == list(range(1, 11))
     await store.close()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taint eviction, to the second: who must leave, when, and what is said of it (behaviour C2)."""
+"""Taint eviction, to the second: which pods leave, when, and their events (behaviour C2)."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -8,14 +10,19 @@ import pytest
 from refloat.api import structs
 from refloat.api.core import Pod
 from refloat.api.meta import Object
+from refloat.app.controller_names import TAINT_EVICTION
+from refloat.base.gates import (
+    POD_DISRUPTION_CONDITIONS,
+    RETRIABLE_AND_NON_RETRIABLE_FAILURES,
+    Gates,
+)
 from refloat.client import errors, kinds
-from refloat.policy.switches import Switches
 from refloat.sim.run import Sim
 from tests import builders
-from tests.simulation.node_world import NAMESPACE, Choice, World, world
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.node_cluster import NodeCluster
+from tests.simulation.test_node_lifecycle import silent_node
 from tests.virtual import virtual
-
-ALONE = Choice(lifecycle=False)
 
 DEDICATED: Object = {"key": "dedicated", "value": "a", "effect": "NoExecute"}
 OTHER: Object = {"key": "other", "effect": "NoExecute"}
@@ -29,28 +36,42 @@ def tolerates(key: str, seconds: int | None = None, **more: Any) -> Object:
     return toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}
 
 
-async def terminating(here: World, name: str = "p") -> bool:
-    return (await here.get_pod(name)).is_terminating
+async def terminating(cluster: NodeCluster, name: str = "p") -> bool:
+    return (await cluster.get_pod(name)).is_terminating
 
 
-async def leaves_at(here: World, seconds: float, name: str = "p") -> None:
-    """It is not deleted before, and is then."""
-    await here.until(seconds - 0.2)
-    assert not await terminating(here, name)
-    await here.until(seconds)
-    assert await terminating(here, name)
+async def leaves_at(cluster: NodeCluster, seconds: float, name: str = "p") -> None:
+    """The pod is not deleted before, and is deleted then."""
+    await cluster.until(seconds - 0.2)
+    assert not await terminating(cluster, name)
+    await cluster.until(seconds)
+    assert await terminating(cluster, name)
+
+
+@contextlib.asynccontextmanager
+async def evictable_pod(
+    sim: Sim, tolerations: list[Object] | None = None
+) -> AsyncIterator[NodeCluster]:
+    """Taint eviction runs; a pod tolerates the taint for 30 s, or has these tolerations."""
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        if tolerations is None:
+            tolerations = [tolerates("dedicated", 30)]
+        await cluster.pod(tolerations=tolerations)
+        await cluster.start()
+        yield cluster
 
 
 @virtual()
 async def test_a_pod_that_tolerates_nothing_leaves_at_once(sim: Sim) -> None:
     """Behaviour C2.4, C2.9, C2.10, F."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        before = await here.pod()
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(0)
-        pod = await here.get_pod()
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        before = await cluster.pod()
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(0)
+        pod = await cluster.get_pod()
         target = structs.find(pod.status.conditions, "DisruptionTarget")
         assert target is not None
         assert target.status == "True"
@@ -59,242 +80,227 @@ async def test_a_pod_that_tolerates_nothing_leaves_at_once(sim: Sim) -> None:
         assert target.observed_generation == before.metadata.generation
         assert pod.metadata.generation == before.metadata.generation + 1
         assert pod.metadata.deletion_grace_period_seconds == 30
-        assert here.told.about("Pod/p") == [MARKED]
+        assert cluster.event_log.about("Pod/p") == [MARKED]
         assert [each.type for each in pod.status.conditions or ()] == ["Ready", "DisruptionTarget"]
 
 
 @virtual()
 async def test_other_effects_make_nobody_leave(sim: Sim) -> None:
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod()
-        await here.start()
-        await here.taint("n", {**DEDICATED, "effect": "NoSchedule"})
-        await here.until(1000)
-        assert not await terminating(here)
+    async with evictable_pod(sim, tolerations=[]) as cluster:
+        await cluster.taint("n", {**DEDICATED, "effect": "NoSchedule"})
+        await cluster.until(1000)
+        assert not await terminating(cluster)
 
 
 @virtual()
 async def test_a_pod_stays_for_as_long_as_it_tolerates(sim: Sim) -> None:
     """Behaviour C2.5: the least of the tolerations that are used."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 40), tolerates("other", 30)])
-        await here.pod("q", tolerations=[tolerates("dedicated"), tolerates("other")])
-        await here.start()
-        await here.taint("n", DEDICATED, OTHER)
-        await leaves_at(here, 30)
-        assert not await terminating(here, "q")
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(tolerations=[tolerates("dedicated", 40), tolerates("other", 30)])
+        await cluster.pod("q", tolerations=[tolerates("dedicated"), tolerates("other")])
+        await cluster.start()
+        await cluster.taint("n", DEDICATED, OTHER)
+        await leaves_at(cluster, 30)
+        assert not await terminating(cluster, "q")
 
 
 @virtual()
 async def test_the_countdown_begins_when_the_taint_is_seen(sim: Sim) -> None:
-    """Behaviour C2.6: what the taint says of its time does not matter."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await here.taint("n", {**DEDICATED, "timeAdded": "1999-12-31T23:00:00Z"})
-        await here.sleep(100)
-        await here.start()
-        await leaves_at(here, 30)
+    """Behaviour C2.6: the time in the taint does not matter."""
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+        await cluster.taint("n", {**DEDICATED, "timeAdded": "1999-12-31T23:00:00Z"})
+        await cluster.sleep(100)
+        await cluster.start()
+        await leaves_at(cluster, 30)
 
 
 @virtual()
 async def test_after_a_restart_countdowns_begin_anew(sim: Sim) -> None:
     """Behaviour C2.6."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await here.taint("n", DEDICATED)
-        await here.start()
-        await here.until(29)
-        await here.start()
-        await leaves_at(here, 30)
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+        await cluster.taint("n", DEDICATED)
+        await cluster.start()
+        await cluster.until(29)
+        await cluster.start()
+        await leaves_at(cluster, 30)
 
 
 @virtual()
 async def test_a_countdown_that_runs_is_neither_longer_nor_shorter(sim: Sim) -> None:
     """Behaviour C2.7."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
         every = [tolerates("dedicated", 30), tolerates("other", 300), tolerates("third", 1)]
-        await here.pod(tolerations=every)
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(10)
-        await here.taint("n", {**OTHER})
-        await here.until(15)
-        await here.taint("n", DEDICATED, {"key": "third", "effect": "NoExecute"})
-        await leaves_at(here, 30)
-        assert here.told.about("Pod/p") == [MARKED]
+        await cluster.pod(tolerations=every)
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(10)
+        await cluster.taint("n", {**OTHER})
+        await cluster.until(15)
+        await cluster.taint("n", DEDICATED, {"key": "third", "effect": "NoExecute"})
+        await leaves_at(cluster, 30)
+        assert cluster.event_log.about("Pod/p") == [MARKED]
 
 
 @virtual()
 async def test_a_taint_that_goes_lets_the_pod_stay(sim: Sim) -> None:
     """Behaviour C2.8, C2.10."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(29)
-        await here.taint("n")
-        await here.until(100)
-        assert not await terminating(here)
-        assert here.told.about("Pod/p") == [CANCELLED]
+    async with evictable_pod(sim) as cluster:
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(29)
+        await cluster.taint("n")
+        await cluster.until(100)
+        assert not await terminating(cluster)
+        assert cluster.event_log.about("Pod/p") == [CANCELLED]
 
 
 @virtual()
 async def test_a_node_that_comes_back_without_the_taint_lets_its_pods_stay(sim: Sim) -> None:
-    """It was deleted meanwhile, and registered anew."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 300)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(10)
-        await here.client.delete(kinds.NODES, "n")
-        await here.until(40)
-        assert here.told.about("Pod/p") == []
-        await here.node("n", leases=False)
-        await here.until(400)
-        assert not await terminating(here)
-        assert here.told.about("Pod/p") == [CANCELLED]
+    """The node was deleted meanwhile, and registered again."""
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(tolerations=[tolerates("dedicated", 300)])
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(10)
+        await cluster.client.delete(kinds.NODES, "n")
+        await cluster.until(40)
+        assert cluster.event_log.about("Pod/p") == []
+        await cluster.node("n", leases=False)
+        await cluster.until(400)
+        assert not await terminating(cluster)
+        assert cluster.event_log.about("Pod/p") == [CANCELLED]
 
 
 @virtual()
 async def test_a_node_that_comes_back_with_the_taint_gives_no_more_time(sim: Sim) -> None:
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 300)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(10)
-        await here.client.delete(kinds.NODES, "n")
-        await here.until(40)
-        await here.client.create(kinds.NODES, builders.node("n", taints=[DEDICATED]))
-        await leaves_at(here, 300)
-        assert here.told.about("Pod/p") == [MARKED]
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(tolerations=[tolerates("dedicated", 300)])
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(10)
+        await cluster.client.delete(kinds.NODES, "n")
+        await cluster.until(40)
+        await cluster.client.create(kinds.NODES, builders.node("n", taints=[DEDICATED]))
+        await leaves_at(cluster, 300)
+        assert cluster.event_log.about("Pod/p") == [MARKED]
 
 
 @virtual()
 async def test_a_second_taint_begins_another_countdown(sim: Sim) -> None:
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(20)
-        await here.taint("n")
-        await here.until(24.91)
-        await here.taint("n", DEDICATED)
-        await leaves_at(here, 55)
+    async with evictable_pod(sim) as cluster:
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(20)
+        await cluster.taint("n")
+        await cluster.until(24.91)
+        await cluster.taint("n", DEDICATED)
+        await leaves_at(cluster, 55)
 
 
 @virtual()
 async def test_one_that_is_suddenly_not_tolerated_ends_the_countdown(sim: Sim) -> None:
     """Behaviour C2.4."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(10)
-        await here.taint("n", DEDICATED, OTHER)
-        await leaves_at(here, 10.1)
-        assert here.told.about("Pod/p") == [CANCELLED, MARKED]
+    async with evictable_pod(sim) as cluster:
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(10)
+        await cluster.taint("n", DEDICATED, OTHER)
+        await leaves_at(cluster, 10.1)
+        assert cluster.event_log.about("Pod/p") == [CANCELLED, MARKED]
 
 
 @virtual()
 async def test_a_toleration_that_comes_later_counts(sim: Sim) -> None:
     """Behaviour C2.2, C2.5: tolerated for ever, the countdown ends."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        pod = await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(10)
-        held = [
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        pod = await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(10)
+        tolerations = [
             {"key": each.key, "operator": each.operator, "effect": each.effect}
             | ({} if each.toleration_seconds is None else {"tolerationSeconds": 300})
             for each in pod.spec.tolerations or ()
             if each.key != "dedicated"
         ]
         first = [{"key": "dedicated", "operator": "Exists"}]
-        kept = [tolerates("dedicated", 30)]
-        patch = {"spec": {"tolerations": [*kept, *held, *first]}}
-        await here.client.patch(kinds.PODS, "p", patch, namespace=NAMESPACE)
-        await leaves_at(here, 30)  # the first that matches is the one that counts (C2.3)
+        longer = [tolerates("dedicated", 30)]
+        patch = {"spec": {"tolerations": [*longer, *tolerations, *first]}}
+        await cluster.client.patch(kinds.PODS, "p", patch, namespace=NAMESPACE)
+        await leaves_at(cluster, 30)  # the first that matches is the one that counts (C2.3)
 
 
 @virtual()
 async def test_a_pod_that_is_bound_to_a_tainted_node_leaves(sim: Sim) -> None:
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.taint("n", DEDICATED)
-        await here.start()
-        await here.until(5)
-        await here.pod()
-        await here.until(5.2)
-        assert await terminating(here)
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.taint("n", DEDICATED)
+        await cluster.start()
+        await cluster.until(5)
+        await cluster.pod()
+        await cluster.until(5.2)
+        assert await terminating(cluster)
 
 
 @virtual()
 async def test_the_end_of_a_node_does_not_end_countdowns(sim: Sim) -> None:
     """Behaviour C2.8."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(10)
-        await here.client.delete(kinds.NODES, "n")
-        await leaves_at(here, 30)
+    async with evictable_pod(sim) as cluster:
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(10)
+        await cluster.client.delete(kinds.NODES, "n")
+        await leaves_at(cluster, 30)
 
 
 @virtual()
 async def test_a_pod_that_is_gone_takes_its_countdown_along(sim: Sim) -> None:
-    """Behaviour C2.2: another one of its name has its own."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30)], terminationGracePeriodSeconds=0)
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(10)
-        await here.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
-        await here.until(19.91)
-        assert here.told.about("Pod/p") == [CANCELLED]
-        await here.pod(tolerations=[tolerates("dedicated", 30)])
-        await leaves_at(here, 50)
+    """Behaviour C2.2: another pod of that name has its own countdown."""
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(tolerations=[tolerates("dedicated", 30)], terminationGracePeriodSeconds=0)
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(10)
+        await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
+        await cluster.until(19.91)
+        assert cluster.event_log.about("Pod/p") == [CANCELLED]
+        await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+        await leaves_at(cluster, 50)
 
 
 @virtual()
 async def test_all_pods_leave_also_those_that_are_over(sim: Sim) -> None:
     """Behaviour C2.11: and no budget is asked."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod("done")
-        await here.pod_status("done", {"phase": "Succeeded"})
-        await here.pod(terminationGracePeriodSeconds=5)
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(0)
-        assert await terminating(here)
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod("done")
+        await cluster.status("done", phase="Succeeded")
+        await cluster.pod(terminationGracePeriodSeconds=5)
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(0)
+        assert await terminating(cluster)
         with pytest.raises(errors.NotFound):
-            await here.get_pod("done")
+            await cluster.get_pod("done")
 
 
 @virtual()
 async def test_without_its_gate_no_condition_is_written(sim: Sim) -> None:
     """KEP-3329: the gate `PodDisruptionConditions` off."""
-    switches = Switches(pod_disruption_conditions=False)
-    async with world(sim, Choice(lifecycle=False, switches=switches)) as here:
-        await here.node("n")
-        await here.pod()
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(0)
-        pod = await here.get_pod()
+    gates = Gates({POD_DISRUPTION_CONDITIONS: False})
+    async with NodeCluster(sim, TAINT_EVICTION, gates=gates) as cluster:
+        await cluster.node("n")
+        await cluster.pod()
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(0)
+        pod = await cluster.get_pod()
         assert pod.is_terminating
         assert structs.find(pod.status.conditions, "DisruptionTarget") is None
 
@@ -303,14 +309,14 @@ async def test_without_its_gate_no_condition_is_written(sim: Sim) -> None:
 @virtual()
 async def test_the_delete_says_why_while_its_gate_is_on(sim: Sim, on: bool, want: str) -> None:
     """KEP-3329, first design."""
-    switches = Switches(retriable_and_non_retriable_failures=on)
-    async with world(sim, Choice(lifecycle=False, switches=switches)) as here:
-        await here.node("n")
-        await here.pod()
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(0)
-        pod = await here.get_pod()
+    gates = Gates({RETRIABLE_AND_NON_RETRIABLE_FAILURES: on})
+    async with NodeCluster(sim, TAINT_EVICTION, gates=gates) as cluster:
+        await cluster.node("n")
+        await cluster.pod()
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(0)
+        pod = await cluster.get_pod()
         assert (pod.is_terminating, pod.status.reason) == (True, want)
 
 
@@ -323,13 +329,13 @@ async def test_a_pod_with_names_that_stand_twice_leaves_like_any_other(sim: Sim)
         "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
         "ports": [{"containerPort": 80}, {"containerPort": 80, "name": "again"}],
     }
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(containers=[container])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(0)
-        pod = await here.get_pod()
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(containers=[container])
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(0)
+        pod = await cluster.get_pod()
         assert pod.is_terminating
         assert structs.is_true(pod.status.conditions, "DisruptionTarget")
 
@@ -337,9 +343,9 @@ async def test_a_pod_with_names_that_stand_twice_leaves_like_any_other(sim: Sim)
 @virtual()
 async def test_the_first_true_keeps_its_time(sim: Sim) -> None:
     """Behaviour F.2: another writer's reason is replaced, the time is not."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod()
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod()
         old = "2020-01-01T00:00:00Z"
         condition = {
             "type": "DisruptionTarget",
@@ -347,11 +353,11 @@ async def test_the_first_true_keeps_its_time(sim: Sim) -> None:
             "reason": "EvictionByEvictionAPI",
             "lastTransitionTime": old,
         }
-        await here.pod_status("p", {"conditions": [condition]})
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await here.until(0)
-        target = structs.find((await here.get_pod()).status.conditions, "DisruptionTarget")
+        await cluster.status("p", conditions=[condition])
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(0)
+        target = structs.find((await cluster.get_pod()).status.conditions, "DisruptionTarget")
         assert target is not None
         assert (target.reason, target.last_transition_time) == ("DeletionByTaintManager", old)
 
@@ -360,18 +366,18 @@ async def test_the_first_true_keeps_its_time(sim: Sim) -> None:
 async def test_another_taint_marks_a_pod_that_is_leaving_again_and_changes_nothing(
     sim: Sim,
 ) -> None:
-    """Behaviour C2.9: Kubernetes counts down and tells anew, and finds all done."""
-    async with world(sim, ALONE) as here:
-        await here.node("n")
-        await here.pod(tolerations=[tolerates("dedicated", 30), tolerates("other", 30)])
-        await here.start()
-        await here.taint("n", DEDICATED)
-        await leaves_at(here, 30)
-        before = await here.get_pod()
-        await here.taint("n", OTHER)
-        await here.until(100)
-        assert await here.get_pod() == before
-        assert here.told.about("Pod/p") == [MARKED, MARKED]
+    """Behaviour C2.9: Kubernetes counts down and records again, and finds all done."""
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
+        await cluster.node("n")
+        await cluster.pod(tolerations=[tolerates("dedicated", 30), tolerates("other", 30)])
+        await cluster.start()
+        await cluster.taint("n", DEDICATED)
+        await leaves_at(cluster, 30)
+        before = await cluster.get_pod()
+        await cluster.taint("n", OTHER)
+        await cluster.until(100)
+        assert await cluster.get_pod() == before
+        assert cluster.event_log.about("Pod/p") == [MARKED, MARKED]
 
 
 @virtual()
@@ -379,17 +385,14 @@ async def test_a_lost_node_loses_its_pods_after_five_minutes_and_keeps_them_term
     sim: Sim,
 ) -> None:
     """KEP-6757, node lost before the pod was marked; behaviour G5, C4.1."""
-    async with world(sim) as here:
-        await here.node("n")
-        await here.node("other")
-        here.keep_beating("other")
-        await here.pod()
-        await here.start()
-        await here.until(50)
-        assert "unreachable:NoExecute" in await here.taints("n")
-        await leaves_at(here, 350)
-        await here.until(5000)
-        pod = await here.get_pod()
+    async with silent_node(sim) as cluster:
+        await cluster.pod()
+        await cluster.start()
+        await cluster.until(50)
+        assert "unreachable:NoExecute" in await cluster.taints("n")
+        await leaves_at(cluster, 350)
+        await cluster.until(5000)
+        pod = await cluster.get_pod()
         assert pod.is_terminating
         assert pod.status.phase == "Running"
         assert structs.is_true(pod.status.conditions, "DisruptionTarget")
@@ -398,18 +401,15 @@ async def test_a_lost_node_loses_its_pods_after_five_minutes_and_keeps_them_term
 @virtual()
 async def test_a_pod_that_was_deleted_before_its_node_was_lost_hangs_too(sim: Sim) -> None:
     """KEP-6757, node lost after the pod was marked."""
-    async with world(sim) as here:
-        await here.node("n")
-        await here.node("other")
-        here.keep_beating("other")
-        await here.pod()
-        await here.start()
-        await here.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
-        marked = (await here.get_pod()).metadata.deletion_timestamp
-        await here.until(340)
-        assert structs.find((await here.get_pod()).status.conditions, "DisruptionTarget") is None
-        await here.until(5000)
-        pod = await here.get_pod()
+    async with silent_node(sim) as cluster:
+        await cluster.pod()
+        await cluster.start()
+        await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
+        marked = (await cluster.get_pod()).metadata.deletion_timestamp
+        await cluster.until(340)
+        assert structs.find((await cluster.get_pod()).status.conditions, "DisruptionTarget") is None
+        await cluster.until(5000)
+        pod = await cluster.get_pod()
         assert pod.metadata.deletion_timestamp == marked
         assert structs.is_true(pod.status.conditions, "DisruptionTarget")
 
@@ -417,18 +417,15 @@ async def test_a_pod_that_was_deleted_before_its_node_was_lost_hangs_too(sim: Si
 @virtual()
 async def test_a_node_that_is_back_in_time_keeps_its_pods(sim: Sim) -> None:
     """KEP-6757, "If the heartbeat is resumed within this toleration period"."""
-    async with world(sim) as here:
-        await here.node("n")
-        await here.node("other")
-        here.keep_beating("other")
-        await here.pod()
-        await here.start()
-        await here.until(340)
-        await here.post("n")
-        here.keep_beating("n")
-        await here.until(1000)
-        assert not await terminating(here)
-        assert here.told.about("Pod/p") == [
+    async with silent_node(sim) as cluster:
+        await cluster.pod()
+        await cluster.start()
+        await cluster.until(340)
+        await cluster.post("n")
+        cluster.keep_beating("n")
+        await cluster.until(1000)
+        assert not await terminating(cluster)
+        assert cluster.event_log.about("Pod/p") == [
             ("Warning NodeNotReady", "Node is not ready"),
             CANCELLED,
         ]
@@ -437,23 +434,20 @@ async def test_a_node_that_is_back_in_time_keeps_its_pods(sim: Sim) -> None:
 @virtual()
 async def test_a_restart_of_both_gives_another_five_minutes(sim: Sim) -> None:
     """Behaviour C3.10, C2.6."""
-    async with world(sim) as here:
-        await here.node("n")
-        await here.node("other")
-        here.keep_beating("other")
-        await here.pod()
-        await here.start()
-        await here.until(340)
-        await here.start()
-        await leaves_at(here, 300)
+    async with silent_node(sim) as cluster:
+        await cluster.pod()
+        await cluster.start()
+        await cluster.until(340)
+        await cluster.start()
+        await leaves_at(cluster, 300)
 
 
 @virtual()
 async def test_tolerations_by_default_are_those_that_are_missing(sim: Sim) -> None:
-    """Behaviour C4: with one of its own the other is added."""
-    async with world(sim, ALONE) as here:
+    """Behaviour C4: a pod with one toleration gets the other."""
+    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
         own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
-        pod: Pod = await here.client.create(
+        pod: Pod = await cluster.client.create(
             kinds.PODS, builders.pod("p", spec={"tolerations": [own]}), namespace=NAMESPACE
         )
         assert [(each.key, each.toleration_seconds) for each in pod.spec.tolerations or ()] == [

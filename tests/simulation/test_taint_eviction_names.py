@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taint eviction and another pod of the same name: it is neither marked nor deleted.
+"""Taint eviction neither marks nor deletes another pod of the same name.
 
-The first pod goes, and another one of its name comes, at the moment of a request
+The first pod goes, and another pod of that name comes, at the moment of a request
 of taint eviction. That one tolerates the taint.
 """
 
@@ -12,13 +12,15 @@ import pytest
 
 from refloat.api import structs
 from refloat.api.meta import Object
+from refloat.app.controller_names import TAINT_EVICTION
+from refloat.base.gates import POD_DISRUPTION_CONDITIONS, Gates
 from refloat.client import kinds
 from refloat.client.contract import DeleteOptions
 from refloat.client.requests import Request
-from refloat.policy.switches import ALL_ON, Switches
+from refloat.sim.faulty_client import nothing
 from refloat.sim.run import Sim
-from tests.simulation.job_world import nothing
-from tests.simulation.node_world import NAMESPACE, Choice, World, world
+from tests.simulation.controller_cluster import NAMESPACE
+from tests.simulation.node_cluster import NodeCluster
 from tests.virtual import virtual
 
 DEDICATED: Object = {"key": "dedicated", "value": "a", "effect": "NoExecute"}
@@ -28,16 +30,16 @@ PATH = f"/api/v1/namespaces/{NAMESPACE}/pods/p"
 Hook: TypeAlias = Callable[[Request], Awaitable[None]]
 
 
-def replacement(here: World, method: str) -> Hook:
+def replacement(cluster: NodeCluster, method: str) -> Hook:
     """Replace the pod, once, before the first request with this method."""
 
     async def replace(request: Request) -> None:
         if request.method != method or not request.path.startswith(PATH):
             return
-        here.process.client.before = here.process.client.before_read = nothing
+        cluster.faulty.before = cluster.faulty.before_read = nothing
         at_once = DeleteOptions(grace_seconds=0)
-        await here.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=at_once)
-        await here.pod(tolerations=[TOLERATES])
+        await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=at_once)
+        await cluster.pod(tolerations=[TOLERATES])
 
     return replace
 
@@ -51,17 +53,17 @@ def test_a_pod_that_takes_the_name_of_an_evicted_one_stays(method: str, marks: b
 
     @virtual(seeds=3)
     async def run(sim: Sim) -> None:
-        switches = ALL_ON if marks else Switches(pod_disruption_conditions=False)
-        async with world(sim, Choice(lifecycle=False, switches=switches)) as here:
-            await here.node("n")
-            first = await here.pod()
-            await here.start()
-            replace = replacement(here, method)
-            here.process.client.before = here.process.client.before_read = replace
-            await here.taint("n", DEDICATED)
-            await here.until(60)
-            pod = await here.get_pod()
-            assert here.process.client.before is nothing
+        gates = Gates({POD_DISRUPTION_CONDITIONS: marks})
+        async with NodeCluster(sim, TAINT_EVICTION, gates=gates) as cluster:
+            await cluster.node("n")
+            first = await cluster.pod()
+            await cluster.start()
+            replace = replacement(cluster, method)
+            cluster.faulty.before = cluster.faulty.before_read = replace
+            await cluster.taint("n", DEDICATED)
+            await cluster.until(60)
+            pod = await cluster.get_pod()
+            assert cluster.faulty.before is nothing
             assert pod.metadata.uid != first.metadata.uid
             assert not pod.is_terminating
             assert structs.find(pod.status.conditions, "DisruptionTarget") is None

@@ -13,19 +13,25 @@ import pytest
 
 from refloat.api import structs
 from refloat.api.core import Pod
-from refloat.app import controllers
-from refloat.app.controllers import Chosen
+from refloat.app import controller_names
+from refloat.app.controller_names import ControllerSelection
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
 from refloat.client import kinds
-from refloat.policy import zombie
-from refloat.policy.failure_recovery import Annotated, FailureRecoveryPolicy, TaintNodeOutOfService
+from refloat.policy.recovery import zombie
+from refloat.policy.recovery.failure_recovery import (
+    AnnotationRule,
+    FailureRecoveryPolicy,
+    TaintNodeOutOfService,
+)
+from refloat.sim.cluster import ALL_CONTROLLERS, NAMESPACE, Cluster
+from refloat.sim.journal import GONE
 from refloat.sim.run import Sim, run
-from tests.simulation.cluster_world import EVERYTHING, GONE, NAMESPACE, Cluster, cluster
+from tests.cases import cases
 from tests.virtual import virtual
 
 ON = Gates({FAILURE_RECOVERY_POLICY: True})
 SAFE = {zombie.ANNOTATIONS[0]: "true"}
-FAST = replace(EVERYTHING, fast=True)
+FAST = replace(ALL_CONTROLLERS, fast=True)
 
 # Kubelet silent at t0: up to 10 s since its last lease, 50 s and a pass until it
 # is lost, 300 s of toleration, 30 s of grace, a minute (behaviour E2.1).
@@ -54,13 +60,13 @@ async def freeze_first(c: Cluster) -> Pod:
 
 
 def freed_at(c: Cluster, pod: Pod) -> float:
-    return next(when for when, text in c.story(pod) if text.startswith("Failed"))
+    return next(when for when, text in c.history(pod) if text.startswith("Failed"))
 
 
 async def found(c: Cluster, pod: Pod) -> Pod:
-    seen = await c.found(pod)
-    assert seen is not None
-    return seen
+    newest = await c.find_pod(pod.metadata.name)
+    assert newest is not None
+    return newest
 
 
 def is_complete(c: Cluster) -> bool:
@@ -70,21 +76,21 @@ def is_complete(c: Cluster) -> bool:
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
 def test_the_keps_job_goes_on_after_its_node_is_lost(mode: str) -> None:
     async def program(sim: Sim) -> None:
-        async with cluster(sim, gates=ON) as c:
+        async with Cluster(sim, gates=ON) as c:
             await submit(c, completionMode=mode)
-            stuck = await freeze_first(c)
+            first = await freeze_first(c)
             await c.until(1000)
-            when = freed_at(c, stuck)
+            when = freed_at(c, first)
             assert 20 + SOONEST <= when <= 20 + LATEST
-            replaced = [pod for pod in c.pods() if c.story(pod)[0][0] >= when]
+            replaced = [pod for pod in c.pods() if c.history(pod)[0][0] >= when]
             assert len(replaced) == 1
-            assert c.story(replaced[0])[0][0] <= when + 2
-            assert c.node_of(replaced[0]) != c.node_of(stuck)
+            assert c.history(replaced[0])[0][0] <= when + 2
+            assert c.node_of(replaced[0]) != c.node_of(first)
             assert is_complete(c)
             assert c.job().status.failed == 1
-            held = structs.find((await found(c, stuck)).status.conditions, zombie.CONDITION)
-            assert held is not None
-            assert held.message.startswith("Pod forcefully terminated after 90s grace period")
+            condition = structs.find((await found(c, first)).status.conditions, zombie.CONDITION)
+            assert condition is not None
+            assert condition.message.startswith("Pod forcefully terminated after 90s grace period")
 
     run(program, seed=0)
 
@@ -92,64 +98,64 @@ def test_the_keps_job_goes_on_after_its_node_is_lost(mode: str) -> None:
 @virtual()
 async def test_the_sequence_that_can_be_seen(sim: Sim) -> None:
     """behaviour G7"""
-    async with cluster(sim, gates=ON) as c:
+    async with Cluster(sim, gates=ON) as c:
         await submit(c, parallelism=1, completions=1)
-        stuck = await freeze_first(c)
+        pod = await freeze_first(c)
         await c.until(1000)
-        lost = c.lost_at(c.node_of(stuck))
-        assert c.story(stuck, since=20) == [
-            (lost, "Running"),
-            (lost + 300, "Running DeletionByTaintManager"),
-            (lost + 300, "Running terminating(30) DeletionByTaintManager"),
-            (lost + 390, "Failed terminating(30) DeletionByTaintManager"),
+        lost_at = c.lost_at(c.node_of(pod))
+        assert c.history(pod, since=20) == [
+            (lost_at, "Running"),
+            (lost_at + 300, "Running DeletionByTaintManager"),
+            (lost_at + 300, "Running terminating(30) DeletionByTaintManager"),
+            (lost_at + 390, "Failed terminating(30) DeletionByTaintManager"),
         ]
-        job = [text for _, text in c.story(c.job(), since=20)]
+        job = [text for _, text in c.history(c.job(), since=20)]
         assert job[0] == "active 0 terminating 1 failed 0 succeeded 0"
         assert job[-1].startswith("active 0 terminating 0 failed 1 succeeded 1")
 
 
-@pytest.mark.parametrize(
-    ("gates", "spec", "policy"),
-    [
-        pytest.param(ON, {"annotations": {}}, None, id="it did not opt in"),
-        pytest.param(Gates(), {}, None, id="the gate is off"),
-        pytest.param(ON, {}, FailureRecoveryPolicy(mode="Report"), id="only a report is wanted"),
-    ],
+@cases(
+    "gates spec policy",
+    {
+        "it did not opt in": (ON, {"annotations": {}}, None),
+        "the gate is off": (Gates(), {}, None),
+        "only a report is wanted": (ON, {}, FailureRecoveryPolicy(mode="Report")),
+    },
 )
 def test_nothing_is_forced(gates: Gates, spec: Any, policy: FailureRecoveryPolicy | None) -> None:
-    """behaviour G5, A16.4: it hangs until the node is back, and then ends as it should."""
+    """behaviour G5, A16.4: the pod hangs until the node is back, and then ends as it should."""
 
     async def program(sim: Sim) -> None:
-        async with cluster(sim, gates=gates, recovery=policy) as c:
+        async with Cluster(sim, gates=gates, recovery=policy) as c:
             await submit(c, **spec)
-            stuck = await freeze_first(c)
+            pod = await freeze_first(c)
             await c.until(3000)
-            assert (await found(c, stuck)).status.phase == "Running"
+            assert (await found(c, pod)).status.phase == "Running"
             assert len(c.pods()) == 3
             assert not is_complete(c)
-            c.fleet.heal(c.node_of(stuck))
+            c.fleet.heal(c.node_of(pod))
             await c.until(3200)
             assert is_complete(c)
-            assert c.story(stuck)[-1][1] == GONE
+            assert c.history(pod)[-1][1] == GONE
 
     run(program, seed=0)
 
 
 @virtual()
 async def test_a_node_that_is_healed_in_time_ends_its_pod_itself(sim: Sim) -> None:
-    async with cluster(sim, gates=ON) as c:
+    async with Cluster(sim, gates=ON) as c:
         await submit(c)
-        stuck = await freeze_first(c)
-        lost = 20 + 60
-        await c.until(lost + 340)  # terminating, its grace over, not yet forced
-        assert (await found(c, stuck)).is_terminating
-        c.fleet.heal(c.node_of(stuck))
+        pod = await freeze_first(c)
+        lost_at = 20 + 60
+        await c.until(lost_at + 340)  # terminating, its grace over, not yet forced
+        assert (await found(c, pod)).is_terminating
+        c.fleet.heal(c.node_of(pod))
         await c.until(1000)
         assert is_complete(c)
         conditions = (await c.raw("jobs", "j"))["status"]["conditions"]
         assert [each["type"] for each in conditions][-1] == "Complete"
-        assert await c.found(stuck) is None
-        last = c.journal.objects[stuck.metadata.uid]
+        assert await c.find_pod(pod.metadata.name) is None
+        last = c.journal.objects[pod.metadata.uid]
         assert isinstance(last, Pod)
         assert structs.find(last.status.conditions, zombie.CONDITION) is None
 
@@ -157,16 +163,16 @@ async def test_a_node_that_is_healed_in_time_ends_its_pod_itself(sim: Sim) -> No
 @virtual()
 async def test_a_node_that_comes_back_later_keeps_failed_and_removes_its_pod(sim: Sim) -> None:
     """behaviour D8.2"""
-    async with cluster(sim, gates=ON) as c:
+    async with Cluster(sim, gates=ON) as c:
         await submit(c)
-        stuck = await freeze_first(c)
+        pod = await freeze_first(c)
         await c.until(600)
         assert is_complete(c)
-        assert (await found(c, stuck)).status.phase == "Failed"
-        c.fleet.heal(c.node_of(stuck))
+        assert (await found(c, pod)).status.phase == "Failed"
+        c.fleet.heal(c.node_of(pod))
         await c.until(700)
-        assert await c.found(stuck) is None
-        phases = [text.split()[0] for _, text in c.story(stuck)]
+        assert await c.find_pod(pod.metadata.name) is None
+        phases = [text.split()[0] for _, text in c.history(pod)]
         assert phases[phases.index("Failed") :] in (["Failed", GONE], ["Failed", "Failed", GONE])
         assert c.job().status.failed == 1
 
@@ -174,14 +180,14 @@ async def test_a_node_that_comes_back_later_keeps_failed_and_removes_its_pod(sim
 @virtual()
 async def test_the_object_of_a_freed_pod_goes_too_if_that_is_wanted(sim: Sim) -> None:
     """kueue#9651; the finalizer of its Job is gone by then."""
-    annotated = Annotated(delete_after=timedelta(minutes=10))
+    annotated = AnnotationRule(delete_after=timedelta(minutes=10))
     policy = FailureRecoveryPolicy(annotated=annotated)
-    async with cluster(sim, gates=ON, recovery=policy) as c:
+    async with Cluster(sim, gates=ON, recovery=policy) as c:
         await submit(c)
-        stuck = await freeze_first(c)
+        pod = await freeze_first(c)
         await c.until(1200)
-        freed = freed_at(c, stuck)
-        assert c.story(stuck)[-1] == (freed + 600, GONE)
+        freed = freed_at(c, pod)
+        assert c.history(pod)[-1] == (freed + 600, GONE)
 
 
 @virtual()
@@ -189,19 +195,19 @@ async def test_a_job_that_replaces_early_can_finish_only_when_the_zombie_is_free
     sim: Sim,
 ) -> None:
     """behaviour E2.2, H13"""
-    async with cluster(sim, gates=ON) as c:
+    async with Cluster(sim, gates=ON) as c:
         await submit(c, podReplacementPolicy="TerminatingOrFailed")
-        stuck = await freeze_first(c)
+        pod = await freeze_first(c)
         await c.until(1000)
-        when = freed_at(c, stuck)
-        finished = next(at for at, text in c.story(c.job()) if "Complete=" in text)
+        when = freed_at(c, pod)
+        finished = next(at for at, text in c.history(c.job()) if "Complete=" in text)
         assert when <= finished <= when + 2
 
 
 @virtual()
 async def test_with_short_waits_it_is_a_tenth(sim: Sim) -> None:
-    """10 s + 50 s + 300 s + 60 s become a tenth; the pod's own grace stays what it is."""
-    async with cluster(sim, FAST, gates=ON) as c:
+    """10 s + 50 s + 300 s + 60 s become a tenth; the pod's own grace stays."""
+    async with Cluster(sim, FAST, gates=ON) as c:
         toleration = {
             "key": "node.kubernetes.io/unreachable",
             "operator": "Exists",
@@ -210,12 +216,12 @@ async def test_with_short_waits_it_is_a_tenth(sim: Sim) -> None:
         }
         pod = {"terminationGracePeriodSeconds": 3, "tolerations": [toleration]}
         await submit(c, pod=pod)
-        stuck = await freeze_first(c)
+        first = await freeze_first(c)
         await c.until(200)
-        assert 20 + 4 + 30 + 3 + 6 <= freed_at(c, stuck) <= 20 + 6 + 30 + 3 + 6 + 2
-        held = structs.find((await found(c, stuck)).status.conditions, zombie.CONDITION)
-        assert held is not None
-        assert " after 9s grace period " in held.message
+        assert 20 + 4 + 30 + 3 + 6 <= freed_at(c, first) <= 20 + 6 + 30 + 3 + 6 + 2
+        condition = structs.find((await found(c, first)).status.conditions, zombie.CONDITION)
+        assert condition is not None
+        assert " after 9s grace period " in condition.message
         assert is_complete(c)
 
 
@@ -224,16 +230,16 @@ async def test_a_node_out_of_service_lets_its_job_go_on_and_comes_back(sim: Sim)
     """The KEP's second strategy, with Kubernetes' own collector (behaviour C9.1, G6)."""
     rule = TaintNodeOutOfService("rules[0]", timedelta(minutes=5))
     policy = FailureRecoveryPolicy(taint=(rule,))
-    async with cluster(sim, gates=ON, recovery=policy) as c:
+    async with Cluster(sim, gates=ON, recovery=policy) as c:
         await submit(c)
-        stuck = await freeze_first(c)
-        node = c.node_of(stuck)
+        pod = await freeze_first(c)
+        node = c.node_of(pod)
         await c.until(1000)
-        lost = c.lost_at(node)
-        tainted = next(at for at, text in c.story(c.node(node)) if "out-of-service" in text)
-        assert tainted == lost + 300
-        gone = next(at for at, text in c.story(stuck) if text == GONE)
-        assert tainted <= gone <= tainted + 22
+        lost_at = c.lost_at(node)
+        tainted = next(at for at, text in c.history(c.node(node)) if "out-of-service" in text)
+        assert tainted == lost_at + 300
+        gone_at = next(at for at, text in c.history(pod) if text == GONE)
+        assert tainted <= gone_at <= tainted + 22
         assert is_complete(c)
         c.fleet.heal(node)
         await c.until(1100)
@@ -243,7 +249,7 @@ async def test_a_node_out_of_service_lets_its_job_go_on_and_comes_back(sim: Sim)
 @virtual()
 async def test_all_nodes_lost_force_nothing(sim: Sim) -> None:
     """behaviour C3.15, E4.9: Kueue forces here what was terminating already."""
-    async with cluster(sim, gates=ON) as c:
+    async with Cluster(sim, gates=ON) as c:
         await submit(c)
         await c.until(20)
         for number in range(3):
@@ -256,19 +262,21 @@ async def test_all_nodes_lost_force_nothing(sim: Sim) -> None:
 
 @virtual()
 async def test_recovery_alone_beside_other_controllers_of_kubernetes(sim: Sim) -> None:
-    """As `refloat manager` runs it: one of several processes, which is killed and replaced."""
-    without = tuple(each for each in controllers.KNOWN if each != controllers.FAILURE_RECOVERY)
-    alone = Chosen((controllers.FAILURE_RECOVERY,))
-    async with cluster(sim, Chosen(without, simulated_nodes=3), gates=ON) as c:
-        await c.start(alone, ON)
+    """As in `refloat manager`: one of several processes, which is killed and replaced."""
+    without = tuple(
+        each for each in controller_names.KNOWN if each != controller_names.FAILURE_RECOVERY
+    )
+    alone = ControllerSelection((controller_names.FAILURE_RECOVERY,))
+    async with Cluster(sim, ControllerSelection(without, simulated_nodes=3), gates=ON) as c:
+        c.start(alone, ON)
         await submit(c)
-        stuck = await freeze_first(c)
+        pod = await freeze_first(c)
         await c.until(450)
         await c.stop_last()
         await c.until(600)
-        assert (await found(c, stuck)).status.phase == "Running"
-        await c.start(alone, ON)
+        assert (await found(c, pod)).status.phase == "Running"
+        c.start(alone, ON)
         await c.until(652)  # when its node's lease has been watched for a while
-        assert (await found(c, stuck)).status.phase == "Failed"
+        assert (await found(c, pod)).status.phase == "Failed"
         await c.until(760)
         assert is_complete(c)

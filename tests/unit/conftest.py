@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.worlds import World, started
+from tests.apiserver_fixture import ServerFixture, started
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[ServerFixture]:
     made = await started()
     yield made
     await made.dispatcher.close()
@@ -17,7 +17,7 @@ async def world() -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def jumping() -> AsyncIterator[World]:
+async def jumping() -> AsyncIterator[ServerFixture]:
     """A world in which whoever sleeps wakes at once, later."""
     made = await started(jumps=True)
     yield made

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node: it registers, keeps its lease, and drives the lives of its pods.
+"""The node agent: registers a node, renews the node's lease and runs the node's pods.
 
-The pod worker is one for all runtimes; what a container is, a process or a
-line in a table, only its `Runtime` knows. Nothing here decides what a pod's
-end means for a Job.
+The pod worker works with every `Runtime`; the containers of a runtime are processes or
+simulated. The Job controller decides what the end of a pod means, not the agent.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's door: whether it takes a pod, and who has to leave for a critical one.
+"""Decides whether a node admits a pod, and which pods it preempts for a critical one.
 
-What is asked, and in which words a pod is turned away, is pure and in
-`policy.node_admission`; here are the facts that it is asked about. Resources
-are counted as pods come and go, so an admission does not add up all pods.
+`policy.node_admission` has the rules and the messages; this module has the facts
+of the node. Resources are counted as pods join and leave, so an admission does not
+add up all pods.
 """
 
 import logging
@@ -11,17 +11,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from refloat.agent.gate import LATER, Later, Tenants
-from refloat.agent.status import Ending
-from refloat.agent.worker import Tell
+from refloat.agent.pod_gate import LATER, ActivePods, Later
+from refloat.agent.pod_status import Ending
+from refloat.agent.pod_worker import RecordPodEvent
 from refloat.api.core import Node, Pod, Taint
 from refloat.client import errors
-from refloat.policy import critical_pods, node_admission
-from refloat.policy import demand as demands
-from refloat.policy.critical_pods import IsCritical
-from refloat.policy.demand import PODS
-from refloat.policy.fit import Place, Tenant
-from refloat.policy.node_admission import Objection, Rejection
+from refloat.policy.node import node_admission
+from refloat.policy.node.node_admission import Objection, Rejection
+from refloat.policy.scheduling import critical_pods
+from refloat.policy.scheduling import demand as demands
+from refloat.policy.scheduling.critical_pods import IsCritical
+from refloat.policy.scheduling.demand import PODS
+from refloat.policy.scheduling.fit import Tenant
+from refloat.runtime.node_info import NodeInfo
 
 log = logging.getLogger(__name__)
 
@@ -33,38 +35,38 @@ PREEMPTING = Ending(
 )
 
 Check: TypeAlias = Callable[[Pod], Rejection | None]
-"""A question of the agent's own, asked before all others."""
+"""A check of the agent that runs before those of a kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node knows of itself."""
+    """The facts of a node that admission depends on."""
 
     name: str
     labels: Mapping[str, str]
     capacity: Mapping[str, str]
     fetch: Callable[[], Awaitable[Node]]
-    """The node's object: others give it labels and taints too."""
+    """Reads the Node: other components add labels and taints."""
 
     pressure: Callable[[], Sequence[str]] = tuple
-    """What it is low on, by the names of its conditions."""
+    """The pressure conditions that are True."""
 
     is_shutting_down: Callable[[], bool] = bool
     is_critical: IsCritical = critical_pods.has_critical_priority
     checks: Sequence[Check] = field(default_factory=tuple)
 
 
-class Admission:
+class NodeAdmission:
     """The `Gate` of one node."""
 
-    def __init__(self, facts: NodeFacts, tenants: Tenants, tell: Tell) -> None:
+    def __init__(self, facts: NodeFacts, pods: ActivePods, record_event: RecordPodEvent) -> None:
         self._facts = facts
-        self._tenants = tenants
-        self._tell = tell
+        self._pods = pods
+        self._record_event = record_event
         self._demands = demands.Demands()
         self._taints: tuple[Taint, ...] = ()
         offers = demands.amounts(facts.capacity)
-        self._place = Place(facts.name, known=True, labels=facts.labels, offers=offers)
+        self._place = NodeInfo(facts.name, known=True, labels=facts.labels, offers=offers)
         self._place.room.free.update(offers)
         self._place.room.pods = offers.get(PODS, 0)
 
@@ -79,9 +81,21 @@ class Admission:
             self._place.remove(uid)
 
     async def admit(self, pod: Pod) -> Ending | Later | None:
-        rejection = self._first(pod)
+        # First the checks that need no count of resources.
+        rejections = (rejection for check in self._facts.checks if (rejection := check(pod)))
+        rejection = next(rejections, None) or node_admission.under_pressure(
+            pod, self._facts.pressure(), self._facts.is_critical
+        )
         if rejection is None:
-            verdict = self._judge(pod, await self._objections(pod))
+            objections = self._objections(pod)
+            if node_admission.AFFINITY in objections or node_admission.TAINTS in objections:
+                # Others may have changed the labels or the taints of the node.
+                try:
+                    self.learn(await self._facts.fetch())
+                except errors.ClientError:
+                    log.debug("node %s: cannot read its Node object", self._facts.name)
+                objections = self._objections(pod)  # other pods may have joined meanwhile
+            verdict = self._judge(pod, objections)
             if isinstance(verdict, Later):
                 return verdict
             rejection = verdict
@@ -89,66 +103,47 @@ class Admission:
             rejection = node_admission.SHUTTING_DOWN
         if rejection is None:
             return None
-        self._tell(pod, "Warning", rejection.reason, rejection.text)
+        self._record_event(pod, "Warning", rejection.reason, rejection.text)
         return Ending(rejection.reason, rejection.message, rejected=True)
 
-    def _first(self, pod: Pod) -> Rejection | None:
-        """What is asked before anything is counted."""
-        for check in self._facts.checks:
-            if (found := check(pod)) is not None:
-                return found
-        return node_admission.under_pressure(pod, self._facts.pressure(), self._facts.is_critical)
-
-    async def _objections(self, pod: Pod) -> list[Objection]:
-        """The node is read when its own labels do not do, or it was last seen tainted."""
-        found = self._known_objections(pod)
-        if node_admission.AFFINITY not in found and node_admission.TAINTS not in found:
-            return found
-        try:
-            self.learn(await self._facts.fetch())
-        except errors.ClientError:
-            log.debug("node %s: judged by what is known", self._facts.name)
-        # Meanwhile others may have come.
-        return self._known_objections(pod)
-
     def learn(self, node: Node) -> None:
-        """Take over what others wrote about the node."""
+        """Take over labels and taints of the Node object."""
         self._place.labels = {**self._facts.labels, **(node.metadata.labels or {})}
         self._taints = node.spec.taints or ()
 
-    def _known_objections(self, pod: Pod) -> list[Objection]:
+    def _objections(self, pod: Pod) -> list[Objection]:
         demand = self._demands.of(pod)
         return node_admission.objections(demand, self._place, self._taints)
 
-    def _judge(self, pod: Pod, found: Sequence[Objection]) -> Rejection | Later | None:
-        if not found:
+    def _judge(self, pod: Pod, objections: Sequence[Objection]) -> Rejection | Later | None:
+        if not objections:
             return None
         if not self._facts.is_critical(pod):
-            return found[0].rejection()
-        unfit, missing = node_admission.for_critical(found)
+            return objections[0].rejection()
+        unfit, missing = node_admission.for_critical(objections)
         return unfit[0].rejection() if unfit else self._make_room(pod, missing)
 
     def _make_room(self, pod: Pod, missing: Mapping[str, int]) -> Rejection | Later:
-        """End others for a critical pod, and let it wait until they have gone."""
-        active = self._tenants.active()
-        leaving = [each for each in active if self._tenants.is_ending(each.metadata.uid)]
+        """Preempt pods for a critical pod, which waits until they have ended."""
+        active = self._pods.active()
+        leaving = [each for each in active if self._pods.is_ending(each.metadata.uid)]
         missing = _less(missing, leaving)
         if not missing:
             return LATER
-        staying = [each for each in active if not self._tenants.is_ending(each.metadata.uid)]
-        found = critical_pods.victims(pod, staying, missing, self._facts.is_critical)
-        if isinstance(found, critical_pods.Unreachable):
-            return node_admission.no_room(found)
-        for victim in found:
-            self._tell(victim, "Warning", PREEMPTING.reason, PREEMPTING.message)
-            self._tenants.kill(victim.metadata.uid, PREEMPTING)
+        staying = [each for each in active if not self._pods.is_ending(each.metadata.uid)]
+        victims = critical_pods.victims(pod, staying, missing, self._facts.is_critical)
+        if isinstance(victims, critical_pods.NotEnoughPods):
+            return node_admission.no_room(victims)
+        for victim in victims:
+            self._record_event(victim, "Warning", PREEMPTING.reason, PREEMPTING.message)
+            self._pods.kill(victim.metadata.uid, PREEMPTING)
         return LATER
 
 
 def _less(missing: Mapping[str, int], leaving: Iterable[Pod]) -> dict[str, int]:
-    left = dict(missing)
+    amounts = dict(missing)
     for pod in leaving:
         for name, amount in (*demands.needs(pod), (PODS, 1)):
-            if name in left:
-                left[name] -= amount
-    return {name: amount for name, amount in left.items() if amount > 0}
+            if name in amounts:
+                amounts[name] -= amount
+    return {name: amount for name, amount in amounts.items() if amount > 0}

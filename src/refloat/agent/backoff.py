@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a container that ended waits for its next start (behaviour D3).
+"""How long an ended container waits for its next start (behaviour D3).
 
-The first restart is immediate; then 10 s from the last end, doubling to five
-minutes. It is kept in memory only: a node that restarts begins anew, as a
-kubelet does.
+The first restart is immediate; then 10 s from the last end, doubling to 5 min.
+Back-off is only in memory: a restarted agent starts again at 0, like a kubelet.
 """
 
 import zlib
@@ -13,12 +12,11 @@ from datetime import datetime
 FIRST_SECONDS = 10.0
 LONGEST_SECONDS = 300.0
 
-# Whoever was not restarted for so long begins anew.
+# A container without a restart for so long starts again at 0.
 FORGOTTEN_SECONDS = 2 * LONGEST_SECONDS
 
-# A start that failed is tried again after this, and up to half as long again. Otherwise a
-# thousand pods that could not start at one moment, for one reason, would all be tried again at
-# one moment.
+# A failed start is retried after 10 to 15 s. The spread keeps 1,000 pods that failed at one
+# moment from being retried at one moment.
 START_RETRY_SECONDS = FIRST_SECONDS
 START_RETRY_JITTER = 0.5
 
@@ -36,18 +34,18 @@ class RestartBackoff:
         self._entries: dict[str, _Entry] = {}
 
     def seconds(self, name: str, now: datetime) -> float:
-        """How long it has to wait after an end; 0 when it never restarted lately."""
+        """The wait after an end; 0 without a recent restart."""
         entry = self._fresh(name, now)
         return 0.0 if entry is None else entry.seconds
 
     def remaining(self, name: str, finished_at: datetime | None, now: datetime) -> float:
-        """How much of that is left."""
+        """The rest of that wait."""
         if finished_at is None:
             return 0.0
         return max(0.0, self.seconds(name, now) - (now - finished_at).total_seconds())
 
     def restarted(self, name: str, now: datetime) -> None:
-        """It is started again: the next wait is longer."""
+        """Note a restart: the next wait is longer."""
         entry = self._fresh(name, now)
         seconds = FIRST_SECONDS if entry is None else min(LONGEST_SECONDS, 2 * entry.seconds)
         self._entries[name] = _Entry(seconds, now)
@@ -66,10 +64,10 @@ def duration(seconds: float) -> str:
 
 
 def start_retry_seconds(uid: str, container: str = "") -> float:
-    """Until a start that failed is tried again.
+    """Seconds until a failed start is retried.
 
-    Not drawn but computed from the names: uids are chance enough to spread pods, and one
-    pod keeps its rhythm, also when its node is restarted.
+    A hash of the names, not a random number: uids are random enough to spread pods, and the
+    interval of a pod survives a restart of the agent.
     """
     share = zlib.crc32(f"{uid}/{container}".encode()) / 2**32
     return START_RETRY_SECONDS * (1 + START_RETRY_JITTER * share)

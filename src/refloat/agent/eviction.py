@@ -1,59 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a node alive that runs low: says so, and evicts pods one after another (D6).
+"""Evicts pods, one after another, while the node is low on a resource (D6).
 
-A look every ten seconds; after an eviction the next comes when the pod has
-gone, or half a minute later. What follows from what was measured is pure and
-in `policy.kubelet_eviction`.
+The manager measures the node every 10 s. After an eviction the manager waits until the
+pod has ended, at most 30 s. `policy.kubelet_eviction` decides which pod to evict.
 """
 
 import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
-from refloat.agent.gate import Tenants
-from refloat.agent.status import Ending
-from refloat.agent.usage import Usage
-from refloat.agent.worker import Tell
+from refloat.agent.pod_gate import ActivePods
+from refloat.agent.pod_status import Ending
+from refloat.agent.pod_worker import RecordPodEvent
+from refloat.agent.usage import UsageMeter
 from refloat.base.clock import Clock
-from refloat.policy import critical_pods, kubelet_eviction
-from refloat.policy.critical_pods import IsCritical
-from refloat.policy.eviction_thresholds import RESOURCES, EvictionSettings
-from refloat.policy.kubelet_eviction import Eviction, Measured, State
+from refloat.policy.node import kubelet_eviction
+from refloat.policy.node.eviction_thresholds import RESOURCES, EvictionSettings
+from refloat.policy.node.kubelet_eviction import Eviction, EvictionState, Usage
+from refloat.policy.scheduling import critical_pods
+from refloat.policy.scheduling.critical_pods import IsCritical
 from refloat.runtime.event_series import EventType
 
 log = logging.getLogger(__name__)
 
-# How long the next look waits for a pod that was evicted, and how often it asks (D6.2).
+# How long the next measurement waits for an evicted pod, and how often the manager polls (D6.2).
 CLEANUP_SECONDS = 30.0
 CLEANUP_POLL_SECONDS = 1.0
 
-TellNode: TypeAlias = Callable[[EventType, str, str], object]
-"""Says an event of the node: its type, reason and note."""
+RecordNodeEvent: TypeAlias = Callable[[EventType, str, str], object]
+"""Records an event of the node: type, reason, note."""
 
 
-class Evictions:
-    """The evictions of one node."""
+class EvictionManager:
+    """Evicts the pods of one node."""
 
     def __init__(
         self,
-        tenants: Tenants,
-        usage: Usage,
+        pods: ActivePods,
+        usage: UsageMeter,
         settings: EvictionSettings,
         *,
         clock: Clock,
-        tell: Tell,
-        tell_node: TellNode,
+        record_event: RecordPodEvent,
+        record_node_event: RecordNodeEvent,
         is_critical: IsCritical = critical_pods.has_critical_priority,
     ) -> None:
-        self._tenants = tenants
+        self._pods = pods
         self._usage = usage
         self._settings = settings
         self._thresholds = settings.thresholds()
         self._clock = clock
-        self._tell = tell
-        self._tell_node = tell_node
+        self._record_event = record_event
+        self._record_node_event = record_node_event
         self._is_critical = is_critical
-        self._state = State()
+        self._state = EvictionState()
         self._evicted: tuple[str, ...] = ()
         self._wait_until = 0.0
         self._next_at = 0.0
@@ -61,19 +61,19 @@ class Evictions:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What the node is low on, or was until lately."""
+        """The pressure conditions that are True."""
         return self._state.conditions
 
     @property
     def is_due(self) -> bool:
-        """Whether somebody should look who does not yet."""
+        """Whether `look` must be called, because no call is scheduled."""
         return not self._awake and not self._usage.is_idle()
 
     async def look(self) -> float | None:
-        """Do what is due; in how many seconds is there more? None: when it `is_due` again."""
+        """Measure and evict if due. Returns the seconds until the next call; None: see `is_due`."""
         self._awake = True
         now = self._clock.monotonic()
-        if self._is_waiting(now):
+        if now < self._wait_until and any(map(self._pods.is_active, self._evicted)):
             return CLEANUP_POLL_SECONDS
         if not self._evicted and now < self._next_at:
             return self._next_at - now
@@ -86,11 +86,7 @@ class Evictions:
             return CLEANUP_POLL_SECONDS
         return self._settings.monitoring_seconds
 
-    def _is_waiting(self, now: float) -> bool:
-        there = any(map(self._tenants.is_active, self._evicted))
-        return there and now < self._wait_until
-
-    def _evict(self, measured: Measured) -> bool:
+    def _evict(self, measured: Usage) -> bool:
         self._state = kubelet_eviction.observe(
             self._state,
             self._thresholds,
@@ -98,35 +94,32 @@ class Evictions:
             now=self._clock.now(),
             transition_seconds=self._settings.transition_seconds,
         )
-        chosen = self._end_excessive(measured) or self._end_for_room(measured)
-        self._evicted = tuple(each.pod.metadata.uid for each in chosen)
-        longest = max((each.grace_seconds for each in chosen), default=0)
-        self._wait_until = self._clock.monotonic() + longest + CLEANUP_SECONDS
-        return bool(chosen)
-
-    def _end_excessive(self, measured: Measured) -> list[Eviction]:
-        """Whoever takes more than it may, and does not end for it already."""
-        found = kubelet_eviction.over_limits(
-            self._tenants.active(), measured.pods, self._is_critical
+        over_limits = kubelet_eviction.over_limits(
+            self._pods.active(), measured.pods, self._is_critical
         )
-        return [each for each in found if self._end(each)]
+        evictions = [each for each in over_limits if self._end(each)]
+        evictions = evictions or self._relieve(measured)
+        self._evicted = tuple(each.pod.metadata.uid for each in evictions)
+        longest = max((each.grace_seconds for each in evictions), default=0)
+        self._wait_until = self._clock.monotonic() + longest + CLEANUP_SECONDS
+        return bool(evictions)
 
-    def _end_for_room(self, measured: Measured) -> list[Eviction]:
-        """One for the node's sake; if it ends already, as soon, it is only waited for."""
+    def _relieve(self, measured: Usage) -> list[Eviction]:
+        """Evict one pod if a threshold is met; a pod that ends as soon is only waited for."""
         if not self._state.met:
             return []
-        active = self._tenants.active()
+        active = self._pods.active()
         resource = RESOURCES[self._state.met[0].signal]
         note = f"Attempting to reclaim {resource}"
-        self._tell_node("Warning", "EvictionThresholdMet", note)
-        found = kubelet_eviction.by_pressure(
+        self._record_node_event("Warning", "EvictionThresholdMet", note)
+        eviction = kubelet_eviction.by_pressure(
             self._state, self._settings, active, measured, self._is_critical
         )
-        if found is None:
+        if eviction is None:
             log.info("low on %s, and there is no pod to evict", resource)
             return []
-        self._end(found)
-        return [found]
+        self._end(eviction)
+        return [eviction]
 
     def _end(self, eviction: Eviction) -> bool:
         ending = Ending(
@@ -136,7 +129,7 @@ class Evictions:
             disruption=eviction.message if eviction.by_pressure else "",
             grace_seconds=eviction.grace_seconds,
         )
-        is_new = self._tenants.kill(eviction.pod.metadata.uid, ending)
+        is_new = self._pods.kill(eviction.pod.metadata.uid, ending)
         if is_new:
-            self._tell(eviction.pod, "Warning", kubelet_eviction.REASON, eviction.message)
+            self._record_event(eviction.pod, "Warning", kubelet_eviction.REASON, eviction.message)
         return is_new

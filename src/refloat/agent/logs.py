@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of containers: which attempt's is meant, and what of it is wanted.
+"""Reads the logs of containers: chooses the attempt and filters the lines.
 
-A log's lines are `TIME STREAM TAG TEXT`, as container runtimes write them; P
-marks the part of a line that goes on. Only the newest file of a rotated log is
-read, as a kubelet does, and one that is followed is followed over rotations.
-Who may read is `server`'s business.
+A line of a log is `TIME STREAM TAG TEXT`, the format of container runtimes; tag P marks
+a part of a line. Like a kubelet, this module reads only the newest file of a rotated
+log, but a follower continues after a rotation. `server` checks who may read.
 """
 
 import os
@@ -14,17 +13,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from refloat.agent.runtime import Attempts, Record
+from refloat.agent.runtime import Attempts, ContainerRecord
 from refloat.api import core, times
 from refloat.api.core import Pod
 from refloat.api.fields import quote
 from refloat.base.clock import Clock
 from refloat.base.errors import RefloatError
 
-# What is read at once; whoever waits for the loop waits for no more than this.
+# Bytes per read, so that one reader does not hold up the loop for long.
 CHUNK = 64 * 1024
 
-# How often a log is looked at while it is followed and nothing comes.
+# Seconds between two reads of a log that a client follows.
 POLL_SECONDS = 0.1
 
 _EXPLAINED = {
@@ -34,12 +33,12 @@ _EXPLAINED = {
 
 
 class NoLog(RefloatError):
-    """There is no log to show; the text says why, in a kubelet's words."""
+    """There is no log to show; the message is a kubelet's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is wanted of a log."""
+class LogOptions:
+    """The options of a request for a log."""
 
     follow: bool = False
     previous: bool = False
@@ -49,8 +48,10 @@ class Wish:
     limit_bytes: int | None = None
 
 
-def attempt(pod: Pod, attempts: Attempts | None, container: str, *, previous: bool) -> Record:
-    """The attempt whose log is meant; raises `NoLog`."""
+def attempt(
+    pod: Pod, attempts: Attempts | None, container: str, *, previous: bool
+) -> ContainerRecord:
+    """The attempt whose log to show; raises `NoLog`."""
     whose = f"container {quote(container)} in pod {quote(pod.metadata.name)}"
     status = _status(pod, container)
     if attempts is None:
@@ -58,7 +59,7 @@ def attempt(pod: Pod, attempts: Attempts | None, container: str, *, previous: bo
     current, last = attempts.current, attempts.previous
     waiting = status.state.waiting if status is not None else None
     if current.has_ended and waiting is not None:
-        last = current  # its next attempt is awaited: this one is the previous already
+        last = current  # the container waits for its next attempt, so this one is the previous
     if previous:
         if last is None:
             raise NoLog(f"previous terminated {whose} not found")
@@ -72,8 +73,8 @@ def attempt(pod: Pod, attempts: Attempts | None, container: str, *, previous: bo
 
 def _status(pod: Pod, container: str) -> core.ContainerStatus | None:
     status = pod.status
-    told = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return next((each for each in told if each.name == container), None)
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return next((each for each in statuses if each.name == container), None)
 
 
 def _unstarted(whose: str, status: core.ContainerStatus | None, *, previous: bool) -> str:
@@ -90,28 +91,28 @@ def _unstarted(whose: str, status: core.ContainerStatus | None, *, previous: boo
 
 
 async def read(
-    path: Path, wish: Wish, *, clock: Clock, is_running: Callable[[], bool]
+    path: Path, options: LogOptions, *, clock: Clock, is_running: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
-    """What is wanted of a log, some lines at a time; while it is followed, until its end."""
-    shown = _Shown(wish)
-    with _File(path, wish.tail_lines) as file:
-        while not shown.is_full:
-            ended = not (wish.follow and is_running())
+    """The text of a log in chunks; a follower reads until the container has ended."""
+    output = _LogOutput(options)
+    with _LogFile(path, options.tail_lines) as file:
+        while not output.is_full:
+            is_last_read = not (options.follow and is_running())
             lines = file.lines()
             if lines:
-                if text := shown.of(lines):
+                if text := output.of(lines):
                     yield text
                 await clock.sleep(0)
-            elif wish.follow and file.renew():
+            elif options.follow and file.renew():
                 continue
-            elif ended:
+            elif is_last_read:
                 return
             else:
                 await clock.sleep(POLL_SECONDS)
 
 
-class _File:
-    """The newest file of a log, from where its last so many lines begin."""
+class _LogFile:
+    """The newest file of a log, from the beginning of the last `tail_lines` lines."""
 
     def __init__(self, path: Path, tail_lines: int | None) -> None:
         self._path = path
@@ -127,7 +128,7 @@ class _File:
         self._file.close()
 
     def lines(self) -> list[bytes]:
-        """The whole lines that came since, as far as one look goes."""
+        """The next complete lines, from one chunk."""
         data = self._file.read(CHUNK) or b""
         while data and b"\n" not in data:
             more = self._file.read(CHUNK)
@@ -138,13 +139,13 @@ class _File:
         return whole
 
     def renew(self) -> bool:
-        """Go on with the next file, if this one was put aside."""
+        """Open the newest file, if a rotation has moved this one."""
         try:
             newest = self._path.stat()
         except FileNotFoundError:
             return False
-        held = os.fstat(self._file.fileno())
-        if os.path.samestat(newest, held):
+        current = os.fstat(self._file.fileno())
+        if os.path.samestat(newest, current):
             return False
         self._file.close()
         self._file, self._rest = self._path.open("rb", buffering=0), b""
@@ -152,48 +153,45 @@ class _File:
 
 
 def _tail(file: int, lines: int) -> int:
-    """Where the last so many lines begin."""
-    right, missing = os.fstat(file).st_size, lines
-    while right > 0:
-        left = max(0, right - CHUNK)
-        block = os.pread(file, right - left, left)
-        found = block.count(b"\n")
-        if found > missing:
+    """The offset of the last `lines` lines."""
+    end, missing = os.fstat(file).st_size, lines
+    while end > 0:
+        start = max(0, end - CHUNK)
+        block = os.pread(file, end - start, start)
+        newlines = block.count(b"\n")
+        if newlines > missing:
             at = -1
-            for _ in range(found - missing):
+            for _ in range(newlines - missing):
                 at = block.index(b"\n", at + 1)
-            return left + at + 1
-        missing -= found
-        right = left
+            return start + at + 1
+        missing -= newlines
+        end = start
     return 0
 
 
-def _stamp(when: datetime) -> bytes:
-    """A time as logs have it: nanoseconds, in UTC."""
-    return times.format_micro(when).replace("Z", "000Z").encode()
+class _LogOutput:
+    """Turns the lines of a log into the text for a reader."""
 
-
-class _Shown:
-    """From the lines of a log to what a reader is shown."""
-
-    def __init__(self, wish: Wish) -> None:
-        self._stamps = wish.timestamps
-        self._left = wish.limit_bytes
-        # Times are written in one width, so they compare as text does.
-        self._since = b"" if wish.since is None else _stamp(wish.since)
+    def __init__(self, options: LogOptions) -> None:
+        self._stamps = options.timestamps
+        self._bytes_left = options.limit_bytes
+        self._since = b""
+        if options.since is not None:
+            # The format of logs: UTC with nanoseconds. All times have one width, so text compares.
+            self._since = times.format_micro(options.since).replace("Z", "000Z").encode()
         self._begins = True  # the next text is the beginning of a line
-        self._lines_left = wish.tail_lines if not wish.follow else None
+        self._lines_left = options.tail_lines if not options.follow else None
 
     @property
     def is_full(self) -> bool:
-        return self._left == 0 or self._lines_left == 0
+        return self._bytes_left == 0 or self._lines_left == 0
 
     def of(self, lines: Iterable[bytes]) -> bytes:
         text = b"".join(self._texts(lines))
-        if self._left is None:
+        if self._bytes_left is None:
             return text
-        text = text[: self._left]
-        self._left -= len(text)
+        text = text[: self._bytes_left]
+        self._bytes_left -= len(text)
         return text
 
     def _texts(self, lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -204,7 +202,7 @@ class _Shown:
                 self._lines_left -= 1
             parts = line.split(b" ", 3)
             if len(parts) < 4:
-                continue  # not of ours: a write that a full disk cut off
+                continue  # the rest of a write that a full disk cut off
             when, _, tag, text = parts
             if when >= self._since:
                 if self._stamps and self._begins:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of manifests, and the pods that they describe.
+"""Reads the static pods of a node from a folder of manifests.
 
-A file is looked at when it is new or has changed, and not before. What is
-wrong with it is told once, with the file, the field and the value; the pod that
-it described before stays, because whoever mistypes a word does not mean to end
-what runs. Who runs the pods is `static_pods`'s business.
+This module reads a file only when the file is new or has changed. It logs an error in a
+file once, with the file, the field and the value. The last good pod of that file
+stays, because a typing error must not end a running pod. `static_pods` runs the pods.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from refloat.base.errors import RefloatError
 
 log = logging.getLogger(__name__)
 
-# As much as a kubelet reads of one.
+# A kubelet's limit.
 MAX_BYTES = 10 << 20
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -35,7 +34,7 @@ HASH = "kubernetes.io/config.hash"
 SEEN = "kubernetes.io/config.seen"
 MIRROR = "kubernetes.io/config.mirror"
 
-# It stays whatever becomes of its node: nobody could start it elsewhere.
+# A static pod stays on its node in any case, because it cannot run elsewhere.
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 
 _Stamp: TypeAlias = tuple[int, int, int, int]
@@ -44,30 +43,30 @@ Key: TypeAlias = tuple[str, str]
 
 
 class ManifestError(RefloatError):
-    """A file that describes no pod; says why."""
+    """A file does not describe a valid pod."""
 
 
 @dataclass(slots=True)
-class _File:
+class _ManifestFile:
     stamp: _Stamp
-    pod: Object | None = None  # the last that was good
+    pod: Object | None = None  # the last good one
 
 
 class Manifests:
-    """The pods of a folder. `node` is the name of the node that they are for."""
+    """The pods of a folder. `node` is the name of their node."""
 
     def __init__(self, folder: Path, node: str, now: Callable[[], str]) -> None:
         self._folder, self._node, self._now = folder, node, now
-        self._files: dict[Path, _File] = {}
+        self._files: dict[Path, _ManifestFile] = {}
         self._trouble = ""
         self._doubled: dict[Path, None] = {}
 
     def look(self) -> Mapping[Key, Object]:
-        """All pods that there should be now, by namespace and name."""
+        """The pods of all files, by namespace and name."""
         try:
             stamps = _stamps(self._folder)
         except FileNotFoundError:
-            self._complain("is not there, and so describes no pods")
+            self._complain("the folder does not exist, so there are no static pods")
             stamps = {}
         except OSError as error:
             self._complain(f"{error.strerror}; its pods stay as they are")
@@ -78,22 +77,22 @@ class Manifests:
         return self._pods()
 
     def _complain(self, text: str) -> None:
-        """Once, until something else is the matter."""
+        """Log an error of the folder once, until the error changes."""
         if text != self._trouble:
             log.error("%s: %s", self._folder, text)
         self._trouble = text
 
-    def _file(self, path: Path, stamp: _Stamp) -> _File:
-        known = self._files.get(path)
-        if known is not None and known.stamp == stamp:
-            return known
-        pod = known.pod if known is not None else None
+    def _file(self, path: Path, stamp: _Stamp) -> _ManifestFile:
+        before = self._files.get(path)
+        if before is not None and before.stamp == stamp:
+            return before
+        pod = before.pod if before is not None else None
         try:
             pod = self._read(path)
         except ManifestError as error:
-            stays = "; the pod that it described before runs on" if pod is not None else ""
+            stays = "; its earlier pod runs on" if pod is not None else ""
             log.error("%s: %s%s", path, error, stays)
-        return _File(stamp, pod)
+        return _ManifestFile(stamp, pod)
 
     def _read(self, path: Path) -> Object:
         try:
@@ -105,48 +104,48 @@ class Manifests:
             raise ManifestError(f"larger than {MAX_BYTES >> 20} MiB")
         pod, unknown = parse(content, self._node, path)
         for each in unknown:
-            log.warning("%s: %s: passed over", path, each)
+            log.warning("%s: %s: ignored", path, each)
         pod["metadata"]["annotations"][SEEN] = self._now()
         return pod
 
     def _pods(self) -> Mapping[Key, Object]:
-        """Of two with one name the one in the first file."""
-        found: dict[Key, Object] = {}
+        """The pods by name; if two files have one name, the first file counts."""
+        pods: dict[Key, Object] = {}
         doubled: dict[Path, None] = {}
         for path, file in sorted(self._files.items()):
             if file.pod is None:
                 continue
             metadata = file.pod["metadata"]
             key = metadata["namespace"], metadata["name"]
-            if found.setdefault(key, file.pod) is not file.pod:
+            if pods.setdefault(key, file.pod) is not file.pod:
                 doubled[path] = None
                 if path not in self._doubled:
                     log.error("%s: metadata.name: another file has a pod %s/%s", path, *key)
         self._doubled = doubled
-        return found
+        return pods
 
 
 def _stamps(folder: Path) -> dict[Path, _Stamp]:
-    """What tells a file that changed from one that did not."""
-    found = {}
+    """Times, size and inode of each manifest, to notice changes."""
+    stamps = {}
     with os.scandir(folder) as entries:
         for each in entries:
             if each.name.startswith(".") or not each.name.endswith(_SUFFIXES):
                 continue
             try:
-                told = each.stat()
+                stat = each.stat()
             except FileNotFoundError:
-                continue  # it went meanwhile
+                continue  # the file is gone meanwhile
             if each.is_file():
-                stamp = (told.st_mtime_ns, told.st_ctime_ns, told.st_size, told.st_ino)
-                found[Path(each.path)] = stamp
-    return found
+                stamp = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
+                stamps[Path(each.path)] = stamp
+    return stamps
 
 
 def parse(content: bytes, node: str, path: Path) -> tuple[Object, list[str]]:
-    """The mirror pod of a manifest, and the fields that nobody knows; raises `ManifestError`.
+    """The mirror pod of a manifest, without its owner, and the unknown fields.
 
-    Apart from its owner, which only the API server can name.
+    Raises `ManifestError`.
     """
     try:
         decoded = codec.decode(content, schema.struct("v1", "Pod"), media="yaml")
@@ -161,20 +160,24 @@ def parse(content: bytes, node: str, path: Path) -> tuple[Object, list[str]]:
     _localize(pod, node, path)
     if mistakes := validation.validate_create(pod):
         raise ManifestError("; ".join(f"{each.path}: {each.body}" for each in mistakes))
-    if named := pod_references.first_kind(pod):
-        raise ManifestError(f"static pods may not reference {named}")
+    if kind := pod_references.first_kind(pod):
+        raise ManifestError(f"static pods may not reference {kind}")
     return pod, decoded.problems
 
 
 def _localize(pod: Object, node: str, path: Path) -> None:
-    """What a kubelet makes of a manifest before it runs it."""
+    """Set the fields that a kubelet sets before it runs a static pod."""
     metadata, spec = pod["metadata"], pod["spec"]
-    metadata["uid"] = uid = _hash(pod, node, path)
+    # A hash of the whole manifest, so that a changed manifest is a new pod.
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(msgspec.json.encode(pod, order="sorted"))
+    digest.update(f"host:{node}file:{path}".encode())
+    metadata["uid"] = uid = digest.hexdigest()
     metadata["name"] = f"{metadata['name']}-{node}"
     metadata.setdefault("namespace", "default")
     metadata["generation"] = 1
-    told = {HASH: uid, MIRROR: uid, SOURCE: "file"}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **told}
+    annotations = {HASH: uid, MIRROR: uid, SOURCE: "file"}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
     for name in ("ownerReferences", "finalizers", "resourceVersion", "deletionTimestamp"):
         metadata.pop(name, None)
     spec["nodeName"] = node
@@ -182,11 +185,3 @@ def _localize(pod: Object, node: str, path: Path) -> None:
     if _TOLERATION not in tolerations:
         spec["tolerations"] = [*tolerations, dict(_TOLERATION)]
     pod["status"] = {"phase": "Pending", "qosClass": qos.qos_class(pod)}
-
-
-def _hash(pod: Object, node: str, path: Path) -> str:
-    """Of all that it says, so that another version is another pod."""
-    made = hashlib.blake2b(digest_size=16)
-    made.update(msgspec.json.encode(pod, order="sorted"))
-    made.update(f"host:{node}file:{path}".encode())
-    return made.hexdigest()

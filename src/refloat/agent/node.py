@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node as the API sees it: its object, its conditions, its lease (behaviour D1).
+"""The Node object and the Lease of a node: registration, heartbeats, status (behaviour D1).
 
-One reconciler beats for all nodes of a process: each node is a key that comes
-again every ten seconds, so there is one timer and no task per node. A node
-that is to fall silent is `silence`d; its pods run on, as on a machine that was
-cut off.
+One reconciler serves all nodes of a process. Each node is a key that is requeued
+every 10 s, so there is one timer and no task per node. `silence` stops the
+heartbeats of a node; its pods run on, as on a machine without network.
 """
 
 import math
@@ -14,7 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from refloat.agent.node_lease import NodeLease
-from refloat.agent.node_ownership import Identity, Taken
+from refloat.agent.node_ownership import AgentIdentity, OwnedByAnother
 from refloat.agent.self_fence import DEFAULT_SECONDS
 from refloat.api import structs, times
 from refloat.api.core import Node
@@ -25,20 +24,19 @@ from refloat.base.rand import Rand
 from refloat.client import errors
 from refloat.client.contract import Client
 from refloat.client.kinds import NODES
-from refloat.runtime import statuses
+from refloat.runtime import status_writes
 from refloat.runtime.event_series import EventType
 from refloat.runtime.reconcile import DONE, Result
 
-# By how much a beat may be late, so that the nodes of a cluster do not all
-# beat at once (D1.1).
+# The longest delay of a heartbeat, as a share, so that nodes do not renew at once (D1.1).
 JITTER = 0.04
 
-# Beats fall on these ticks, so that those of many nodes share a commit: a tenth
-# of a second is nothing to whoever waits for fifty, and 5,000 nodes commit ten
-# times a second instead of hundreds of times.
+# Heartbeats fall on these ticks, so that those of many nodes share a commit: 5,000 nodes
+# commit 10 times a second instead of 500 times. Controllers wait 50 s for a node, so 0.1 s
+# does not matter.
 TICK_SECONDS = 0.1
 
-# What a condition says when it is so and when it is not: reason, message, event (D1.3, D6).
+# Reason, message and event of a condition that is True, and that is False (D1.3, D6).
 _WORDS = {
     ("MemoryPressure", True): (
         "KubeletHasInsufficientMemory",
@@ -76,119 +74,98 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """How a node is."""
+class NodeHealth:
+    """What a node reports of itself."""
 
     pressure: tuple[str, ...] = ()
-    """What it is low on, by the names of conditions."""
+    """The pressure conditions that are True."""
 
     shutting_down: bool = False
     volumes: tuple[str, ...] | None = None
-    """What it has mounted; None while it does not know, and then it says nothing of it."""
+    """`volumesInUse`; None while the mounted volumes are not known: then it is not written."""
 
     def conditions(self) -> dict[str, bool]:
         low = ("MemoryPressure", "DiskPressure", "PIDPressure")
         return {**{name: name in self.pressure for name in low}, "Ready": not self.shutting_down}
 
 
-HEALTHY = Health()
+HEALTHY = NodeHealth()
 
-TellOfNode: TypeAlias = Callable[[str, EventType, str, str], object]
-"""Says an event of a node: whose, its type, reason and note."""
-
-
-def _all_healthy(_: str) -> Health:
-    return HEALTHY
+RecordNamedNodeEvent: TypeAlias = Callable[[str, EventType, str, str], object]
+"""Records an event of a node: the node's name, type, reason, note."""
 
 
-def _unheard(name: str, sent_at: float, listed: Mapping[str, Promise]) -> None:
-    """Whoever has no pods that wait for it does without."""
+def ignore_node_event(name: str, event_type: EventType, reason: str, note: str) -> None:
+    """Drops an event: the default where no recorder is set."""
 
 
-def _no_promises(_: str) -> Mapping[str, Promise]:
-    return {}
-
-
-def _unrecalled(name: str, listed: Mapping[str, Promise]) -> None:
-    """A node without pods has nothing to go on with."""
-
-
-def unminded(name: str) -> None:
-    """Who has no instance is never replaced."""
-
-
-def untold(name: str, event_type: EventType, reason: str, note: str) -> None:
-    """Events are for people; a node does without."""
-
-
-def _capacity() -> dict[str, str]:
-    return {"cpu": "8", "ephemeral-storage": "100Gi", "memory": "32Gi", "pods": "110"}
+_CAPACITY = {"cpu": "8", "ephemeral-storage": "100Gi", "memory": "32Gi", "pods": "110"}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What a node says of itself."""
+    """How a node registers and reports."""
 
     name: str
-    """Its object's name, and its lease's."""
+    """The name of the Node and of the Lease."""
 
-    capacity: Mapping[str, str] = field(default_factory=_capacity)
-    """Capacity and allocatable alike; 110 pods is a kubelet's own default."""
+    capacity: Mapping[str, str] = field(default_factory=_CAPACITY.copy)
+    """Capacity and allocatable; 110 pods is the default of a kubelet."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Beside those of host name and operating system."""
+    """Labels besides those of host name and operating system."""
 
     version: str = ""
-    """What `kubectl get nodes` shows as VERSION."""
+    """The VERSION in `kubectl get nodes`."""
 
     info: Mapping[str, str] = field(default_factory=dict)
-    """What else `nodeInfo` has."""
+    """Further fields of `nodeInfo`."""
 
     address: str = ""
-    """Where it is reached, at `port`; one without is known by its name alone."""
+    """The InternalIP. If empty, the node reports its name as Hostname."""
 
     port: int = 0
-    """Where an API server asks for logs; 0: nowhere."""
+    """The port at which the API server fetches logs; 0: none."""
 
     instance: str = ""
-    """Which agent this is, the same over restarts on one folder (`node_ownership`). A node without
-    one does not mind another agent."""
+    """The agent, the same over restarts on one folder (`node_ownership`). If empty, the node does
+    not check for other agents."""
 
     incarnation: str = ""
-    """Which process of that agent this is: new for each."""
+    """The process of that agent: new for each process."""
 
     taints: Sequence[Mapping[str, str]] = ()
-    """Those that it registers with; afterwards they are others' to change."""
+    """The taints of a new Node; the node does not change them later."""
 
     lease_seconds: int = 40
-    """How long its lease says that it is good for. As a kubelet's (D1.1)."""
+    """The duration in the Lease; as a kubelet's (D1.1)."""
 
     beat_seconds: float = 10.0
-    """From one beat to the next: a quarter of the lease's duration."""
+    """Seconds between two renewals: a quarter of the Lease's duration."""
 
     report_seconds: float = 300.0
-    """A status that has not changed is sent again after about so long (D1.2)."""
+    """An unchanged status is written again after about so many seconds (D1.2)."""
 
     self_fence_seconds: int = DEFAULT_SECONDS
-    """How long pods that ask for it go on after the last successful renewal (`self_fence`)."""
+    """How long pods with a self-fence run after the last successful renewal (`self_fence`)."""
 
     def max_pods(self) -> int:
         return int(self.capacity.get("pods", "0"))
 
 
 @dataclass(slots=True)
-class _Beat:
+class _Heartbeat:
     settings: NodeSettings
     lease: NodeLease
-    uid: str = ""  # empty until it is registered
+    uid: str = ""  # empty until the node is registered
     silent: bool = False
     report_at: float = 0.0
-    missed_at: float | None = None  # since when it is not there, though it was registered
-    told: Health | None = None  # in the last report
+    missed_at: float | None = None  # when the Node was first found to be deleted
+    reported: NodeHealth | None = None
 
 
 class Heartbeats:
-    """The reconciler that registers nodes and keeps them alive; a key is a node's name."""
+    """The reconciler that registers nodes and renews their Leases; a key is a node's name."""
 
     def __init__(
         self,
@@ -197,26 +174,26 @@ class Heartbeats:
         *,
         clock: Clock,
         rand: Rand,
-        health: Callable[[str], Health] = _all_healthy,
-        tell: TellOfNode = untold,
-        renewed: Callable[[str, float, Mapping[str, Promise]], object] = _unheard,
-        replaced: Callable[[str], object] = unminded,
-        promises: Callable[[str], Mapping[str, Promise]] = _no_promises,
-        recall: Callable[[str, Mapping[str, Promise]], object] = _unrecalled,
+        health: Callable[[str], NodeHealth] = lambda _: HEALTHY,
+        record_event: RecordNamedNodeEvent = ignore_node_event,
+        renewed: Callable[[str, float, Mapping[str, Promise]], object] = lambda *_: None,
+        replaced: Callable[[str], object] = str,
+        promises: Callable[[str], Mapping[str, Promise]] = lambda _: {},
+        recall: Callable[[str, Mapping[str, Promise]], object] = lambda *_: None,
     ) -> None:
-        """Each is called with the name of a node: `renewed` after each success, with when its first
-        request was about to be sent and the promises that the Lease lists; `replaced` when another
-        agent owns the node, which beats no more; `promises` for those to list; `recall` with those
-        that an agent before this one listed."""
+        """All callbacks get the name of a node. `renewed`: a renewal succeeded; also gets the time
+        before its first request and the promises that the Lease lists. `replaced`: another agent
+        owns the node, and its heartbeats stop. `promises`: returns those to list. `recall`: gets
+        those that an earlier agent listed."""
         self._replaced = replaced
         self._client = client
         self._clock = clock
         self._rand = rand
         self._health = health
-        self._tell = tell
+        self._record_event = record_event
         self._renewed = renewed
         self._beats = {
-            each.name: _Beat(
+            each.name: _Heartbeat(
                 each,
                 NodeLease(
                     client,
@@ -235,23 +212,23 @@ class Heartbeats:
         return list(self._beats)
 
     def silence(self, name: str) -> None:
-        """Renew and report no more, until `resume`."""
+        """Stop renewals and reports until `resume`."""
         self._beats[name].silent = True
 
     async def settle(self, name: str, waiting: Callable[[float], object]) -> None:
-        """Return when the node is ours (`NodeLease.settle`); raises `Taken`."""
+        """Wait until this agent owns the node (`NodeLease.settle`); raises `OwnedByAnother`."""
         await self._beats[name].lease.settle(waiting)
 
     def is_sure(self, name: str) -> bool:
-        """Whether the node is ours, as far as is known."""
+        """Whether this agent owns the node, by the last answer."""
         return self._beats[name].lease.is_sure
 
     def has_posted(self, name: str) -> bool:
-        """Whether its status was sent since it began, or resumed."""
+        """Whether the status was written since the start or `resume`."""
         return self._beats[name].report_at > 0.0
 
     def resume(self, name: str) -> None:
-        """Go on; add the key to the queue so that it happens at once."""
+        """End `silence`; the caller queues the node."""
         beat = self._beats[name]
         beat.silent, beat.report_at = False, 0.0
 
@@ -260,83 +237,73 @@ class Heartbeats:
         if beat.silent:
             return DONE
         if not beat.uid:
-            await self._register(beat)
+            obj: Object = {"metadata": {"name": name, "labels": labels(beat.settings)}}
+            if beat.settings.taints:
+                obj["spec"] = {"taints": list(beat.settings.taints)}
+            try:
+                node = await self._client.create(NODES, obj)
+            except errors.AlreadyExists:
+                node = await self._client.get(NODES, name)
+            beat.uid = node.metadata.uid
         sent_at = self._clock.monotonic()
         try:
-            listed = await beat.lease.renew(beat.uid)
-        except Taken:
+            promises = await beat.lease.renew(beat.uid)
+        except OwnedByAnother:
             self.silence(name)
             self._replaced(name)
             return DONE
-        self._renewed(name, sent_at, listed)
+        self._renewed(name, sent_at, promises)
         await self._report(beat)
-        return Result(requeue_after=self._until_next(beat))
-
-    def _until_next(self, beat: _Beat) -> float:
         now = self._clock.monotonic()
         due = now + self._rand.jitter(beat.settings.beat_seconds, JITTER)
-        return math.ceil(due / TICK_SECONDS) * TICK_SECONDS - now
+        return Result(requeue_after=math.ceil(due / TICK_SECONDS) * TICK_SECONDS - now)
 
-    async def _register(self, beat: _Beat) -> None:
-        obj: Object = {"metadata": {"name": beat.settings.name, "labels": labels(beat.settings)}}
-        if beat.settings.taints:
-            obj["spec"] = {"taints": list(beat.settings.taints)}
-        try:
-            node = await self._client.create(NODES, obj)
-        except errors.AlreadyExists:
-            node = await self._client.get(NODES, beat.settings.name)
-        beat.uid = node.metadata.uid
+    async def _report(self, beat: _Heartbeat) -> None:
+        """Write the status if it is time, or if the API has another one (D1.2).
 
-    async def _report(self, beat: _Beat) -> None:
-        """Send the status if it is time, or if the API has another (D1.2).
-
-        Somebody else's word counts as a change: a node that was called Unknown
-        while it could not be heard says at its next beat that it is there.
+        A change by another component counts too: after the node controller wrote Unknown,
+        the next heartbeat writes the conditions again.
         """
         name, is_due = beat.settings.name, self._clock.monotonic() >= beat.report_at
         try:
-            held = await self._client.get(NODES, name)
+            node = await self._client.get(NODES, name)
         except errors.NotFound:
-            if self._is_mourned(beat):
+            # The pod collector needs a minute to find the pods of a deleted node. So the agent
+            # registers the node again only after half of `report_seconds`.
+            now = self._clock.monotonic()
+            if beat.missed_at is None:
+                beat.missed_at = now
+            if now < beat.missed_at + beat.settings.report_seconds / 2:
                 return
-            beat.uid = ""  # somebody deleted it: register again
+            beat.uid = ""
             raise
-        beat.uid, beat.missed_at = held.metadata.uid, None
-        # Asked for after the look: what was mounted meanwhile must be in it.
+        beat.uid, beat.missed_at = node.metadata.uid, None
+        # After the read, so that the report has all volumes that were mounted until then.
         health = self._health(name)
-        told = _status(beat.settings, health, held, times.format_time(self._clock.now()))
-        if is_due or _is_news(told, held):
-            await statuses.patch(self._client, NODES, held, told, unchanged="volumesInUse" in told)
-            # Spread by up to a half to each side, as D1.2 says.
+        status = _status(beat.settings, health, node, times.format_time(self._clock.now()))
+        if is_due or _has_changed(status, node):
+            await status_writes.patch(
+                self._client, NODES, node, status, unchanged="volumesInUse" in status
+            )
+            # Spread by up to 50 % to each side (D1.2).
             spread = beat.settings.report_seconds * (0.5 + self._rand.random())
             beat.report_at = self._clock.monotonic() + spread
-        self._tell_changes(name, beat.told, health)
-        beat.told = health
-
-    def _is_mourned(self, beat: _Beat) -> bool:
-        """Whether a node that was deleted is to stay so for now: its pods are to be found orphaned,
-        for which a collector of pods takes a minute."""
-        now = self._clock.monotonic()
-        if beat.missed_at is None:
-            beat.missed_at = now
-        return now < beat.missed_at + beat.settings.report_seconds / 2
-
-    def _tell_changes(self, name: str, before: Health | None, health: Health) -> None:
-        told = before.conditions() if before is not None else {}
+        before = beat.reported.conditions() if beat.reported is not None else {}
         for condition, truth in health.conditions().items():
-            if told.get(condition, truth) != truth:
+            if before.get(condition, truth) != truth:
                 *_, event = _WORDS[condition, truth]
-                self._tell(name, "Normal", event, f"Node {name} status is now: {event}")
+                self._record_event(name, "Normal", event, f"Node {name} status is now: {event}")
+        beat.reported = health
 
 
-def _identity(settings: NodeSettings) -> Identity | None:
+def _identity(settings: NodeSettings) -> AgentIdentity | None:
     if not settings.instance:
         return None
-    return Identity(settings.instance, settings.incarnation)
+    return AgentIdentity(settings.instance, settings.incarnation)
 
 
 def labels(settings: NodeSettings) -> dict[str, str]:
-    """Those that a node gives itself."""
+    """The labels that a node sets on its own Node object."""
     return {
         "kubernetes.io/hostname": settings.name,
         "kubernetes.io/os": "linux",
@@ -344,18 +311,18 @@ def labels(settings: NodeSettings) -> dict[str, str]:
     }
 
 
-def _status(settings: NodeSettings, health: Health, held: Node, now: str) -> Object:
+def _status(settings: NodeSettings, health: NodeHealth, node: Node, now: str) -> Object:
     status: Object = {
         "capacity": dict(settings.capacity),
         "allocatable": dict(settings.capacity),
         "conditions": [
-            _condition(name, held, now, truth=truth) for name, truth in health.conditions().items()
+            _condition(name, node, now, truth=truth) for name, truth in health.conditions().items()
         ],
         "addresses": [_address(settings)],
     }
-    # Only what is new, and that on the version that was read: a pod's volume may be
-    # announced at the same time, and must not be taken back by an older report.
-    if health.volumes is not None and health.volumes != (held.status.volumes_in_use or ()):
+    # Only on change, and only on the version that was read: a pod's volume may be announced
+    # at the same time, and an older report must not remove it.
+    if health.volumes is not None and health.volumes != (node.status.volumes_in_use or ()):
         status["volumesInUse"] = list(health.volumes) or None
     if settings.version:
         about = {"kubeletVersion": settings.version, "operatingSystem": "linux"}
@@ -365,27 +332,27 @@ def _status(settings: NodeSettings, health: Health, held: Node, now: str) -> Obj
     return status
 
 
-def _is_news(told: Object, held: Node) -> bool:
-    """Whether a status says anything but new times."""
-    return "volumesInUse" in told or any(
-        (before := structs.find(held.status.conditions, each["type"])) is None
+def _has_changed(status: Object, node: Node) -> bool:
+    """Whether a status differs from the node's by more than times."""
+    return "volumesInUse" in status or any(
+        (before := structs.find(node.status.conditions, each["type"])) is None
         or (before.status, before.reason, before.message)
         != (each["status"], each["reason"], each["message"])
-        for each in told["conditions"]
+        for each in status["conditions"]
     )
 
 
 def _address(settings: NodeSettings) -> Object:
-    """One only: where its name leads nowhere, nobody must be sent there."""
+    """One address only: clients must not use a host name that may not resolve."""
     if settings.address:
         return {"type": "InternalIP", "address": settings.address}
     return {"type": "Hostname", "address": settings.name}
 
 
-def _condition(name: str, held: Node, now: str, *, truth: bool) -> Object:
+def _condition(name: str, node: Node, now: str, *, truth: bool) -> Object:
     reason, message, _ = _WORDS[name, truth]
-    before = structs.find(held.status.conditions, name)
-    made: Object = {
+    before = structs.find(node.status.conditions, name)
+    condition: Object = {
         "type": name,
         "status": str(truth),
         "reason": reason,
@@ -393,5 +360,5 @@ def _condition(name: str, held: Node, now: str, *, truth: bool) -> Object:
         "lastHeartbeatTime": now,
     }
     if before is None or before.status != str(truth):
-        made["lastTransitionTime"] = now
-    return made
+        condition["lastTransitionTime"] = now
+    return condition

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Lease of one node: this module creates it, renews it and keeps it ours.
+"""Creates and renews the Lease of one node.
 
-A node with an instance writes each renewal on the version that it last saw, with
-its identity; who owns a Lease is judged by `node_ownership`. A node without an
-instance (a simulated one) writes unconditionally. Each renewal also lists the
-pods that the node ends by itself (`api.self_fence`).
+A node with an instance writes its identity with each renewal, and only on the last
+version that the node read; `node_ownership` decides who owns the Lease. A node without
+an instance (a simulated one) writes unconditionally. Each renewal also lists the pods
+that the node ends by itself (`api.self_fence`).
 """
 
 import logging
 from collections.abc import Callable, Mapping
 
-from refloat.agent.node_ownership import ANNOTATION, Identity, Ownership, Unsure, identity_of
+from refloat.agent.node_ownership import ANNOTATION, AgentIdentity, Ownership, Unsure, identity_of
 from refloat.api import self_fence, times
 from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.meta import Object
@@ -22,13 +22,13 @@ from refloat.client.kinds import LEASES
 
 log = logging.getLogger(__name__)
 
-# Writes within one renewal: one on the version that is known, one on the version that was read
-# after a conflict, and one more if a late write of this agent or of its predecessor came between.
+# Writes within one renewal: one on the known version, one on a fresh version after a conflict,
+# and one more if a late write of this agent or of its predecessor came between.
 MAX_WRITES = 3
 
 
 class NodeLease:
-    """The Lease of one node, as its agent keeps it."""
+    """The Lease of one node."""
 
     def __init__(
         self,
@@ -37,29 +37,29 @@ class NodeLease:
         clock: Clock,
         *,
         seconds: int,
-        identity: Identity | None = None,
+        identity: AgentIdentity | None = None,
         promises: Callable[[], Mapping[str, Promise]] = dict,
         recall: Callable[[Mapping[str, Promise]], object] = dict,
     ) -> None:
-        """`seconds`: the duration of the Lease. `promises`: those to list; `recall` hears those
-        that an agent before this one listed. Without `identity` any agent may write the Lease."""
+        """`seconds`: the duration of the Lease. `promises` returns those to list; `recall` gets
+        those that an earlier agent listed. Without `identity` any agent may write the Lease."""
         self._client, self._name, self._clock = client, name, clock
         self._seconds = seconds
         self._promises, self._recall = promises, recall
         self._ownership = None if identity is None else Ownership(name, identity)
-        self._version: str | None = ""  # "": there is no Lease; None: it must be read first
-        self._whole = False  # whether all that we want in it was written since it was last read
-        self._listing = ""  # the promises that it lists, as it has them
+        self._version: str | None = ""  # "": the Lease does not exist; None: read first
+        self._is_complete = False  # whether all fields were written since the last read
+        self._listing = ""  # the annotation with the promises
 
     @property
     def is_sure(self) -> bool:
-        """Whether the node is ours, as far as is known; a node without an instance is not asked."""
+        """Whether this agent owns the node, by the last answer; without an instance always."""
         return self._ownership is None or self._ownership.is_sure
 
     async def settle(self, waiting: Callable[[float], object]) -> None:
-        """Return when the Lease is ours; raises `Taken` if another living process owns it.
+        """Wait until this agent owns the Lease; raises `OwnedByAnother`.
 
-        `waiting` hears once for how many seconds a Lease with another identity is watched.
+        `waiting` gets the seconds of the wait once, if the Lease has another identity.
         """
         has_waited = False
         self._version = None
@@ -75,10 +75,10 @@ class NodeLease:
                 return
 
     async def renew(self, node_uid: str) -> Mapping[str, Promise]:
-        """Write a new renewTime, and whatever else the Lease lacks; the promises that it lists now.
+        """Write a new renewTime and missing fields. Returns the promises that the Lease lists now.
 
-        Raises `Taken`, `Unsure`, or what the API server answers: then nothing is known to
-        have changed.
+        Raises `OwnedByAnother`, `Unsure` or an error of the API server; after an error the
+        write may still have happened.
         """
         for _ in range(MAX_WRITES - 1):
             try:
@@ -98,13 +98,13 @@ class NodeLease:
         if self._ownership is not None:
             self._ownership.wrote(lease)
         self._accept(lease)
-        self._whole = bool(node_uid)
+        self._is_complete = bool(node_uid)
         return self_fence.read_listed(lease)
 
     async def _read(self) -> None:
-        """Learn which version may be written on."""
+        """Read the version on which the next write goes."""
         sent_at = self._clock.monotonic()
-        self._whole = False
+        self._is_complete = False
         own = self._ownership
         try:
             lease = await self._client.get(LEASES, self._name, namespace=NODE_NAMESPACE)
@@ -141,21 +141,18 @@ class NodeLease:
         name = self._name
         metadata: Object = {}
         spec: Object = {"renewTime": times.format_micro(self._clock.now())}
-        if not self._whole:
+        if not self._is_complete:
             metadata["name"] = name
             spec |= {"holderIdentity": name, "leaseDurationSeconds": self._seconds}
             if node_uid:
                 owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
                 metadata["ownerReferences"] = [owner]
-        if annotations := self._annotations():
-            metadata["annotations"] = annotations
-        return {"metadata": metadata, "spec": spec}
-
-    def _annotations(self) -> Object:
         annotations: Object = {}
         if self._ownership is not None:
             annotations[ANNOTATION] = str(self._ownership.identity)
         listing = self_fence.write_listed(self._promises())
         if listing != self._listing:
             annotations[self_fence.LISTED] = listing or None
-        return annotations
+        if annotations:
+            metadata["annotations"] = annotations
+        return {"metadata": metadata, "spec": spec}

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pod worker asks of whatever runs containers.
+"""The interface between the pod worker and a container runtime.
 
-A runtime starts, stops and remembers; it never restarts anything and knows no
-phase. Nothing here waits for an end: `stop` only begins, and whoever listens
-is told when something about a pod changed and looks again. So one worker
-drives thousands of containers without a task for each, and one that was
-restarted finds what is still there.
+A runtime starts and stops containers and keeps their records. A runtime restarts no
+container and has no phases. No call waits for an end: `stop` returns at once, and the
+runtime calls the listener when a pod has changed. So one worker drives thousands of
+containers without a task for each, and a restarted worker finds running containers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,38 +17,49 @@ from refloat.base.errors import RefloatError
 
 
 class StartError(RefloatError):
-    """A container could not be started; the worker tries again later."""
+    """A container could not start; the worker tries again later."""
 
     event = "Failed"
 
     retry_seconds: float | None = None
-    """Until it is worth trying again, where the runtime knows better than the worker."""
+    """Seconds until the next try, if not the worker's own."""
 
     def __init__(self, message: str, *, reason: str = "CreateContainerError") -> None:
         super().__init__(message)
-        self.reason = reason  # of the waiting state, in a kubelet's words; empty: as before
+        self.reason = reason  # of the waiting state, as a kubelet's; empty: unchanged
 
     @property
     def note(self) -> str:
-        """What its event says."""
+        """The note of the event."""
         return f"Error: {self}"
 
 
+class EventOnlyError(StartError):
+    """A start error that only an event shows, not the container's state."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="")
+
+    @property
+    def note(self) -> str:
+        return str(self)
+
+
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One attempt at one container, from its making to its end."""
+class ContainerRecord:
+    """One attempt of one container, from its creation to its end."""
 
     attempt: int = 0
     container_id: str = ""
     started_at: datetime | None = None
-    """None while it is being made."""
+    """None while the container is being created."""
 
     exit_code: int | None = None
-    """None until it has ended."""
+    """None until the container has ended."""
 
     finished_at: datetime | None = None
     reason: str = ""
-    """Why it ended, where the exit code does not say: OOMKilled."""
+    """Why the container ended, besides the exit code: OOMKilled."""
 
     message: str = ""
 
@@ -60,81 +70,81 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """What is known of a container: its newest attempt, and the one before."""
+    """The newest attempt of a container and the one before."""
 
-    current: Record
-    previous: Record | None = None
+    current: ContainerRecord
+    previous: ContainerRecord | None = None
 
 
 Containers: TypeAlias = Mapping[str, Attempts]
-"""By the container's name; those that were never started are missing."""
+"""By name; containers that never started are missing."""
 
 
 class Runtime(Protocol):
-    """Runs the containers of one node. A pod is its uid."""
+    """Runs the containers of one node. A pod is identified by its uid."""
 
     def listen(self, changed: Callable[[str], object]) -> None:
-        """Call back with the uid of a pod of which a container started or ended."""
+        """Call `changed` with the uid of a pod when one of its containers started or ended."""
         ...
 
     def pods(self) -> Sequence[str]:
-        """All pods of which anything is kept."""
+        """All pods with records or files."""
         ...
 
     def containers(self, uid: str) -> Containers:
-        """What is kept of a pod's containers."""
+        """The records of a pod's containers."""
         ...
 
     async def start(self, pod: Pod, container: str, attempt: int) -> None:
-        """Start a container of which nothing runs; raises `StartError`."""
+        """Start a container that does not run; raises `StartError`."""
         ...
 
     def prepare_stop(self, uid: str, container: str, grace_seconds: float) -> bool:
-        """Begin its preStop hook, which has so many seconds; was this the first time?
+        """Run the preStop hook for at most `grace_seconds`. Returns whether this is the first call.
 
-        It is not asked to end: `stop` does that. Sidecars wait for their turn,
-        but their hooks do not. One without a hook has nothing to do here.
+        The container gets no signal. Sidecars stop one after another, but their hooks all run
+        at once. Does nothing without a hook.
         """
         ...
 
     def stop(self, uid: str, container: str, grace_seconds: float) -> bool:
-        """Ask it to end, and kill it after so many seconds; was this the first time?
+        """Stop a container, and kill it after the grace. Returns whether this is the first call.
 
-        A preStop hook comes first, and out of the same seconds. Asked again,
-        the earlier of both times holds. One that is still being made is given
-        up and leaves no record, or ends like others if it is too late for that.
+        A preStop hook runs first, within the same grace. After a second call the earlier of
+        both kill times holds. A container that is still being created is dropped without a
+        record, or ends like others if it is too late for that.
         """
         ...
 
     def remove(self, uid: str) -> None:
-        """Forget a pod, of which nothing runs any more."""
+        """Remove the records and files of a pod without running containers."""
         ...
 
     @property
     def boot_id(self) -> str:
-        """Another one after each start of the machine."""
+        """A new id after each boot of the machine."""
         ...
 
     def deadlines(self) -> Mapping[str, float]:
-        """When pods end by themselves, whatever becomes of the agent, or have ended.
+        """The self-fence deadlines by uid, on the clock's monotonic time.
 
-        By uid, on the clock's monotonic time. One that has passed cannot be
-        moved, and its pod starts nothing any more.
+        The runtime ends the pod at that time, with or without an agent. A deadline that has
+        passed cannot be moved, and its pod starts nothing any more.
         """
         ...
 
     async def arm(self, uid: str, at: float) -> None:
-        """Give a pod a deadline; it is in force when this returns. Raises `StartError`."""
+        """Set the deadline of a pod, in force when this returns. Raises `StartError`."""
         ...
 
     def extend(self, at: Mapping[str, float]) -> None:
-        """Move the deadlines of pods that have one. Nobody waits: lost, the old ones hold."""
+        """Move existing deadlines, without waiting. If the request is lost, the old ones hold."""
         ...
 
     def disarm(self, uid: str) -> None:
-        """Take back the deadline of a pod of which nothing runs."""
+        """Remove the deadline of a pod without running containers."""
         ...
 
     def crash(self) -> None:
-        """Lose everything at once, as a machine without power; nobody is told."""
+        """Lose everything at once, like a machine without power, without calling the listener."""
         ...

@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server asks a node for, at the node's own address: logs.
+"""Serves logs to API servers, at the node's own address.
 
-The paths, the answers and the errors are a kubelet's, so that any API server
-can ask. It is asked over TLS; who asks is what its certificate says, of an
-authority that the node was told to trust, and nobody but an API server or an
-administrator is answered. Errors are plain text, as a kubelet's are.
+The paths, the answers and the errors are a kubelet's, so that any API server can use
+them. Requests come over TLS, with a certificate of an authority that the node trusts.
+The node answers only API servers and administrators. Errors are plain text.
 """
 
 import ssl
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from refloat.agent import logs
-from refloat.agent.logs import NoLog, Wish
+from refloat.agent.logs import LogOptions, NoLog
 from refloat.agent.runtime import Attempts
 from refloat.api import times
 from refloat.api.core import Pod
 from refloat.api.fields import quote
 from refloat.base.clock import Clock
-from refloat.runtime.pages import Page, PageServer, Request
+from refloat.runtime.mini_http import Page, PageServer, Request
 
-# Kubernetes' own groups of administrators, and the names under which API servers come.
+# Kubernetes' own groups of administrators, and the user names of API servers.
 ADMINISTRATORS = ("system:masters", "kubeadm:cluster-admins")
 API_SERVERS = ("kube-apiserver", "kube-apiserver-kubelet-client")
 
@@ -30,7 +29,7 @@ _FALSE = ("", "0", "false")
 
 
 class Host(Protocol):
-    """What is asked of the node."""
+    """The pods and logs of the node."""
 
     def pod(self, namespace: str, name: str) -> Pod | None: ...
 
@@ -39,14 +38,14 @@ class Host(Protocol):
     def log_file(self, uid: str, container: str, attempt: int) -> Path: ...
 
 
-class _Refused(Exception):
+class _RequestError(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
 
 class NodeServer:
-    """Serves one node until it is closed."""
+    """Serves one node until `close`."""
 
     def __init__(self, host: Host, *, clock: Clock) -> None:
         self._host = host
@@ -65,8 +64,8 @@ class NodeServer:
         try:
             _authorize(request)
             return self._serve(request)
-        except _Refused as refused:
-            return Page(str(refused).encode(), refused.status)
+        except _RequestError as refusal:
+            return Page(str(refusal).encode(), refusal.status)
 
     def _serve(self, request: Request) -> Page:
         parts = request.path.strip("/").split("/")
@@ -74,24 +73,24 @@ class NodeServer:
             return Page(b"ok")
         if parts[0] == "containerLogs" and len(parts) == 4:
             return self._logs(request, *parts[1:])
-        raise _Refused(404, "404: Page Not Found")
+        raise _RequestError(404, "404: Page Not Found")
 
     def _logs(self, request: Request, namespace: str, name: str, container: str) -> Page:
-        wish = self._wish(request.query)
+        options = self._options(request.query)
         pod = self._host.pod(namespace, name)
         if pod is None:
-            raise _Refused(404, f"pod {quote(name)} does not exist")
+            raise _RequestError(404, f"pod {quote(name)} does not exist")
         if container not in _containers(pod):
-            raise _Refused(404, f"container {quote(container)} not found in pod {quote(name)}")
+            raise _RequestError(404, f"container {quote(container)} not found in pod {quote(name)}")
         try:
-            return self._log(request, pod, container, wish)
+            return self._log(request, pod, container, options)
         except NoLog as error:
-            raise _Refused(400, str(error)) from error
+            raise _RequestError(400, str(error)) from error
 
-    def _log(self, request: Request, pod: Pod, container: str, wish: Wish) -> Page:
+    def _log(self, request: Request, pod: Pod, container: str, options: LogOptions) -> Page:
         uid = pod.metadata.uid
-        held = self._host.attempts(uid, container)
-        number = logs.attempt(pod, held, container, previous=wish.previous).attempt
+        attempts = self._host.attempts(uid, container)
+        number = logs.attempt(pod, attempts, container, previous=options.previous).attempt
 
         def is_running() -> bool:
             if not request.is_read():
@@ -102,23 +101,23 @@ class NodeServer:
         path = self._host.log_file(uid, container, number)
         if not path.exists():
             raise NoLog(f"unable to retrieve container logs for {container}")
-        lines = logs.read(path, wish, clock=self._clock, is_running=is_running)
+        lines = logs.read(path, options, clock=self._clock, is_running=is_running)
         return Page(lines, media="text/plain")
 
-    def _wish(self, query: Mapping[str, str]) -> Wish:
-        """The options; raises what a kubelet says to wrong ones."""
+    def _options(self, query: Mapping[str, str]) -> LogOptions:
+        """The options of a query; raises a kubelet's errors."""
         try:
             since = times.parse(query["sinceTime"]) if "sinceTime" in query else None
             seconds = _number(query, "sinceSeconds")
             tail, limit = _number(query, "tailLines"), _number(query, "limitBytes")
         except ValueError as error:
-            raise _Refused(400, '{"message": "Unable to decode query."}') from error
+            raise _RequestError(400, '{"message": "Unable to decode query."}') from error
         wrong = (seconds is not None and (seconds < 1 or since is not None), (tail or 0) < 0)
         if any(wrong) or (limit is not None and limit < 1):
-            raise _Refused(422, '{"message": "Invalid request."}')
+            raise _RequestError(422, '{"message": "Invalid request."}')
         if seconds is not None:
             since = self._clock.now() - timedelta(seconds=seconds)
-        return Wish(
+        return LogOptions(
             follow=_flag(query, "follow"),
             previous=_flag(query, "previous"),
             timestamps=_flag(query, "timestamps"),
@@ -129,24 +128,19 @@ class NodeServer:
 
 
 def _authorize(request: Request) -> None:
-    """Only an API server, or who could do anything anyway; raises 401 and 403."""
+    """Allow API servers and administrators only; raises 401 and 403."""
     if not request.certificate:
-        raise _Refused(401, "Unauthorized")
-    names = _subject(request.certificate)
+        raise _RequestError(401, "Unauthorized")
+    names: dict[str, list[str]] = {}
+    for part in request.certificate.get("subject", ()):
+        for key, value in part:
+            names.setdefault(key, []).append(value)
     user = "".join(names.get("commonName", ())[:1])
     if user in API_SERVERS or set(names.get("organizationName", ())) & set(ADMINISTRATORS):
         return
-    raise _Refused(
+    raise _RequestError(
         403, f"Forbidden (user={user}, verb=get, resource=nodes, subresource(s)=[proxy])"
     )
-
-
-def _subject(certificate: Mapping[str, Any]) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for part in certificate.get("subject", ()):
-        for key, value in part:
-            names.setdefault(key, []).append(value)
-    return names
 
 
 def _containers(pod: Pod) -> list[str]:

@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that only pretend: they run for so long and end with such a code.
+"""Simulated containers, which run for some seconds and end with an exit code.
 
-What each does is written in the pod's annotation `refloat.dev/simulate`:
+The pod's annotation `refloat.dev/simulate` has the script of each container:
 
     {"main": [{"seconds": 5, "exitCode": 3}, {"seconds": 1}],
      "main/2": {"seconds": null, "ignoreTerm": true}}
 
-By container: one entry for each attempt, the last of them for all that
-follow; a single entry stands for a list of one. `name/2` is for the pod with
-completion index 2 and comes before `name`. Attempts are those of the pod, after
-one for each pod that its Job, or its index in an Indexed Job, had before: the
-Job above fails once and then goes well, whoever starts it anew. An entry has
+A container has a list with one entry for each attempt; the last entry serves all later
+attempts. A single entry is a list of one. `name/2` is for the pod with completion index
+2 and overrides `name`. Attempts count over all pods of a Job, or of an index of an
+Indexed Job: the Job above fails once and then succeeds, even with new pods. An entry has
 
-    startSeconds  1.5 s of pulling and making before it runs (default 0)
-    seconds       how long it runs; null: until it is stopped (default 1)
-    exitCode      with which it then ends (default 0)
-    reason        why, if not Completed or Error: OOMKilled
-    stopSeconds   how long it goes on when asked to end (default 0)
-    stopExitCode  with which it ends when asked to (default 143, as of SIGTERM)
-    ignoreTerm    whether it does not listen, and is killed: 137
-    preStopSeconds  how long its preStop hook takes, before it is asked to end (default 0)
-    killSeconds   how long it goes on when it is killed (default 0)
-    memory, storage, pids  what it takes of its node as long as it runs (`1Gi`, `1Gi`, 20)
-    volumes       what is in its emptyDir volumes: {"tmp": {"used": "2Gi", "sizeLimit": "1Gi"}}
+    startSeconds  seconds of pull and creation before the container runs (default 0)
+    seconds       seconds of the run; null: until it is stopped (default 1)
+    exitCode      the exit code after the run (default 0)
+    reason        the reason, if not Completed or Error: OOMKilled
+    stopSeconds   seconds from SIGTERM to the end (default 0)
+    stopExitCode  the exit code after SIGTERM (default 143)
+    ignoreTerm    true: only SIGKILL ends the container, with exit code 137
+    preStopSeconds  seconds of the preStop hook before SIGTERM (default 0)
+    killSeconds   seconds from SIGKILL to the end (default 0)
+    memory, storage, pids  usage of the node during the run (`1Gi`, `1Gi`, 20)
+    volumes       usage of emptyDir volumes: {"tmp": {"used": "2Gi", "sizeLimit": "1Gi"}}
 
-What a node has left is its capacity without these; `usage` adds up.
+`usage` subtracts the usage of all containers from the node's capacity.
 """
 
 import hashlib
@@ -36,24 +35,24 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from refloat.agent.runtime import Attempts, Containers, Record, StartError
+from refloat.agent.runtime import Attempts, ContainerRecord, Containers, StartError
 from refloat.api import quantity
 from refloat.api.core import Pod
 from refloat.base.clock import Clock, Handle
-from refloat.policy import pod_state
+from refloat.policy.job import pod_state
 
 ANNOTATION = "refloat.dev/simulate"
 
 KILLED = 137  # 128 and SIGKILL
 
-# In the words of the keeper, which nothing that runs everywhere may import.
+# As in the keeper, whose modules import only on Linux.
 FENCED, FENCED_MESSAGE = "Fenced", "The agent did not extend the pod's deadline"
 
-# What a hook that took all of the grace leaves at least (behaviour D4.2).
+# The least time from SIGTERM to SIGKILL after a preStop hook (behaviour D4.2).
 LEAST_GRACE = 2.0
 
-# Jobs and indexes of which the number of pods is remembered; those that had
-# their last pod longest ago are forgotten, and begin anew.
+# The most Jobs and indexes whose pods are counted; those without a new pod for the longest
+# time are dropped and start again at 0.
 MAX_GROUPS = 100_000
 
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -61,7 +60,7 @@ ExitCode: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
 class Volume(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What is in an emptyDir, and how much may be."""
+    """The usage and the limit of an emptyDir."""
 
     used: str = "0"
     size_limit: str = ""
@@ -70,7 +69,7 @@ class Volume(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 class Script(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What one attempt does; see the module's text."""
+    """The script of one attempt; the docstring of this module has the fields."""
 
     start_seconds: Seconds = 0.0
     seconds: Seconds | None = 1.0
@@ -88,11 +87,11 @@ class Script(
 
     def quantities(self) -> list[str]:
         volumes = self.volumes.values()
-        named = [each for volume in volumes for each in (volume.used, volume.size_limit) if each]
-        return [self.memory, self.storage, *named]
+        amounts = [each for volume in volumes for each in (volume.used, volume.size_limit) if each]
+        return [self.memory, self.storage, *amounts]
 
     @property
-    def takes_something(self) -> bool:
+    def uses_resources(self) -> bool:
         return bool(self.pids or self.volumes) or (self.memory, self.storage) != ("0", "0")
 
 
@@ -100,24 +99,24 @@ _decode = msgspec.json.Decoder(dict[str, list[Script] | Script]).decode
 _DEFAULT = Script()
 
 
-class Past:
-    """How many pods each Job or index had before; shared by the nodes of a process."""
+class PodHistory:
+    """Counts the pods of each Job or index; shared by the nodes of a process."""
 
     def __init__(self) -> None:
         self._pods: dict[tuple[str, int | None], int] = {}
 
     def enter(self, pod: Pod) -> int:
-        """How many pods there were before this new one; 0 for one that nobody controls.
+        """Count a new pod. Returns the number of earlier pods; 0 for a pod without a controller.
 
-        A process that was started anew has forgotten. Where a Job counts the
-        failures of each index, the pod itself still knows.
+        A new process has no counts. If a Job counts the failures of each index, the pod's own
+        annotation has the number.
         """
-        known = pod_state.all_index_failures(pod)
+        failures = pod_state.all_index_failures(pod)
         owner = pod.metadata.controller
         if owner is None:
-            return known
+            return failures
         group = (owner.uid, pod_state.completion_index(pod))
-        before = max(self._pods.pop(group, 0), known)
+        before = max(self._pods.pop(group, 0), failures)
         self._pods[group] = before + 1
         if len(self._pods) > MAX_GROUPS:
             del self._pods[next(iter(self._pods))]
@@ -125,7 +124,7 @@ class Past:
 
 
 def script(pod: Pod, container: str, attempt: int) -> Script:
-    """What this attempt does; raises `StartError` when the annotation says nothing sensible."""
+    """The script of an attempt; raises `StartError` for an invalid annotation."""
     text = (pod.metadata.annotations or {}).get(ANNOTATION)
     if text is None:
         return _DEFAULT
@@ -133,47 +132,43 @@ def script(pod: Pod, container: str, attempt: int) -> Script:
         scripts = _decode(text)
     except msgspec.MsgspecError as error:
         raise StartError(f"annotation {ANNOTATION}: {error}") from error
-    found = scripts.get(f"{container}/{pod_state.completion_index(pod)}")
-    if found is None:
-        found = scripts.get(container, _DEFAULT)
-    if not isinstance(found, Script):
-        found = found[min(attempt, len(found) - 1)] if found else _DEFAULT
-    _check(found)
-    return found
-
-
-def _check(told: Script) -> None:
-    for text in told.quantities():
+    entry = scripts.get(f"{container}/{pod_state.completion_index(pod)}")
+    if entry is None:
+        entry = scripts.get(container, _DEFAULT)
+    if not isinstance(entry, Script):
+        entry = entry[min(attempt, len(entry) - 1)] if entry else _DEFAULT
+    for text in entry.quantities():
         try:
             quantity.parse(text)
         except quantity.QuantityError as error:
             raise StartError(f"annotation {ANNOTATION}: {text!r}: {error}") from error
+    return entry
 
 
 @dataclass(slots=True)
 class _Container:
     script: Script
-    current: Record
-    previous: Record | None
-    timer: Handle | None = None  # its next step by itself: it starts, or it ends
-    stopping: Handle | None = None  # its end, once it was asked to
+    current: ContainerRecord
+    previous: ContainerRecord | None
+    timer: Handle | None = None  # the start, or the end of the run
+    stopping: Handle | None = None  # the end after `stop`
     stops_at: float | None = None
-    hook_over: float | None = None  # when its preStop hook has run
+    hook_over: float | None = None  # the end of the preStop hook
 
 
 class SimulatedRuntime:
     """The `Runtime` of one simulated node."""
 
-    def __init__(self, clock: Clock, past: Past | None = None) -> None:
+    def __init__(self, clock: Clock, past: PodHistory | None = None) -> None:
         self._clock = clock
-        self._past = past if past is not None else Past()
+        self._past = past if past is not None else PodHistory()
         self._before: dict[str, int] = {}
         self._pods: dict[str, dict[str, _Container]] = {}
-        self.measured: dict[str, None] = {}  # pods that say what they take
+        self.measured: dict[str, None] = {}  # pods whose scripts use resources
         self._deadlines: dict[str, float] = {}
         self._fences: dict[str, Handle] = {}
         self._booted_at = clock.now()
-        self._changed: Callable[[str], object] = _nobody
+        self._changed: Callable[[str], object] = str  # until `listen`
 
     def listen(self, changed: Callable[[str], object]) -> None:
         self._changed = changed
@@ -182,10 +177,10 @@ class SimulatedRuntime:
         return list(self._pods)
 
     def containers(self, uid: str) -> Containers:
-        held = self._pods.get(uid)
-        if not held:
+        containers = self._pods.get(uid)
+        if not containers:
             return {}
-        return {name: Attempts(each.current, each.previous) for name, each in held.items()}
+        return {name: Attempts(each.current, each.previous) for name, each in containers.items()}
 
     async def start(self, pod: Pod, container: str, attempt: int) -> None:
         uid = pod.metadata.uid
@@ -193,23 +188,24 @@ class SimulatedRuntime:
             raise StartError(f"pod {uid}: its deadline has passed")
         if uid not in self._before:
             self._before[uid] = self._past.enter(pod)
-        told = script(pod, container, self._before[uid] + attempt)
-        if told.takes_something:
+        entry = script(pod, container, self._before[uid] + attempt)
+        if entry.uses_resources:
             self.measured[uid] = None
-        held = self._pods.setdefault(uid, {})
-        before = held.get(container)
-        record = Record(attempt, _container_id(uid, container, attempt))
-        made = _Container(told, record, before.current if before is not None else None)
-        held[container] = made
-        if told.start_seconds:
-            self._after(made, told.start_seconds, partial(self._begin_and_tell, uid, made))
+        containers = self._pods.setdefault(uid, {})
+        before = containers.get(container)
+        container_id = hashlib.sha256(f"{uid}/{container}/{attempt}".encode()).hexdigest()
+        record = ContainerRecord(attempt, f"simulated://{container_id}")
+        new = _Container(entry, record, before.current if before is not None else None)
+        containers[container] = new
+        if entry.start_seconds:
+            self._after(new, entry.start_seconds, partial(self._begin, uid, new, notify=True))
         else:
-            self._begin(uid, made)
+            self._begin(uid, new)
 
     def running(self) -> Iterator[tuple[str, str, Script]]:
-        """Pod, container and script of all that runs now."""
-        for uid, held in self._pods.items():
-            for name, each in held.items():
+        """Pod, container name and script of all running containers."""
+        for uid, containers in self._pods.items():
+            for name, each in containers.items():
                 if each.current.started_at is not None and not each.current.has_ended:
                     yield uid, name, each.script
 
@@ -233,8 +229,10 @@ class SimulatedRuntime:
         self.prepare_stop(uid, container, grace_seconds)
         over = each.hook_over or 0.0
         hook = min(max(0.0, over - self._clock.monotonic()), grace_seconds)
-        left = max(grace_seconds - hook, LEAST_GRACE)
-        code, seconds = _end_when_stopped(each.script, left)
+        rest = max(grace_seconds - hook, LEAST_GRACE)
+        code, seconds = each.script.stop_exit_code, each.script.stop_seconds
+        if each.script.ignore_term or seconds > rest:
+            code, seconds = KILLED, rest + each.script.kill_seconds
         when = self._clock.monotonic() + hook + seconds
         first = each.stops_at is None
         if each.stops_at is None or when < each.stops_at:
@@ -271,9 +269,9 @@ class SimulatedRuntime:
         self._forget_deadline(uid)
 
     def crash(self) -> None:
-        """The machine loses power: nothing ends, everything is gone, nobody is told."""
-        for held in self._pods.values():
-            for each in held.values():
+        """The machine loses power: all containers are gone, without an end or a notification."""
+        for containers in self._pods.values():
+            for each in containers.values():
                 _disarm(each)
         self._pods.clear()
         self._before.clear()
@@ -296,7 +294,7 @@ class SimulatedRuntime:
             fence.cancel()
 
     def _pass(self, uid: str) -> None:
-        """The machine ends the pod by itself."""
+        """Kill a pod whose deadline has passed."""
         self._changed(uid)
         for name, each in list(self._pods.get(uid, {}).items()):
             if each.current.has_ended:
@@ -313,16 +311,14 @@ class SimulatedRuntime:
     def _after(self, each: _Container, seconds: float, step: Callable[[], object]) -> None:
         each.timer = self._clock.call_at(self._clock.monotonic() + seconds, step)
 
-    def _begin_and_tell(self, uid: str, each: _Container) -> None:
-        self._begin(uid, each)
-        self._changed(uid)
-
-    def _begin(self, uid: str, each: _Container) -> None:
+    def _begin(self, uid: str, each: _Container, *, notify: bool = False) -> None:
         each.current = replace(each.current, started_at=self._clock.now())
-        told = each.script
-        if told.seconds is not None:
-            end = partial(self._end, uid, each, told.exit_code, told.reason)
-            self._after(each, told.seconds, end)
+        entry = each.script
+        if entry.seconds is not None:
+            end = partial(self._end, uid, each, entry.exit_code, entry.reason)
+            self._after(each, entry.seconds, end)
+        if notify:
+            self._changed(uid)
 
     def _end(self, uid: str, each: _Container, code: int, reason: str) -> None:
         _disarm(each)
@@ -339,24 +335,8 @@ class SimulatedRuntime:
         self._changed(uid)
 
 
-def _end_when_stopped(told: Script, grace_seconds: float) -> tuple[int, float]:
-    """With which code it ends when it is asked to, and after how many seconds."""
-    if told.ignore_term or told.stop_seconds > grace_seconds:
-        return KILLED, grace_seconds + told.kill_seconds
-    return told.stop_exit_code, told.stop_seconds
-
-
 def _disarm(each: _Container) -> None:
     for handle in (each.timer, each.stopping):
         if handle is not None:
             handle.cancel()
     each.timer = each.stopping = None
-
-
-def _container_id(uid: str, container: str, attempt: int) -> str:
-    """The same for the same attempt, and for no other."""
-    return f"simulated://{hashlib.sha256(f'{uid}/{container}/{attempt}'.encode()).hexdigest()}"
-
-
-def _nobody(uid: str) -> None:
-    """Until somebody listens."""

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods of one node that come from files and need no API server.
+"""The static pods of one node, which come from files and need no API server.
 
-To the pod worker they are pods like others. What it would ask the API server
-about them, and write there, is answered and kept here (`StaticClient`); what
-the API server has of them is only a mirror (`mirrors`). A pod whose file has
-gone, or has changed, is deleted as others are, with its grace; another version
-begins when nothing of the last one is left.
+The pod worker runs static pods like other pods. `StaticClient` answers the worker's
+requests for static pods, and this module keeps their status. The API server only has
+mirror pods (`mirror_pods`). When the file of a pod is gone or has changed, the pod ends
+with its grace. A new version starts when the old one has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.client import kinds
-from refloat.client.contract import Client, DeleteOptions, Kind, PatchType
+from refloat.client.contract import Client, DeleteOptions, Kind
 from refloat.runtime.guard import Guard
 
 T = TypeVar("T")
@@ -28,109 +27,104 @@ T = TypeVar("T")
 Key = tuple[str, str]
 """A namespace and a name."""
 
-# From one look at the folder to the next: as quick as somebody who saved a file
-# looks up, and a look at files that did not change is a few system calls.
+# Seconds between two syncs of the folder. A sync without changes is a few system calls.
 LOOK_SECONDS = 1.0
 
 
-class Source(Protocol):
-    """Where they come from: a `manifests.Manifests`."""
+class PodSource(Protocol):
+    """The source of static pods: a `manifests.Manifests`."""
 
     def look(self) -> Mapping[Key, Object]:
-        """All that there should be now."""
+        """The pods that should run now."""
         ...
 
 
 @dataclass(slots=True)
-class _Held:
+class _StaticPod:
     whole: Object
     pod: Pod
 
 
-def _nobody(uid: str) -> None:
-    """Until somebody listens."""
-
-
 class StaticPods:
-    """Those that are there, by name; of each name at most one."""
+    """The static pods of a node, at most one for each name."""
 
-    def __init__(self, source: Source, clock: Clock) -> None:
+    def __init__(self, source: PodSource, clock: Clock) -> None:
         self._source, self._clock = source, clock
-        self._wanted: Mapping[Key, Object] = {}
-        self._held: dict[Key, _Held] = {}
+        self._manifests: Mapping[Key, Object] = {}
+        self._pods: dict[Key, _StaticPod] = {}
         self._keys: dict[str, Key] = {}
         self._version = 0
-        self._changed: Callable[[str], object] = _nobody
+        self._changed: Callable[[str], object] = str  # until `listen`
 
     def listen(self, changed: Callable[[str], object]) -> None:
-        """Call back with the uid of a pod that came, changed, or is gone."""
+        """Call `changed` with the uid of each pod that is new, has changed or is gone."""
         self._changed = changed
 
-    def look(self) -> None:
-        """Begin what is new, and end what is no longer wanted."""
-        self._wanted = self._source.look()
-        for key in [*self._held, *(each for each in self._wanted if each not in self._held)]:
+    def sync(self) -> None:
+        """Start new pods, and end pods without a manifest."""
+        self._manifests = self._source.look()
+        for key in [*self._pods, *(each for each in self._manifests if each not in self._pods)]:
             self._settle(key)
 
     def _settle(self, key: Key) -> None:
-        wanted, held = self._wanted.get(key), self._held.get(key)
-        if held is None:
-            if wanted is not None:
-                self._put(key, wanted)
-        elif wanted is None or wanted["metadata"]["uid"] != held.pod.metadata.uid:
-            self._delete(key, held)
+        manifest, current = self._manifests.get(key), self._pods.get(key)
+        if current is None:
+            if manifest is not None:
+                self._put(key, manifest)
+        elif manifest is None or manifest["metadata"]["uid"] != current.pod.metadata.uid:
+            self._delete(key, current)
 
     def _put(self, key: Key, whole: Object) -> None:
-        """Keep what is so now; each version has a greater number than the last."""
+        """Store a new version of a pod; the numbers of versions grow."""
         self._version += 1
         metadata = {**whole["metadata"], "resourceVersion": str(self._version)}
         metadata.setdefault("creationTimestamp", times.format_time(self._clock.now()))
         whole = {**whole, "metadata": metadata}
-        self._held[key] = _Held(whole, msgspec.convert(whole, Pod))
+        self._pods[key] = _StaticPod(whole, msgspec.convert(whole, Pod))
         self._keys[metadata["uid"]] = key
         self._changed(metadata["uid"])
 
-    def _delete(self, key: Key, held: _Held) -> None:
-        if held.pod.is_terminating:
+    def _delete(self, key: Key, current: _StaticPod) -> None:
+        if current.pod.is_terminating:
             return
-        grace = held.pod.spec.termination_grace_period_seconds or 0
+        grace = current.pod.spec.termination_grace_period_seconds or 0
         when = times.format_time(self._clock.now() + timedelta(seconds=grace))
-        told = {"deletionTimestamp": when, "deletionGracePeriodSeconds": grace}
-        self._put(key, {**held.whole, "metadata": {**held.whole["metadata"], **told}})
+        deletion = {"deletionTimestamp": when, "deletionGracePeriodSeconds": grace}
+        self._put(key, {**current.whole, "metadata": {**current.whole["metadata"], **deletion}})
 
     def find(self, uid: str) -> Pod | None:
         key = self._keys.get(uid)
-        return None if key is None else self._held[key].pod
+        return None if key is None else self._pods[key].pod
 
     def pods(self) -> Iterable[Pod]:
-        return [each.pod for each in self._held.values()]
+        return [each.pod for each in self._pods.values()]
 
     def whole(self, key: Key) -> Object | None:
-        held = self._held.get(key)
-        return None if held is None else held.whole
+        current = self._pods.get(key)
+        return None if current is None else current.whole
 
     def write_status(self, uid: str, status: Object) -> Object | None:
-        """As a strategic merge patch of the status does; None if there is none of this uid."""
+        """Merge a status like a strategic merge patch. Returns the pod; None for other pods."""
         key = self._keys.get(uid)
         if key is None:
             return None
-        whole = self._held[key].whole
+        whole = self._pods[key].whole
         self._put(key, {**whole, "status": _merged(whole["status"], status)})
-        return self._held[key].whole
+        return self._pods[key].whole
 
     def forget(self, uid: str) -> bool:
-        """It has ended, and its successor may begin; was it there?"""
+        """Remove a pod that has ended; its successor may start. Returns whether the pod existed."""
         key = self._keys.pop(uid, None)
         if key is None:
             return False
-        del self._held[key]
+        del self._pods[key]
         self._changed(uid)
         self._settle(key)
         return True
 
 
 def _merged(status: Object, patch: Object) -> Object:
-    """Conditions by their type, all else as it is told."""
+    """Merge conditions by type, and replace all other fields."""
     merged = {**status, **patch}
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     for each in patch.get("conditions") or ():
@@ -142,17 +136,17 @@ def _merged(status: Object, patch: Object) -> Object:
 
 
 class StaticClient(Guard):
-    """A `Client` that answers for static pods itself, whether there is an API server or not."""
+    """A `Client` that answers requests for static pods itself, without the API server."""
 
     def __init__(self, client: Client, static: StaticPods, check: Callable[[], None]) -> None:
         super().__init__(client, check)
         self._static = static
 
-    async def get(self, kind: Kind[T], name: str, *, namespace: str = "") -> T:
-        whole = self._static.whole((namespace, name)) if _is_pods(kind) else None
-        if whole is None:
-            return await super().get(kind, name, namespace=namespace)
-        return msgspec.convert(whole, kind.type)
+    async def get(self, kind: Kind[T], name: str, *, namespace: str = "", **options: Any) -> T:
+        pod = self._static.whole((namespace, name)) if _is_pods(kind) else None
+        if pod is None:
+            return await super().get(kind, name, namespace=namespace, **options)
+        return msgspec.convert(pod, kind.type)
 
     async def patch(
         self,
@@ -160,36 +154,26 @@ class StaticClient(Guard):
         name: str,
         patch: Object | Sequence[Any],
         *,
-        patch_type: PatchType = "merge",
-        namespace: str = "",
         subresource: str = "",
-        force: bool = False,
+        **options: Any,
     ) -> T:
         if _is_pods(kind) and subresource == "status" and isinstance(patch, dict):
-            written = self._static.write_status(patch["metadata"]["uid"], patch["status"])
-            if written is not None:
-                return msgspec.convert(written, kind.type)
-        return await super().patch(
-            kind,
-            name,
-            patch,
-            patch_type=patch_type,
-            namespace=namespace,
-            subresource=subresource,
-            force=force,
-        )
+            pod = self._static.write_status(patch["metadata"]["uid"], patch["status"])
+            if pod is not None:
+                return msgspec.convert(pod, kind.type)
+        return await super().patch(kind, name, patch, subresource=subresource, **options)
 
     async def delete(
         self,
         kind: Kind[Any],
         name: str,
         *,
-        namespace: str = "",
         options: DeleteOptions | None = None,
+        **more: Any,
     ) -> None:
         uid = options.uid if options is not None and _is_pods(kind) else None
         if uid is None or not self._static.forget(uid):
-            await super().delete(kind, name, namespace=namespace, options=options)
+            await super().delete(kind, name, options=options, **more)
 
 
 def _is_pods(kind: Kind[Any]) -> bool:

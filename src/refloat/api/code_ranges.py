@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exit codes as text: `1-12,100-127`, as a backoffPolicy writes them.
+"""Exit codes as text in a backoffPolicy: `1-12,100-127`.
 
-Read strictly: whoever writes a code twice, or a range that ends before it
-begins, meant something else. Job indexes look alike and are read otherwise
-(`intervals`).
+The parser is strict: a repeated code, or a range that ends before its start, is an
+error. Job indexes have a similar form and other rules (`index_intervals.py`).
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from refloat.api import fields, intervals
-from refloat.api.intervals import Interval
+from refloat.api import fields, index_intervals
+from refloat.api.index_intervals import Interval
 
 # What a process can exit with.
 LARGEST = 255
@@ -20,7 +19,7 @@ _DIGITS = frozenset("0123456789")
 
 
 class BadCodes(ValueError):
-    """Text that is no list of exit codes; the message says what of it is wrong."""
+    """Text that is no list of exit codes; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +35,23 @@ class CodeRanges:
         return (code for first, last in self.intervals for code in range(first, last + 1))
 
     def __len__(self) -> int:
-        return intervals.count(self.intervals)
+        return index_intervals.count(self.intervals)
 
     def __str__(self) -> str:
-        return intervals.render(self.intervals)
+        return index_intervals.render(self.intervals)
 
 
 def of(codes: Iterable[int]) -> CodeRanges:
-    return CodeRanges(tuple(intervals.of(codes)))
+    return CodeRanges(tuple(index_intervals.of(codes)))
 
 
 def parse(text: str) -> CodeRanges:
     """`BadCodes` unless every code stands there once, alone or in a range."""
-    found = sorted(_range(part) for part in text.split(","))
-    for (first, last), (following, end) in pairwise(found):
+    ranges = sorted(_range(part) for part in text.split(","))
+    for (first, last), (following, end) in pairwise(ranges):
         if following <= last:
             raise BadCodes(_repeated((first, last), (following, end)))
-    return CodeRanges(tuple(intervals.union(found, ())))
+    return CodeRanges(tuple(index_intervals.union(ranges, ())))
 
 
 def _range(part: str) -> Interval:

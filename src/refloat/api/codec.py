@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the bytes of a body to an object in normal form, and back.
 
-What an API server does with a body before anything else looks at it: parse
-it, see that it is of the kind that the address takes, check the types of all
-fields, note those that nobody knows, and bring it into the form in which Go
-would write it. Errors have Kubernetes' words. Defaults and validation come
-later and rely on the types.
+The API server does this first with a body: parse it, check that the address takes the
+kind, check the types of all fields, note unknown fields, and convert the object to the
+form of Go's output. Errors have Kubernetes' words. Defaults and validation come later
+and rely on the types.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from refloat.api import errors, gojson, goyaml, normal, protobuf, schema, unmarshal
+from refloat.api import errors, fields, go_normalize, gojson, goyaml, protobuf, schema, unmarshal
 from refloat.api.meta import Object
 
 Media: TypeAlias = Literal["json", "yaml", "protobuf"]
@@ -43,7 +42,7 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Decoded:
-    """An object in normal form, and what was wrong with it but can be passed over."""
+    """An object in normal form, and the problems that the server may ignore."""
 
     obj: Object
     problems: list[str]  # one warning each
@@ -51,7 +50,7 @@ class Decoded:
 
 
 class Unreadable(Exception):
-    """The body is not of the type; it says its kind where that could be read."""
+    """The body is not of the type; the error has the body's kind, if known."""
 
     def __init__(self, reason: str, api_version: str = "", kind: str = "") -> None:
         super().__init__(reason)
@@ -65,17 +64,17 @@ class _NoVersion(Unreadable):
 
 
 def decode(body: bytes, struct: schema.Struct, *, media: Media = "json") -> Decoded:
-    """A body that was sent to an address which takes this kind; a Status error if it cannot be."""
+    """The object in a request's body for this kind; a Status error for another body."""
     try:
         return _decode(body, struct, media)
     except RecursionError:
-        raise errors.bad_request(_too_deep(body, struct)) from None
+        raise errors.bad_request(_told(_no_kind(_TOO_DEEP), body, struct)) from None
     except Unreadable as error:
         raise errors.bad_request(_told(error, body, struct)) from None
 
 
 def decode_options(body: bytes, struct: schema.Struct, *, media: Media = "json") -> Decoded:
-    """The same for DeleteOptions, whose errors are told without the kind."""
+    """The same for DeleteOptions, whose errors do not name the kind."""
     try:
         return _decode(body, struct, media)
     except RecursionError:
@@ -90,31 +89,31 @@ def convert(value: Object, struct: schema.Struct) -> Decoded:
     `unmarshal.Mismatch` when a field is of a wrong type.
     """
     try:
-        return Decoded(_named(normal.convert(value, struct), struct), [])
-    except normal.Odd:
-        known, problems = unmarshal.read(value, struct)
-    return _decoded(known, struct, problems)
+        return Decoded(_named(go_normalize.convert(value, struct), struct), [])
+    except go_normalize.NeedsSlowPath:
+        content, problems = unmarshal.read(value, struct)
+    return _decoded(content, struct, problems)
 
 
 def identify(value: Any, struct: schema.Struct) -> str:
-    """The version that a patched document says it is of, "" where it says none.
+    """The version that a patched document has, or "" for none.
 
-    Its kind may be left out. `Unreadable` when it is no object, or of another kind.
+    The kind may be missing. `Unreadable` for another kind, or for no object.
     """
     if isinstance(value, dict):
         value = {name: value.get(name) for name in ("apiVersion", "kind")}
-    said, kind = _identified(value)
-    api_version, kind = _with_defaults(said, kind, struct)
-    if said.rpartition("/")[2]:
+    version, kind = _identified(value)
+    api_version, kind = _with_defaults(version, kind, struct)
+    if version.rpartition("/")[2]:
         _check_taken(api_version, kind, struct)
-        return said
+        return version
     if kind != struct.kind:
         raise _other_internal_kind(api_version, kind, struct)
     return ""
 
 
 def strict_error(decoded: Decoded, struct: schema.Struct) -> errors.StatusError:
-    """What is told where unknown and duplicate fields are not passed over."""
+    """The error for unknown and duplicate fields under strict validation."""
     version = struct.api_version.rpartition("/")[2]
     return errors.bad_request(
         f'{struct.kind} in version "{version}" cannot be handled as a {struct.kind}: '
@@ -129,21 +128,27 @@ def _decode(body: bytes, struct: schema.Struct, media: Media) -> Decoded:
         return _decode_protobuf(body, struct)
     try:
         value = _decode_json(body)
-        _check_expected(value, struct)
-        made = normal.convert(value, struct)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, normal.Odd):
+        # The ordinary case of `_check_kind`: the body has the expected kind, or none.
+        if (
+            type(value) is not dict
+            or value.get("kind", struct.kind) != struct.kind
+            or value.get("apiVersion", struct.api_version) != struct.api_version
+        ):
+            raise go_normalize.NeedsSlowPath
+        obj = go_normalize.convert(value, struct)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, go_normalize.NeedsSlowPath):
         return _decode_slowly(body, struct)
     if may_repeat_keys(body, value):
         return _decode_slowly(body, struct)
-    return Decoded(_named(made, struct), [])
+    return Decoded(_named(obj, struct), [])
 
 
 def may_repeat_keys(body: bytes, value: Any) -> bool:
     """Whether a key may stand twice in one object; true now and then without need.
 
-    Each key has its colon, and a colon within a text comes back when the
-    value is written anew, unless it was escaped: if the count differs, a key
-    was lost. It costs much less than a second parse.
+    Each key has a colon, and a colon within a text is there again when the value is
+    encoded, unless it was escaped. So if the counts differ, a key was lost. This costs
+    much less than a second parse.
     """
     return b"\\u003" in body or body.count(b":") != encode(value).count(b":")
 
@@ -161,48 +166,38 @@ def _decode_yaml(body: bytes, struct: schema.Struct) -> Decoded:
         value, repeated = goyaml.parse(body)
     except goyaml.YamlProblem as problem:
         raise Unreadable(str(problem)) from None
-    made = _read(value, struct)
+    decoded = _read(value, struct)
     if repeated:
-        told = "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
-        made.strict = ", ".join(filter(None, (told, made.strict)))
-        made.problems[:0] = repeated
-    return made
+        warning = "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
+        decoded.strict = ", ".join(filter(None, (warning, decoded.strict)))
+        decoded.problems[:0] = repeated
+    return decoded
 
 
 def _decode_protobuf(body: bytes, struct: schema.Struct) -> Decoded:
     """Kind and version stand outside of the object, and no field is odd."""
     try:
-        sent = protobuf.unwrap(body)
+        envelope = protobuf.unwrap(body)
     except protobuf.Malformed as problem:
         raise Unreadable(str(problem)) from None
-    api_version, kind = _sent_as(sent, struct)
+    kind = envelope.kind or struct.kind
+    group, _, version = envelope.api_version.rpartition("/")
+    api_version = f"{group}/{version}" if group else version
+    if not version or "/" in group:  # an invalid version counts as missing
+        api_version = _default_version(struct)
     try:
-        _check_sent(sent, api_version, kind, struct)
-        value = sent.read(struct)
+        try:
+            _check_taken(api_version, kind, struct)
+        except (Unreadable, errors.StatusError):
+            # Kubernetes reads an object of another kind before it refuses the object.
+            other = schema.kinds().get(f"{api_version} {kind}")
+            if other is not None and struct.kind not in _OF_EVERY_VERSION:
+                envelope.read(other)
+            raise
+        value = envelope.read(struct)
     except protobuf.Malformed as problem:
         raise Unreadable(str(problem), api_version, kind) from None
     return convert(value, struct)
-
-
-def _sent_as(sent: protobuf.Envelope, struct: schema.Struct) -> tuple[str, str]:
-    """Kind and version; a version that is none counts as left out."""
-    group, _, version = sent.api_version.rpartition("/")
-    if not version or "/" in group:
-        return _default_version(struct), sent.kind or struct.kind
-    return f"{group}/{version}" if group else version, sent.kind or struct.kind
-
-
-def _check_sent(
-    sent: protobuf.Envelope, api_version: str, kind: str, struct: schema.Struct
-) -> None:
-    try:
-        _check_taken(api_version, kind, struct)
-    except (Unreadable, errors.StatusError):
-        # Kubernetes reads an object of another kind before it refuses it.
-        known = schema.kinds().get(f"{api_version} {kind}")
-        if known is not None and struct.kind not in _OF_EVERY_VERSION:
-            sent.read(known)
-        raise
 
 
 def _read(value: Any, struct: schema.Struct) -> Decoded:
@@ -210,32 +205,28 @@ def _read(value: Any, struct: schema.Struct) -> Decoded:
         value = {}
     api_version, kind = _check_kind(value, struct)
     try:
-        known, problems = unmarshal.read(value, struct)
+        content, problems = unmarshal.read(value, struct)
     except unmarshal.Mismatch as error:
         raise Unreadable(str(error), api_version, kind) from None
-    return _decoded(known, struct, problems)
+    return _decoded(content, struct, problems)
 
 
-def _decoded(known: Object, struct: schema.Struct, problems: list[str]) -> Decoded:
-    made = _named(normal.convert(known, struct), struct)
-    return Decoded(made, problems, ", ".join(problems))
+def _decoded(content: Object, struct: schema.Struct, problems: list[str]) -> Decoded:
+    obj = _named(go_normalize.convert(content, struct), struct)
+    return Decoded(obj, problems, ", ".join(problems))
 
 
-def _named(made: Object, struct: schema.Struct) -> Object:
+def _named(obj: Object, struct: schema.Struct) -> Object:
     """With kind and version first, and always those of the address."""
     if not struct.kind:
-        return made
-    made.pop("kind", None)
-    made.pop("apiVersion", None)
-    return {"kind": struct.kind, "apiVersion": struct.api_version, **made}
+        return obj
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    return {"kind": struct.kind, "apiVersion": struct.api_version, **obj}
 
 
 def _no_kind(reason: str) -> Unreadable:
     return Unreadable(f"couldn't get version/kind; json parse error: {reason}")
-
-
-def _too_deep(body: bytes, struct: schema.Struct) -> str:
-    return _told(_no_kind(_TOO_DEEP), body, struct)
 
 
 def _reason(error: Unreadable, body: bytes) -> str:
@@ -248,7 +239,7 @@ def _told(error: Unreadable, body: bytes, struct: schema.Struct) -> str:
     if error.kind:
         version = error.api_version.rpartition("/")[2]
         return (
-            f"{error.kind} in version {gojson.quoted(version)} cannot be handled as a "
+            f"{error.kind} in version {fields.quote(version)} cannot be handled as a "
             f"{struct.kind}: {_reason(error, body)}"
         )
     return (
@@ -258,22 +249,12 @@ def _told(error: Unreadable, body: bytes, struct: schema.Struct) -> str:
 
 
 def _shown(body: bytes) -> str:
-    """The beginning of a body: as it is if it looks like JSON, else in hexadecimal."""
+    """The beginning of a body: as text if the body looks like JSON, else in hexadecimal."""
     if not body:
         return "<empty>"
     more = " ..." if len(body) > _SHOWN else ""
     start = body[:_SHOWN]
     return (start.decode(errors="replace") if body[0] == ord("{") else start.hex()) + more
-
-
-def _check_expected(value: Any, struct: schema.Struct) -> None:
-    """The ordinary case of `_check_kind`: the kind is the expected one, or is left out."""
-    if type(value) is not dict:
-        raise normal.Odd
-    if value.get("kind", struct.kind) != struct.kind:
-        raise normal.Odd
-    if value.get("apiVersion", struct.api_version) != struct.api_version:
-        raise normal.Odd
 
 
 def _check_kind(value: Any, struct: schema.Struct) -> tuple[str, str]:
@@ -295,24 +276,24 @@ def _check_taken(api_version: str, kind: str, struct: schema.Struct) -> None:
 
 
 def _identified(value: Any) -> tuple[str, str]:
-    """What a body says of itself; here, and only here, Go ignores the case of names."""
+    """A body's version and kind; only here Go ignores the case of names."""
     members = gojson.members(value)
     if members is None:
-        found = gojson.kind(value)
-        raise _no_kind(f"json: cannot unmarshal {found} into Go value of type {_TYPE_META}")
-    said = {"apiversion": "", "kind": ""}
+        go_kind = gojson.kind(value)
+        raise _no_kind(f"json: cannot unmarshal {go_kind} into Go value of type {_TYPE_META}")
+    identity = {"apiversion": "", "kind": ""}
     for key, item in members:
         folded = key.casefold()
-        if folded not in said or item is None:
+        if folded not in identity or item is None:
             continue
         if gojson.kind(item) != "string":
             name = "kind" if folded == "kind" else "apiVersion"
-            found = gojson.kind(item)
+            go_kind = gojson.kind(item)
             raise _no_kind(
-                f"json: cannot unmarshal {found} into Go struct field .{name} of type string"
+                f"json: cannot unmarshal {go_kind} into Go struct field .{name} of type string"
             )
-        said[folded] = gojson.text(item)
-    return said["apiversion"], said["kind"]
+        identity[folded] = gojson.text(item)
+    return identity["apiversion"], identity["kind"]
 
 
 def _with_defaults(api_version: str, kind: str, struct: schema.Struct) -> tuple[str, str]:
@@ -340,8 +321,8 @@ def _other_kind(api_version: str, kind: str, struct: schema.Struct) -> Exception
             f"the expected API version ({struct.api_version})"
         )
     if not schema.is_registered(api_version, kind) or struct.kind in _OF_EVERY_VERSION:
-        said = gojson.quoted(kind), gojson.quoted(api_version)
-        reason = f"no kind {said[0]} is registered for version {said[1]}"
+        quotes = fields.quote(kind), fields.quote(api_version)
+        reason = f"no kind {quotes[0]} is registered for version {quotes[1]}"
         return Unreadable(f'{reason} in scheme "{_REGISTRY}"', api_version, kind)
     version = api_version.rpartition("/")[2]
     reason = f"converting ({version}.{kind}) to ({_package(struct)}.{struct.kind})"
@@ -349,13 +330,13 @@ def _other_kind(api_version: str, kind: str, struct: schema.Struct) -> Exception
 
 
 def _other_internal_kind(api_version: str, kind: str, struct: schema.Struct) -> Unreadable:
-    """Without a version it is one of the types that Kubernetes keeps for itself."""
+    """A kind without a version is one of Kubernetes' internal types."""
     if schema.is_registered(api_version, kind):
         package = _package(struct)
         reason = f"converting ({package}.{kind}) to ({package}.{struct.kind})"
         return Unreadable(f"{reason}: unknown conversion", api_version, kind)
-    group = gojson.quoted(api_version.rpartition("/")[0])
-    reason = f"no kind {gojson.quoted(kind)} is registered for the internal version of group"
+    group = fields.quote(api_version.rpartition("/")[0])
+    reason = f"no kind {fields.quote(kind)} is registered for the internal version of group"
     return Unreadable(f'{reason} {group} in scheme "{_REGISTRY}"', api_version, kind)
 
 

@@ -14,7 +14,7 @@ Condition: TypeAlias = dict[str, Any]
 
 
 def of(obj: Object) -> list[Condition]:
-    """The conditions of an object; empty when it has none."""
+    """The conditions of an object, empty for none."""
     return (obj.get("status") or {}).get("conditions") or []
 
 
@@ -27,7 +27,7 @@ def find(conditions: list[Condition], condition_type: str) -> Condition | None:
 
 
 def is_true(conditions: list[Condition], condition_type: str) -> bool:
-    """Whether the first condition of this type says so."""
+    """Whether the first condition of this type has status True."""
     condition = find(conditions, condition_type)
     return condition is not None and condition.get("status") == "True"
 
@@ -36,27 +36,29 @@ def upsert(conditions: list[Condition], condition: Condition, *, now: str) -> bo
     """Put a condition in the place of the one of its type, or at the end.
 
     `lastTransitionTime` becomes `now`, a timestamp, unless the status stays
-    what it was. Says whether anything changed.
+    the same. Returns whether anything changed.
     """
     old = find(conditions, condition["type"])
     if old is None:
         conditions.append({**condition, "lastTransitionTime": now})
         return True
-    kept = old.get("lastTransitionTime") if old.get("status") == condition.get("status") else None
-    new = {**condition, "lastTransitionTime": kept or now}
+    old_time = (
+        old.get("lastTransitionTime") if old.get("status") == condition.get("status") else None
+    )
+    new = {**condition, "lastTransitionTime": old_time or now}
     if new == old:
         return False
     conditions[conditions.index(old)] = new
     return True
 
 
-def merged(held: structs.Conditions, changed: Sequence[Condition]) -> Object:
+def merged(conditions: structs.Conditions, changed: Sequence[Condition]) -> Object:
     """The part of a strategic merge patch that changes conditions.
 
-    New ones come last, as whoever writes the whole list would have it; without
-    the order they would come first. The server wants the changes in that order too.
+    New ones come last, as in a write of the whole list; without the order they
+    would come first. The server requires the changes in that order too.
     """
-    types = [each.type for each in held or ()] + [each["type"] for each in changed]
+    types = [each.type for each in conditions or ()] + [each["type"] for each in changed]
     places = {each: place for place, each in enumerate(dict.fromkeys(types))}
     return {
         "$setElementOrder/conditions": [{"type": each} for each in places],

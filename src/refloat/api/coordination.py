@@ -7,7 +7,7 @@ See `structs` for what holds for all structs.
 from refloat.api.structs import ApiObject, Own, Partial, Time
 
 NODE_NAMESPACE = "kube-node-lease"
-"""Where the leases of nodes are, each under the name of its node."""
+"""The namespace of the leases of nodes, which have the nodes' names."""
 
 
 class LeaseSpec(Partial, frozen=True):

@@ -33,7 +33,7 @@ class Resources(Partial, frozen=True):
 
 
 class ContainerPort(Partial, frozen=True):
-    """Of interest where it takes a port of the node."""
+    """Of interest only with a port of the node."""
 
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
@@ -76,7 +76,7 @@ class ClaimSource(Partial, frozen=True):
 
 
 class Volume(Partial, frozen=True):
-    """Without its name, which is generated for each pod and would never be shared."""
+    """Without the name, which differs for each pod, so that pods can share the object."""
 
     persistent_volume_claim: ClaimSource | None = None
 

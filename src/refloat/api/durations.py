@@ -32,14 +32,14 @@ def parse(text: str) -> timedelta | None:
     """A duration, to the microsecond; None for a text that is none."""
     if text in ("0", "+0", "-0"):
         return timedelta()
-    found = _WHOLE.fullmatch(text)
-    if found is None:
+    match = _WHOLE.fullmatch(text)
+    if match is None:
         return None
-    parts = _PART.findall(found[2])
+    parts = _PART.findall(match[2])
     micros = sum((_amount(number) * _UNITS[unit] for number, unit in parts), Fraction(0))
     if micros > LONGEST // timedelta(microseconds=1):
         return None
-    return timedelta(microseconds=int(-micros if found[1] == "-" else micros))
+    return timedelta(microseconds=int(-micros if match[1] == "-" else micros))
 
 
 def _amount(number: str) -> Fraction:
@@ -56,19 +56,14 @@ def show(length: timedelta) -> str:
     micros = abs(length) // timedelta(microseconds=1)
     sign = "-" if length < timedelta() else ""
     if micros < 1_000_000:
-        return sign + _below_a_second(micros)
+        text = f"{micros}µs" if micros < 1000 else f"{_decimal(micros, 1000)}ms"
+        return sign + text if micros else "0s"
     minutes, micros = divmod(micros, 60_000_000)
     hours, minutes = divmod(minutes, 60)
     text = f"{_decimal(micros, 1_000_000)}s"
     if hours or minutes:
         text = f"{minutes}m{text}"
     return f"{sign}{hours}h{text}" if hours else sign + text
-
-
-def _below_a_second(micros: int) -> str:
-    if micros == 0:
-        return "0s"
-    return f"{micros}µs" if micros < 1000 else f"{_decimal(micros, 1000)}ms"
 
 
 def _decimal(amount: int, unit: int) -> str:

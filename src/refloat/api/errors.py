@@ -15,8 +15,8 @@ from refloat.api.fields import FieldError, cut, quote
 from refloat.api.meta import Object
 from refloat.base.errors import RefloatError
 
-# Mistakes in one answer. Kubernetes' decoder tells as many of unknown fields;
-# its validation tells any number.
+# The errors in one answer. Kubernetes' decoder lists as many unknown fields, and
+# Kubernetes' validation lists any number.
 MAX_CAUSES = 100
 
 # Characters of a message, and of all causes together: encoded twice, and with
@@ -25,7 +25,7 @@ MAX_MESSAGE = 512 * 1024
 
 
 class StatusError(RefloatError):
-    """A request that failed, as the client is told of it."""
+    """A request that failed, with the Status for the client."""
 
     def __init__(
         self, code: int, reason: str, message: str, *, details: dict[str, Any] | None = None
@@ -108,8 +108,8 @@ def invalid(group: str, kind: str, name: str, mistakes: Sequence[FieldError]) ->
             break
         causes.append({"reason": mistake.type, "message": body, "field": mistake.path})
         texts.append(f"{mistake.path}: {body}")
-    if (left := len(mistakes) - len(causes)) > 0:
-        texts.append(f"and {left} more")
+    if (rest := len(mistakes) - len(causes)) > 0:
+        texts.append(f"and {rest} more")
     message = f'{qualified(group, kind)} "{name}" is invalid'
     if mistakes:
         message += f": {_joined(texts)}"
@@ -132,8 +132,8 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(group: str, resource: str, name: str, cause: str) -> StatusError:
-    named = f' "{name}"' if name else ""
-    message = f"{qualified(group, resource)}{named} is forbidden: {cause}"
+    object_name = f' "{name}"' if name else ""
+    message = f"{qualified(group, resource)}{object_name} is forbidden: {cause}"
     return StatusError(403, "Forbidden", message, details=_details(group, resource, name))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a field of an object, worded as Kubernetes words it.
+"""The errors of an object's fields, in Kubernetes' words.
 
-Validation collects `FieldError`s in a list and never raises: a user is told
-all mistakes at once. `errors.invalid` turns the list into a Status.
+Validation collects `FieldError`s in a list and never raises, so that a user gets all
+errors at once. `errors.invalid` turns the list into a Status.
 """
 
 from collections.abc import Iterable
@@ -35,20 +35,20 @@ _TITLES = {
     INTERNAL: "Internal error",
 }
 
-# Of a text in a message. Kubernetes shows any length; this is more than a
-# name, a label or a command may have, and an answer stays readable.
+# The characters of a text in a message. Kubernetes shows any length; no name, label or
+# command is as long as this.
 MAX_SHOWN = 128 * 1024
 
-# As the value of a mistake: the message shows none, whatever its type.
+# As the value of an error: the message shows no value.
 OMITTED: Any = object()
 
-# These say all in their detail; the others repeat the offending value.
+# These messages have no value; the others repeat the offending one.
 _WITHOUT_VALUE = (REQUIRED, FORBIDDEN, TOO_LONG, INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One mistake: where, of what type, with which value, and why."""
+    """One error: its type, the field's path, the value, and the reason."""
 
     type: str
     path: str
@@ -57,7 +57,7 @@ class FieldError:
 
     @property
     def body(self) -> str:
-        """The text without the path, as it stands in a Status cause."""
+        """The text without the path, for a cause of a Status."""
         text = _TITLES[self.type]
         if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {show(self.value)}"
@@ -68,12 +68,12 @@ class FieldError:
 
 
 def show(value: Any) -> str:
-    """A value as Go prints it in such a message: text quoted, the rest as JSON."""
+    """A value in Go's form for messages: text in quotes, the rest as JSON."""
     if isinstance(value, str):
         return quote(value)
     if value is None:
         return "null"
-    return cut(msgspec.json.encode(value).decode()).translate(_JSON_ESCAPES)
+    return cut(msgspec.json.encode(value).decode()).translate(JSON_ESCAPES)
 
 
 def cut(text: str, limit: int = MAX_SHOWN) -> str:
@@ -81,8 +81,8 @@ def cut(text: str, limit: int = MAX_SHOWN) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
-# Go's JSON is safe to stand in HTML.
-_JSON_ESCAPES = str.maketrans(
+# Go's encoder escapes these, so that its JSON can stand in HTML.
+JSON_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 
@@ -100,7 +100,7 @@ _QUOTED = {
 
 
 def quote(text: str) -> str:
-    """Text in double quotes, as Go's `%q` prints it."""
+    """Text in double quotes, in the form of Go's `%q`."""
     text = cut(text)
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
@@ -127,7 +127,7 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
 
 
 def invalid_each(path: str, value: Any, complaints: Iterable[str]) -> list[FieldError]:
-    """One mistake for each thing that is wrong with a value."""
+    """One error for each complaint about a value."""
     return [FieldError(INVALID, path, value, complaint) for complaint in complaints]
 
 
@@ -140,8 +140,8 @@ def forbidden(path: str, detail: str) -> FieldError:
 
 
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
-    listed = ", ".join(show(each) for each in supported)
-    return FieldError(NOT_SUPPORTED, path, value, f"supported values: {listed}" if listed else "")
+    choices = ", ".join(show(each) for each in supported)
+    return FieldError(NOT_SUPPORTED, path, value, f"supported values: {choices}" if choices else "")
 
 
 def too_long(path: str, limit: int) -> FieldError:

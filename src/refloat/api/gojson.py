@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON and base64 as Go reads them: what it accepts, and its words for the rest.
+"""JSON and base64 as Go reads them, with Go's words for errors.
 
 Only bodies that the fast parser refused, or that look odd, come here. Python's
 own parser then does the work; what it refuses is scanned once more for the
@@ -35,7 +35,7 @@ class Pairs(list[tuple[str, Any]]):
 
 
 class Number(str):
-    """A number as it was written."""
+    """The text of a number."""
 
     __slots__ = ()
 
@@ -106,18 +106,18 @@ def plain(value: Any) -> Any:
     return text(value) if isinstance(value, str) else value
 
 
-def _number(written: Number) -> int | float:
+def _number(literal: Number) -> int | float:
     try:
-        return int(written)
+        return int(literal)
     except ValueError:
-        return float(written)
+        return float(literal)
 
 
 _Step: TypeAlias = Callable[[], "_Step | None"]
 
 
 class _Scanner:
-    """Finds the first byte that does not fit, and says why as Go does.
+    """Finds the first wrong byte, with Go's message.
 
     A step reads a piece and gives the next step: nesting costs no recursion.
     """
@@ -132,16 +132,16 @@ class _Scanner:
         try:
             while step is not None:
                 step = step()
-        except SyntaxProblem as found:
-            return str(found)
-        # Go would have read it: only its nesting was too deep for Python.
+        except SyntaxProblem as problem:
+            return str(problem)
+        # Valid in Go: only the nesting is too deep for Python.
         return "exceeded max depth"
 
     def _peek(self) -> str:
         """The next byte that is no space."""
-        found = _SPACE.match(self._body, self._at)
-        assert found is not None
-        self._at = found.end()
+        match = _SPACE.match(self._body, self._at)
+        assert match is not None
+        self._at = match.end()
         return self._byte()
 
     def _byte(self) -> str:
@@ -210,9 +210,9 @@ class _Scanner:
     def _string(self) -> None:
         self._at += 1
         while True:
-            found = _PLAIN.match(self._body, self._at)
-            assert found is not None
-            self._at = found.end()
+            match = _PLAIN.match(self._body, self._at)
+            assert match is not None
+            self._at = match.end()
             following = self._byte()
             if following == '"':
                 self._at += 1
@@ -222,9 +222,9 @@ class _Scanner:
             self._escape()
 
     def _escape(self) -> None:
-        found = _ESCAPE.match(self._body, self._at)
-        if found is not None:
-            self._at = found.end()
+        match = _ESCAPE.match(self._body, self._at)
+        if match is not None:
+            self._at = match.end()
             return
         self._at += 1
         if self._inner() != "u":
@@ -235,17 +235,17 @@ class _Scanner:
         self._unexpected("in \\u hexadecimal character escape")
 
     def _number(self) -> None:
-        found = _NUMBER.match(self._body, self._at)
-        if found is None:
+        match = _NUMBER.match(self._body, self._at)
+        if match is None:
             self._at += 1
             self._unexpected("in numeric literal")
             return
-        self._at = found.end()
+        self._at = match.end()
         following = self._body[self._at : self._at + 1]
-        if following == b"." and not set(b".eE") & set(found[0]):
+        if following == b"." and not set(b".eE") & set(match[0]):
             self._at += 1
             self._unexpected("after decimal point in numeric literal")
-        if following in (b"e", b"E") and not set(b"eE") & set(found[0]):
+        if following in (b"e", b"E") and not set(b"eE") & set(match[0]):
             self._at += 1
             if self._inner() in "+-":
                 self._at += 1
@@ -263,39 +263,7 @@ def _shown(character: str) -> str:
         return r"'\''"
     if character == '"':
         return "'\"'"
-    return f"'{quoted(character)[1:-1]}'"
-
-
-_ESCAPES = {
-    "\a": r"\a",
-    "\b": r"\b",
-    "\f": r"\f",
-    "\n": r"\n",
-    "\r": r"\r",
-    "\t": r"\t",
-    "\v": r"\v",
-    "\\": r"\\",
-    '"': r"\"",
-}
-
-
-def quoted(value: str) -> str:
-    """A text in quotes, as Go's strconv.Quote writes it."""
-    value = fields.cut(value)
-    if value.isprintable() and '"' not in value and "\\" not in value:
-        return f'"{value}"'
-    return f'"{"".join(map(_escaped, value))}"'
-
-
-def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x20 or code == 0x7F:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return f"'{fields.quote(character)[1:-1]}'"
 
 
 def encode_base64(value: bytes) -> str:
@@ -304,9 +272,9 @@ def encode_base64(value: bytes) -> str:
 
 def decode_base64(value: str) -> bytes:
     """The bytes; line breaks are skipped. `ValueError` with Go's words."""
-    written = value.encode()
-    bare = written.replace(b"\n", b"").replace(b"\r", b"")
-    illegal = _illegal_base64(written)
+    text = value.encode()
+    bare = text.replace(b"\n", b"").replace(b"\r", b"")
+    illegal = _illegal_base64(text)
     if illegal is not None:
         raise ValueError(f"illegal base64 data at input byte {illegal}")
     return base64.b64decode(bare)
@@ -315,34 +283,32 @@ def decode_base64(value: str) -> bytes:
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/\r\n]")
 
 
-def _illegal_base64(written: bytes) -> int | None:
-    """Where Go's decoder stops, if it does."""
-    found = _NOT_BASE64.search(written)
-    end = len(written) if found is None else found.start()
-    digits = end - written.count(b"\n", 0, end) - written.count(b"\r", 0, end)
-    if found is None:
-        return len(written) - digits % 4 if digits % 4 else None
-    if found[0] != b"=":
+def _illegal_base64(text: bytes) -> int | None:
+    """The position of the first wrong byte, as in Go's decoder."""
+    match = _NOT_BASE64.search(text)
+    end = len(text) if match is None else match.start()
+    digits = end - text.count(b"\n", 0, end) - text.count(b"\r", 0, end)
+    if match is None:
+        return len(text) - digits % 4 if digits % 4 else None
+    if match[0] != b"=":
         return end
-    return _illegal_padding(written, end, digits % 4)
-
-
-def _illegal_padding(written: bytes, at: int, position: int) -> int | None:
-    """The same from the first `=` on, which has this position within its four digits."""
+    # The same from the first `=` on, which has this position within its four digits.
+    at = end
+    position = digits % 4
     if position < 2:
         return at
     if position == 2:
-        following = _digit_from(written, at + 1)
+        following = _digit_from(text, at + 1)
         if following is None:
-            return len(written)
-        if written[following] != ord("="):
+            return len(text)
+        if text[following] != ord("="):
             return following - 1
         at = following
-    return _digit_from(written, at + 1)
+    return _digit_from(text, at + 1)
 
 
-def _digit_from(written: bytes, at: int) -> int | None:
+def _digit_from(text: bytes, at: int) -> int | None:
     """The next place that is no line break."""
-    while at < len(written) and written[at] in b"\r\n":
+    while at < len(text) and text[at] in b"\r\n":
         at += 1
-    return at if at < len(written) else None
+    return at if at < len(text) else None

@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from refloat.api import gojson
+from refloat.api import fields, gojson
 
 # As deep as Go's parser goes.
 MAX_DEPTH = 10_000
 
-# Aliases may make a document larger than it is written, up to here.
+# Aliases may make a document larger than the text, up to this.
 MAX_NODES = 50_000
 
 # The digits of 2**64. A number with more is no integer to Go, and Python reads
@@ -49,9 +49,9 @@ class YamlProblem(ValueError):
 
 
 def parse(body: bytes) -> tuple[Any, list[str]]:
-    """The value, its members sorted, and a sentence for each key that is set twice."""
-    built = _built(body)
-    return built.result, built.repeated
+    """The value with sorted members, and a sentence for each key that repeats."""
+    builder = _built(body)
+    return builder.result, builder.repeated
 
 
 def parse_sure(body: bytes) -> tuple[Any, list[str]]:
@@ -60,8 +60,8 @@ def parse_sure(body: bytes) -> tuple[Any, list[str]]:
     Such are one that is written twice, and one that is no text, as `on` is true.
     To set anew what was merged in before is what merging is for.
     """
-    built = _built(body)
-    return built.result, built.doubts
+    builder = _built(body)
+    return builder.result, builder.doubts
 
 
 def _built(body: bytes) -> "_Builder":
@@ -138,25 +138,29 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.AliasEvent):
-            self._alias(event)
+            if event.anchor in self._unfinished:
+                raise YamlProblem(f"yaml: anchor '{event.anchor}' value contains itself")
+            if event.anchor not in self._anchors:
+                raise YamlProblem(f"yaml: unknown anchor '{event.anchor}' referenced")
+            value, weight = self._anchors[event.anchor]
+            self._put(value, _line(event), weight)
         elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
             self._start(event)
         elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
             self._end()
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
-        value = _scalar(event, is_key=self._awaits_key())
+        value = _scalar(
+            event,
+            is_key=(
+                bool(self._open)
+                and isinstance(self._open[-1].value, dict)
+                and (not self._open[-1].has_key)
+            ),
+        )
         if event.anchor:
             self._anchors[event.anchor] = (value, 1)
         self._put(value, _line(event), 1)
-
-    def _alias(self, event: yaml.AliasEvent) -> None:
-        if event.anchor in self._unfinished:
-            raise YamlProblem(f"yaml: anchor '{event.anchor}' value contains itself")
-        if event.anchor not in self._anchors:
-            raise YamlProblem(f"yaml: unknown anchor '{event.anchor}' referenced")
-        value, weight = self._anchors[event.anchor]
-        self._put(value, _line(event), weight)
 
     def _start(self, event: yaml.Event) -> None:
         if len(self._open) >= MAX_DEPTH:
@@ -167,22 +171,15 @@ class _Builder:
         self._open.append(opened)
 
     def _end(self) -> None:
-        ended = self._open.pop()
-        value = ended.value
+        collection = self._open.pop()
+        value = collection.value
         if isinstance(value, dict):
             value = dict(sorted(value.items()))
-            self._ended[id(value)] = (value, ended.lines)
-        if ended.anchor:
-            self._unfinished.discard(ended.anchor)
-            self._anchors[ended.anchor] = (value, ended.weight)
-        self._put(value, ended.line, ended.weight)
-
-    def _awaits_key(self) -> bool:
-        return (
-            bool(self._open)
-            and isinstance(self._open[-1].value, dict)
-            and (not self._open[-1].has_key)
-        )
+            self._ended[id(value)] = (value, collection.lines)
+        if collection.anchor:
+            self._unfinished.discard(collection.anchor)
+            self._anchors[collection.anchor] = (value, collection.weight)
+        self._put(value, collection.line, collection.weight)
 
     def _put(self, value: Any, line: int, weight: int) -> None:
         if not self._open:
@@ -205,10 +202,10 @@ class _Builder:
             self._merge(parent, value)
             return
         name = _name(parent.key, value)
-        shown = gojson.quoted(name) if isinstance(parent.key, str) else name
+        label = fields.quote(name) if isinstance(parent.key, str) else name
         if not isinstance(parent.key, str):
             self.doubts.append(f"line {line}: key {name} is no text unless it is in quotes")
-        self._set(parent, name, value, line=line, shown=shown)
+        self._set(parent, name, value, line=line, label=label)
         parent.merged.discard(name)
 
     def _merge(self, parent: _Open, value: Any) -> None:
@@ -217,15 +214,15 @@ class _Builder:
             if not isinstance(each, dict):
                 raise YamlProblem("yaml: map merge requires map or sequence of maps as the value")
             for name, line in self._ended[id(each)][1].items():
-                self._set(parent, name, each[name], line=line, shown=gojson.quoted(name))
+                self._set(parent, name, each[name], line=line, label=fields.quote(name))
                 parent.merged.add(name)
 
-    def _set(self, parent: _Open, name: str, value: Any, *, line: int, shown: str) -> None:
+    def _set(self, parent: _Open, name: str, value: Any, *, line: int, label: str) -> None:
         if name in parent.value:
-            told = f"line {line}: key {shown} already set in map"
-            self.repeated.append(told)
+            message = f"line {line}: key {label} already set in map"
+            self.repeated.append(message)
             if name not in parent.merged:
-                self.doubts.append(told)
+                self.doubts.append(message)
         parent.value[name] = value
         parent.lines[name] = line
 
@@ -238,13 +235,13 @@ def _name(key: Any, value: Any) -> str:
     if isinstance(key, int | float):
         return str(key)
     if key is None:
-        shown = gojson.quoted(value) if isinstance(value, str) else value
-        raise YamlProblem(f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}")
+        text = fields.quote(value) if isinstance(value, str) else value
+        raise YamlProblem(f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {text}")
     raise YamlProblem(f"yaml: invalid map key: {_go_value(key)}")
 
 
 def _go_value(value: Any) -> str:
-    """As Go's %#v shows what it read."""
+    """The value in the form of Go's %#v."""
     if isinstance(value, dict):
         members = (f"{_go_value(key)}:{_go_value(item)}" for key, item in value.items())
         return f"map[interface {{}}]interface {{}}{{{', '.join(members)}}}"
@@ -254,7 +251,7 @@ def _go_value(value: Any) -> str:
         return "true" if value else "false"
     if value is None:
         return "interface {}(nil)"
-    return gojson.quoted(value) if isinstance(value, str) else str(value)
+    return fields.quote(value) if isinstance(value, str) else str(value)
 
 
 def _scalar(event: yaml.ScalarEvent, *, is_key: bool) -> Any:
@@ -264,31 +261,17 @@ def _scalar(event: yaml.ScalarEvent, *, is_key: bool) -> Any:
             return text
         return _MERGE if text == "<<" and is_key else _as_json(_resolved(text))
     if event.tag == f"{_STANDARD}binary":
-        return _binary(text)
+        try:
+            return gojson.decode_base64(text).decode(errors="replace")
+        except ValueError:
+            raise YamlProblem("yaml: !!binary value contains invalid base64 data") from None
     if event.tag in (f"{_STANDARD}{name}" for name in ("int", "float", "bool", "null")):
-        return _as_json(_tagged(text, event.tag.removeprefix(_STANDARD)))
+        name, value = event.tag.removeprefix(_STANDARD), _resolved(text)
+        actual = "null" if value is None else type(value).__name__
+        if name not in (actual, "float" if actual == "int" else ""):
+            raise YamlProblem(f"yaml: cannot decode !!{actual} `{text}` as a !!{name}")
+        return _as_json(value)
     return text
-
-
-def _tagged(text: str, name: str) -> Any:
-    value = _resolved(text)
-    found = _type_name(value)
-    if name not in (found, "float" if found == "int" else ""):
-        raise YamlProblem(f"yaml: cannot decode !!{found} `{text}` as a !!{name}")
-    return value
-
-
-def _type_name(value: Any) -> str:
-    if value is None:
-        return "null"
-    return {bool: "bool", int: "int", float: "float", str: "str"}[type(value)]
-
-
-def _binary(text: str) -> str:
-    try:
-        return gojson.decode_base64(text).decode(errors="replace")
-    except ValueError:
-        raise YamlProblem("yaml: !!binary value contains invalid base64 data") from None
 
 
 def _resolved(text: str) -> Any:
@@ -311,19 +294,19 @@ def _as_json(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     if not math.isfinite(value):
-        shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-        raise YamlProblem(f"json: unsupported value: {shown}")
+        literal = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise YamlProblem(f"json: unsupported value: {literal}")
     if value.is_integer() and abs(value) < 1e21:
-        # As few digits as tell the number, then zeros.
+        # The shortest digits of the number, then zeros.
         return int(Decimal(repr(value)))
     return value
 
 
 def _integer(digits: str) -> int | None:
-    found = _INTEGER.fullmatch(digits)
-    if found is None:
+    match = _INTEGER.fullmatch(digits)
+    if match is None:
         return None
-    sign, body = found.groups()
+    sign, body = match.groups()
     if body[0] != "0" and len(body) > MAX_DIGITS:
         return None
     octal = len(body) > 1 and body[0] == "0" and body[1].isdigit()

@@ -48,15 +48,15 @@ def _is_short(text: str) -> bool:
 
 
 def _magnitude(digits: str, text: str, function: str) -> int:
-    """The number without its sign; what is too large is told before what is no digit."""
-    found = _leading_digits(digits)
-    assert found is not None  # no digits are found too
-    counted = found[0].lstrip("0")
-    if len(counted) > _MOST_DIGITS or int(counted or "0") >= _UNSIGNED_LIMIT:
+    """The number without a sign; a too large number is an error before a wrong digit is."""
+    match = _leading_digits(digits)
+    assert match is not None  # no digits are found too
+    significant = match[0].lstrip("0")
+    if len(significant) > _MOST_DIGITS or int(significant or "0") >= _UNSIGNED_LIMIT:
         raise _out_of_range(text, function)
-    if not digits or found[0] != digits:
+    if not digits or match[0] != digits:
         raise NotInteger(_message(text, function, "invalid syntax"))
-    return int(counted or "0")
+    return int(significant or "0")
 
 
 def _out_of_range(text: str, function: str) -> NotInteger:

@@ -21,11 +21,11 @@ STANDARD_VERBS = (
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A part of an object with an address of its own."""
+    """A subresource, a part of an object with an address."""
 
     name: str
     verbs: tuple[str, ...]
-    kind: str = ""  # the body's kind, where it is not the parent's
+    kind: str = ""  # the body's kind, if not the parent's
     group: str = ""
     version: str = ""
 
@@ -35,7 +35,7 @@ STATUS = Subresource("status", ("get", "patch", "update"))
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind and the addresses that it is served at."""
+    """A kind and the addresses that serve the kind."""
 
     group: str
     version: str
@@ -57,7 +57,7 @@ class Resource:
 
     @property
     def stored_as(self) -> str:
-        """The first part of its keys; both Event kinds are one in the store."""
+        """The first part of the keys; both Event kinds are one in the store."""
         if self.plural == "events":
             return "events"
         return f"{self.plural}.{self.group}" if self.group else self.plural

@@ -4,16 +4,16 @@
 from typing import Any, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
-"""An API object in the shape of its JSON: apiVersion, kind, metadata, ..."""
+"""An API object in the shape of the JSON: apiVersion, kind, metadata, ..."""
 
 
 def labels(obj: Object) -> dict[str, str]:
-    """The labels of an object; empty when it has none."""
+    """The labels of an object, empty for none."""
     return obj["metadata"].get("labels") or {}
 
 
 def annotations(obj: Object) -> dict[str, str]:
-    """The annotations of an object; empty when it has none."""
+    """The annotations of an object, empty for none."""
     return obj["metadata"].get("annotations") or {}
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The formats of names, keys and label values, with Kubernetes' complaints.
 
-Each check takes a value and returns what is wrong with it, in sentences as
-Kubernetes words them; an empty tuple means that it is good. Where the
-mistake stands in an object is the caller's to say (`fields.py`).
+Each check takes a value and returns complaints in Kubernetes' words; an empty tuple
+means that the value is valid. The caller knows the field's path (`fields.py`).
 """
 
 import re
@@ -35,7 +34,7 @@ _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_subdomain_underscore = re.compile(_SUBDOMAIN_UNDERSCORE).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
-# A good qualified name as a whole, its lengths looked ahead for.
+# A whole valid qualified name, with look-aheads for the lengths.
 _is_qualified = re.compile(
     rf"(?:(?=[^/]{{1,{SUBDOMAIN_LENGTH}}}/){_SUBDOMAIN}/)?(?=[^/]{{1,{LABEL_LENGTH}}}\Z){_KEY}"
 ).fullmatch
@@ -50,11 +49,12 @@ _is_env_name = re.compile("[ -<>-~]*").fullmatch
 
 def _rule(sentence: str, pattern: str, *examples: str) -> str:
     """A complaint about a format: the rule, examples, the expression."""
-    shown = " or ".join(f"'{each}', " for each in examples)
-    lead = f"e.g. {shown}" if examples else ""
+    choices = " or ".join(f"'{each}', " for each in examples)
+    lead = f"e.g. {choices}" if examples else ""
     return f"{sentence} ({lead}regex used for validation is '{pattern}')"
 
 
+_EMPTY = "must be non-empty"
 _LABEL_RULE = _rule(
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character",
@@ -157,30 +157,21 @@ def dns_subdomain_underscore(value: str) -> Complaints:
 
 
 def qualified_name(value: str) -> Complaints:
-    """A label's key: a name, perhaps with a domain and a slash before it."""
+    """A label's key: a name, perhaps after a domain and a slash."""
     if _is_qualified(value):
         return ()
     parts = value.split("/")
     if len(parts) > 2:
         return (_MANY_SLASHES_RULE,)
-    complaints = _prefix_part(parts[0]) if len(parts) == 2 else ()
-    return complaints + _name_part(parts[-1])
-
-
-def _prefix_part(prefix: str) -> Complaints:
-    if not prefix:
-        return ("prefix part must be non-empty",)
-    rule = () if _is_subdomain(prefix) else (_SUBDOMAIN_RULE,)
-    return tuple(
-        f"prefix part {each}" for each in _bounded(prefix, SUBDOMAIN_LENGTH, "bytes", *rule)
-    )
-
-
-def _name_part(name: str) -> Complaints:
-    if not name:
-        return ("name part must be non-empty", f"name part {_KEY_RULE}")
+    *prefixes, name = parts
+    complaints: list[str] = []
+    for prefix in prefixes:
+        rule = () if _is_subdomain(prefix) else (_SUBDOMAIN_RULE,)
+        each = _bounded(prefix, SUBDOMAIN_LENGTH, "bytes", *rule) if prefix else (_EMPTY,)
+        complaints += [f"prefix part {complaint}" for complaint in each]
     rule = () if _is_key(name) else (_KEY_RULE,)
-    return tuple(f"name part {each}" for each in _bounded(name, LABEL_LENGTH, "bytes", *rule))
+    each = _bounded(name, LABEL_LENGTH, "bytes", *rule) if name else (_EMPTY, _KEY_RULE)
+    return (*complaints, *(f"name part {complaint}" for complaint in each))
 
 
 def label_value(value: str) -> Complaints:
@@ -198,16 +189,12 @@ def env_var_name(value: str) -> Complaints:
 
 def config_map_key(value: str) -> Complaints:
     """A key of a ConfigMap's or a Secret's data."""
-    rule = () if _is_config_key(value) else (_CONFIG_KEY_RULE,)
-    return _bounded(value, SUBDOMAIN_LENGTH, "characters", *rule, *_change_of_directory(value))
-
-
-def _change_of_directory(value: str) -> Complaints:
-    if not value.startswith("."):
-        return ()
+    rules = [] if _is_config_key(value) else [_CONFIG_KEY_RULE]
     if value in (".", ".."):
-        return (f"must not be '{value}'",)
-    return ("must not start with '..'",) if value.startswith("..") else ()
+        rules.append(f"must not be '{value}'")
+    elif value.startswith(".."):
+        rules.append("must not start with '..'")
+    return _bounded(value, SUBDOMAIN_LENGTH, "characters", *rules)
 
 
 def port_name(value: str) -> Complaints:
@@ -234,6 +221,11 @@ def in_range(value: int, low: int, high: int) -> Complaints:
 
 def port_number(value: int) -> Complaints:
     return in_range(value, 1, 65535)
+
+
+def port(value: int | str) -> Complaints:
+    """A number, or the name of one of a container's ports."""
+    return port_name(value) if isinstance(value, str) else port_number(value)
 
 
 def user_id(value: int) -> Complaints:

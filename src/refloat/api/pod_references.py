@@ -16,7 +16,7 @@ from refloat.api.meta import Object
 Name: TypeAlias = tuple[str, str]
 """A resource's plural, and the name of one object in the pod's namespace."""
 
-# Volumes that need an object whose name is of no interest, and how Kubernetes calls it.
+# Volumes that need an object whose name is of no interest, and Kubernetes' name for the kind.
 _BEHIND_VOLUMES = (
     ("csi", "csidrivers (via CSI volumes)"),
     ("glusterfs", "endpoints (via glusterFS volumes)"),
@@ -31,13 +31,13 @@ _BEHIND_PROJECTIONS = (
 
 
 def first_kind(pod: Object) -> str:
-    """What a pod names first, in Kubernetes' order and words; empty if it names nothing."""
+    """The first object that a pod names, in Kubernetes' order and words; empty for none."""
     spec = pod["spec"]
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
-    named = {plural for plural, name in named_by(msgspec.json.encode(pod)) if name}
+    plurals = {plural for plural, name in named_by(msgspec.json.encode(pod)) if name}
     for plural in ("secrets", "configmaps"):
-        if plural in named:
+        if plural in plurals:
             return plural
     if spec.get("resourceClaims"):
         return "resourceclaims"
@@ -50,7 +50,7 @@ def _behind(volume: Object) -> Iterator[str]:
         yield from (kind for source, kind in _BEHIND_PROJECTIONS if each.get(source) is not None)
 
 
-class _Metadata(msgspec.Struct):
+class _PodMetadata(msgspec.Struct):
     name: str = ""
 
 
@@ -68,7 +68,7 @@ class _Spec(msgspec.Struct):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _PodMetadata
     spec: _Spec
 
 
@@ -91,47 +91,40 @@ _SECRETS_OF_VOLUMES = (
 
 def named_by(pod: bytes) -> Iterator[Name]:
     """The ConfigMaps, Secrets and claims that an encoded pod names."""
-    found = _DECODER.decode(pod)
-    spec = found.spec
+    references = _DECODER.decode(pod)
+    spec = references.spec
     for group in (spec.initContainers, spec.containers, spec.ephemeralContainers):
         for container in group or ():
-            yield from _named_by_container(container)
+            for source in container.envFrom or ():
+                yield from _referred(source, "configMapRef", "secretRef")
+            for variable in container.env or ():
+                yield from _referred(
+                    variable.get("valueFrom") or {}, "configMapKeyRef", "secretKeyRef"
+                )
     for volume in spec.volumes or ():
-        yield from _named_by_volume(volume, found.metadata.name)
+        yield from _named_by_volume(volume, references.metadata.name)
     for reference in spec.imagePullSecrets or ():
         yield "secrets", reference.get("name", "")
 
 
-def _named_by_container(container: _Container) -> Iterator[Name]:
-    for source in container.envFrom or ():
-        yield from _referred(source, "configMapRef", "secretRef")
-    for variable in container.env or ():
-        yield from _referred(variable.get("valueFrom") or {}, "configMapKeyRef", "secretKeyRef")
-
-
 def _referred(source: dict[str, Any], config_map: str, secret: str) -> Iterator[Name]:
-    if found := source.get(config_map):
-        yield "configmaps", found.get("name", "")
-    if found := source.get(secret):
-        yield "secrets", found.get("name", "")
+    if reference := source.get(config_map):
+        yield "configmaps", reference.get("name", "")
+    if reference := source.get(secret):
+        yield "secrets", reference.get("name", "")
 
 
 def _named_by_volume(volume: dict[str, Any], pod: str) -> Iterator[Name]:
-    if found := volume.get("configMap"):
-        yield "configmaps", found.get("name", "")
-    elif found := volume.get("persistentVolumeClaim"):
-        yield "persistentvolumeclaims", found["claimName"]
+    if reference := volume.get("configMap"):
+        yield "configmaps", reference.get("name", "")
+    elif reference := volume.get("persistentVolumeClaim"):
+        yield "persistentvolumeclaims", reference["claimName"]
     elif volume.get("ephemeral"):
         yield "persistentvolumeclaims", f"{pod}-{volume['name']}"
-    elif found := volume.get("projected"):
-        for source in found.get("sources") or ():
+    elif reference := volume.get("projected"):
+        for source in reference.get("sources") or ():
             yield from _referred(source, "configMap", "secret")
     else:
-        yield from _secret_of_volume(volume)
-
-
-def _secret_of_volume(volume: dict[str, Any]) -> Iterator[Name]:
-    for source, name in _SECRETS_OF_VOLUMES:
-        found = (volume.get(source) or {}).get(name)
-        if found:
-            yield "secrets", found if isinstance(found, str) else found.get("name", "")
+        for kind, name in _SECRETS_OF_VOLUMES:
+            if claim := (volume.get(kind) or {}).get(name):
+                yield "secrets", claim if isinstance(claim, str) else claim.get("name", "")

@@ -5,7 +5,7 @@ Two or three significant figures and no more: `47s`, `5m12s`, `3h`, `2d4h`.
 Nothing here is meant to be parsed again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -42,7 +42,7 @@ _LONGEST_SECONDS = 2**63 // 10**9
 
 
 def human_duration(seconds: float) -> str:
-    """A span of time as `kubectl` shows it; `<invalid>` when it is negative."""
+    """A span of time in the form of `kubectl`; `<invalid>` for a negative one."""
     whole = min(int(seconds), _LONGEST_SECONDS)
     if whole < 0:
         return "0s" if whole >= _SKEW_SECONDS else "<invalid>"
@@ -53,9 +53,9 @@ def human_duration(seconds: float) -> str:
 
 
 def _counted(seconds: int, unit: tuple[int, str], rest: tuple[int, str]) -> str:
-    count, left = divmod(seconds, unit[0])
+    count, remainder = divmod(seconds, unit[0])
     text = f"{count}{unit[1]}"
-    if rest[0] and (part := left // rest[0]):
+    if rest[0] and (part := remainder // rest[0]):
         text += f"{part}{rest[1]}"
     return text
 
@@ -84,15 +84,12 @@ def label_selector(selector: Mapping[str, Any] | None) -> str:
     """A label selector in the notation of `kubectl get -l`, ordered by key."""
     if not selector:
         return NONE
-    requirements = sorted(_requirements(selector), key=lambda pair: pair[0])
+    labels = (selector.get("matchLabels") or {}).items()
+    expressions = selector.get("matchExpressions") or ()
+    requirements = [(key, f"{key}={value}") for key, value in labels]
+    requirements += [(each["key"], _expression(each)) for each in expressions]
+    requirements.sort(key=lambda pair: pair[0])
     return ",".join(text for _, text in requirements) or NONE
-
-
-def _requirements(selector: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, value in (selector.get("matchLabels") or {}).items():
-        yield key, f"{key}={value}"
-    for expression in selector.get("matchExpressions") or ():
-        yield expression["key"], _expression(expression)
 
 
 def _expression(expression: Mapping[str, Any]) -> str:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects in protobuf, in which kubectl and all Go clients write what they create.
 
-The numbers of the fields stand in `protobuf.json`, which `tools/schema`
-generates; their types in `schema.py`. From both, one function is made for
-each message, once. What comes out is the object as its JSON would be, and the
-codec goes on with it as it does with JSON. Only reading is done here: answers
-are JSON, which every such client accepts.
+`tools/schema` generates `protobuf.json` with the numbers of the fields; `schema.py` has
+their types. From both this module makes one function for each message, once. The
+result is the object as its JSON would be, and the codec treats the object like JSON.
+This module only reads: answers are JSON, which every such client accepts.
 """
 
 import base64
@@ -17,10 +16,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from refloat.api import messages, quantity, schema, wire
+from refloat.api import protobuf_messages, protobuf_wire, quantity, schema
 from refloat.api.meta import Object
+from refloat.api.protobuf_messages import Put, Take, number_field, text_field, value_field
 
-Malformed = wire.Malformed
+Malformed = protobuf_wire.Malformed
 
 MAGIC = b"k8s\x00"
 
@@ -29,8 +29,8 @@ _NO_MAGIC = (
     f"expected prefix [{' '.join(str(byte) for byte in MAGIC)}]"
 )
 
-# The number and the name in JSON; where it cannot be told from that, the name
-# in Go; and for an inlined struct, which has no name in JSON, that struct's.
+# The number; the name in JSON; the name in Go if it does not follow from the other;
+# and for an inlined struct, which has no name in JSON, the struct's name.
 _Row: TypeAlias = tuple[Any, ...]
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 # all is UTC; without a zone it is faster
@@ -41,16 +41,16 @@ _YEAR_10000 = 253_402_300_800
 # Python knows no year 0; in the year 2000 the calendar is the same.
 _2000_YEARS = 5 * 146_097 * 86_400
 
-_NUMBERS: dict[str, messages.Number] = {
+_NUMBERS: dict[str, protobuf_messages.Number] = {
     "bool": bool,
-    "int32": wire.int32,
-    "int64": wire.int64,
+    "int32": protobuf_wire.int32,
+    "int64": protobuf_wire.int64,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What stands around every object: its version and kind, and where its bytes are."""
+    """The envelope of every object: version, kind, and the position of the bytes."""
 
     api_version: str
     kind: str
@@ -59,10 +59,10 @@ class Envelope:
     _end: int
 
     def read(self, struct: schema.Struct) -> Object:
-        """The object as JSON would have it, without version and kind; or `Malformed`."""
-        made: Object = {}
-        _struct_reader(struct, struct.name)(self._data, self._start, self._end, made)
-        return made
+        """The object in the shape of JSON, without version and kind; or `Malformed`."""
+        obj: Object = {}
+        _struct_reader(struct, struct.name)(self._data, self._start, self._end, obj)
+        return obj
 
 
 def unwrap(body: bytes) -> Envelope:
@@ -74,11 +74,11 @@ def unwrap(body: bytes) -> Envelope:
     if len(body) == len(MAGIC):
         raise Malformed("empty body")
     data = body + b"\x00"  # the byte after the end that `messages` asks for
-    made: Object = {}
-    _UNKNOWN(data, len(MAGIC), len(body), made)
-    said = made.get("typeMeta", {})
-    start, end = made.get("raw", (0, 0))
-    return Envelope(said.get("apiVersion", ""), said.get("kind", ""), data, start, end)
+    envelope: Object = {}
+    _UNKNOWN(data, len(MAGIC), len(body), envelope)
+    type_meta = envelope.get("typeMeta", {})
+    start, end = envelope.get("raw", (0, 0))
+    return Envelope(type_meta.get("apiVersion", ""), type_meta.get("kind", ""), data, start, end)
 
 
 def _bytes(data: bytes, pos: int, stop: int, _old: Any) -> str:
@@ -90,90 +90,84 @@ def _span(_data: bytes, pos: int, stop: int, _old: Any) -> tuple[int, int]:
 
 
 def _amount(data: bytes, pos: int, stop: int, _old: Any) -> str:
-    written = messages.text(data, pos, stop, None)
-    # JSON alone allows spaces around it.
-    if written != written.strip():
+    amount = protobuf_messages.text(data, pos, stop, None)
+    # Only JSON allows spaces around the amount.
+    if amount != amount.strip():
         raise Malformed(quantity.BAD_FORM)
     try:
-        return quantity.canonical(written)
+        return quantity.canonical(amount)
     except quantity.QuantityError as error:
         raise Malformed(str(error)) from None
 
 
-def _read_type_meta() -> messages.Read:
-    made = messages.Fields("TypeMeta")
-    made.take(1, "APIVersion", messages.text_field("apiVersion"))
-    made.take(2, "Kind", messages.text_field("kind"))
-    return messages.reader(made)
+def _reader(
+    message: str, takes: dict[str, Take], puts: dict[str, Put] | None = None
+) -> protobuf_messages.Read:
+    """Reads a message; the fields have their names in Go and count from 1, numbers first."""
+    fields = protobuf_messages.Fields(message)
+    for number, (name, put) in enumerate((puts or {}).items(), 1):
+        fields.put(number, name, put)
+    for number, (name, take) in enumerate(takes.items(), 1 + len(puts or {})):
+        fields.take(number, name, take)
+    return protobuf_messages.reader(fields)
 
 
-def _read_unknown() -> messages.Read:
-    made = messages.Fields("Unknown")
-    made.take(1, "TypeMeta", messages.message_field("typeMeta", _read_type_meta()))
-    made.take(2, "Raw", messages.value_field("raw", _span))
-    made.take(3, "ContentEncoding", messages.text_field("contentEncoding"))
-    made.take(4, "ContentType", messages.text_field("contentType"))
-    return messages.reader(made)
-
-
-def _read_quantity() -> messages.Read:
-    made = messages.Fields("Quantity")
-    made.take(1, "String_", messages.value_field("string", _amount))
-    return messages.reader(made)
-
-
-def _read_timestamp() -> messages.Read:
-    made = messages.Fields("Timestamp")
-    made.put(1, "Seconds", messages.number_field("seconds", wire.int64))
-    made.put(2, "Nanos", messages.number_field("nanos", wire.int32))
-    return messages.reader(made)
-
-
-def _read_int_or_string() -> messages.Read:
-    made = messages.Fields("IntOrString")
-    made.put(1, "Type", messages.number_field("type", wire.int64))
-    made.put(2, "IntVal", messages.number_field("int", wire.int32))
-    made.take(3, "StrVal", messages.text_field("string"))
-    return messages.reader(made)
-
-
-def _read_fields_v1() -> messages.Read:
-    made = messages.Fields("FieldsV1")
-    made.take(1, "Raw", messages.text_field("raw"))
-    return messages.reader(made)
-
-
-_UNKNOWN = _read_unknown()
-_QUANTITY = _read_quantity()
-_TIMESTAMP = _read_timestamp()
-_INT_OR_STRING = _read_int_or_string()
-_FIELDS_V1 = _read_fields_v1()
+_TYPE_META = _reader(
+    "TypeMeta", {"APIVersion": text_field("apiVersion"), "Kind": text_field("kind")}
+)
+_UNKNOWN = _reader(
+    "Unknown",
+    {
+        "TypeMeta": protobuf_messages.message_field("typeMeta", _TYPE_META),
+        "Raw": value_field("raw", _span),
+        "ContentEncoding": text_field("contentEncoding"),
+        "ContentType": text_field("contentType"),
+    },
+)
+_QUANTITY = _reader("Quantity", {"String_": value_field("string", _amount)})
+_TIMESTAMP = _reader(
+    "Timestamp",
+    {},
+    {
+        "Seconds": number_field("seconds", protobuf_wire.int64),
+        "Nanos": number_field("nanos", protobuf_wire.int32),
+    },
+)
+_INT_OR_STRING = _reader(
+    "IntOrString",
+    {"StrVal": text_field("string")},
+    {
+        "Type": number_field("type", protobuf_wire.int64),
+        "IntVal": number_field("int", protobuf_wire.int32),
+    },
+)
+_FIELDS_V1 = _reader("FieldsV1", {"Raw": text_field("raw")})
 
 
 def _quantity(data: bytes, pos: int, stop: int, old: Any) -> Any:
-    made: Object = {"string": "0" if old is None else old}
-    _QUANTITY(data, pos, stop, made)
-    return made["string"]
+    parts: Object = {"string": "0" if old is None else old}
+    _QUANTITY(data, pos, stop, parts)
+    return parts["string"]
 
 
 def _time(data: bytes, pos: int, stop: int, _old: Any) -> Any:
     """Whole seconds; nothing at all is the zero time."""
     if pos == stop:
         return None
-    made: Object = {}
-    _TIMESTAMP(data, pos, stop, made)
-    return f"{_moment(made.get('seconds', 0))}Z"
+    parts: Object = {}
+    _TIMESTAMP(data, pos, stop, parts)
+    return f"{_moment(parts.get('seconds', 0))}Z"
 
 
 def _micro_time(data: bytes, pos: int, stop: int, _old: Any) -> Any:
     if pos == stop:
         return None
-    made: Object = {}
-    _TIMESTAMP(data, pos, stop, made)
-    nanos = made.get("nanos", 0)
+    parts: Object = {}
+    _TIMESTAMP(data, pos, stop, parts)
+    nanos = parts.get("nanos", 0)
     # Cut off towards zero, as Go divides.
     micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
-    seconds, micros = divmod(made.get("seconds", 0) * 1_000_000 + micros, 1_000_000)
+    seconds, micros = divmod(parts.get("seconds", 0) * 1_000_000 + micros, 1_000_000)
     return f"{_moment(seconds)}.{micros:06d}Z"
 
 
@@ -191,22 +185,22 @@ def _moment(seconds: int) -> str:
 
 
 def _int_or_string(data: bytes, pos: int, stop: int, old: Any) -> Any:
-    made: Object = {"type": 0, "int": 0, "string": ""}
+    parts: Object = {"type": 0, "int": 0, "string": ""}
     if isinstance(old, str):
-        made |= {"type": 1, "string": old}
+        parts |= {"type": 1, "string": old}
     elif old is not None:
-        made["int"] = old
-    _INT_OR_STRING(data, pos, stop, made)
-    if made["type"] not in (0, 1):
+        parts["int"] = old
+    _INT_OR_STRING(data, pos, stop, parts)
+    if parts["type"] not in (0, 1):
         raise Malformed("impossible IntOrString.Type")
-    return made["string"] if made["type"] else made["int"]
+    return parts["string"] if parts["type"] else parts["int"]
 
 
 def _fields_v1(data: bytes, pos: int, stop: int, old: Any) -> Any:
-    """JSON within; a text where it is none, for Kubernetes does not look into it yet."""
-    made: Object = {}
-    _FIELDS_V1(data, pos, stop, made)
-    raw = made.get("raw")
+    """The JSON value; the text for invalid JSON, which Kubernetes does not parse here."""
+    parts: Object = {}
+    _FIELDS_V1(data, pos, stop, parts)
+    raw = parts.get("raw")
     if raw is None:
         return old
     try:
@@ -216,8 +210,8 @@ def _fields_v1(data: bytes, pos: int, stop: int, old: Any) -> Any:
 
 
 # How a scalar is read, and what stands for one that is left out of a map's entry.
-_SCALARS: dict[str, tuple[messages.Value, Any]] = {
-    "string": (messages.text, ""),
+_SCALARS: dict[str, tuple[protobuf_messages.Value, Any]] = {
+    "string": (protobuf_messages.text, ""),
     "bytes": (_bytes, ""),
     "quantity": (_quantity, "0"),
     "time": (_time, None),
@@ -234,16 +228,16 @@ def _rows() -> dict[str, list[_Row]]:
 
 
 @cache
-def _struct_reader(struct: schema.Struct, name: str) -> messages.Read:
-    """Of the struct itself, or of the one with that name that is inlined in it."""
-    made = messages.Fields(name.rpartition(".")[2])
+def _struct_reader(struct: schema.Struct, name: str) -> protobuf_messages.Read:
+    """The reader of the struct, or of the inlined struct with that name."""
+    message = protobuf_messages.Fields(name.rpartition(".")[2])
     for row in _rows()[name]:
-        _add(made, struct, *row)
-    return messages.reader(made)
+        _add(message, struct, *row)
+    return protobuf_messages.reader(message)
 
 
 def _add(
-    made: messages.Fields,
+    message: protobuf_messages.Fields,
     struct: schema.Struct,
     number: int,
     name: str,
@@ -252,55 +246,49 @@ def _add(
 ) -> None:
     go = go or name[0].upper() + name[1:]
     if inlined:
-        made.take(number, go, messages.inlined_field(_struct_reader(struct, inlined)))
+        message.take(number, go, protobuf_messages.inlined_field(_struct_reader(struct, inlined)))
         return
     of = struct.fields[name].type
     if isinstance(of, schema.ListOf):
-        _add_list(made, number, name, go, of.element)
+        element = of.element
+        if isinstance(element, schema.Struct):
+            read_element = _struct_reader(element, element.name)
+            message.take(number, go, protobuf_messages.messages_field(name, read_element))
+        elif isinstance(element, schema.Scalar) and element.kind in _NUMBERS:
+            convert = _NUMBERS[element.kind]
+            message.put(number, go, protobuf_messages.numbers_field(name, convert))
+            message.take(number, go, protobuf_messages.packed_field(name, convert))
+        else:
+            message.take(number, go, protobuf_messages.list_field(name, _element(element)[0]))
     elif isinstance(of, schema.MapOf):
-        made.take(number, go, messages.map_field(name, *_element(of.element)))
+        message.take(number, go, protobuf_messages.map_field(name, *_element(of.element)))
     elif isinstance(of, schema.Struct):
-        made.take(number, go, messages.message_field(name, _struct_reader(of, of.name)))
+        message.take(number, go, protobuf_messages.message_field(name, _struct_reader(of, of.name)))
+    elif of.kind in _NUMBERS:
+        message.put(number, go, number_field(name, _NUMBERS[of.kind]))
+    elif of.kind == "string":
+        message.take(number, go, text_field(name))
     else:
-        _add_scalar(made, number, name, go, of.kind)
+        message.take(number, go, value_field(name, _SCALARS[of.kind][0]))
 
 
-def _add_list(made: messages.Fields, number: int, name: str, go: str, of: schema.Type) -> None:
-    if isinstance(of, schema.Struct):
-        made.take(number, go, messages.messages_field(name, _struct_reader(of, of.name)))
-    elif isinstance(of, schema.Scalar) and of.kind in _NUMBERS:
-        made.put(number, go, messages.numbers_field(name, _NUMBERS[of.kind]))
-        made.take(number, go, messages.packed_field(name, _NUMBERS[of.kind]))
-    else:
-        made.take(number, go, messages.list_field(name, _element(of)[0]))
-
-
-def _add_scalar(made: messages.Fields, number: int, name: str, go: str, kind: str) -> None:
-    if kind in _NUMBERS:
-        made.put(number, go, messages.number_field(name, _NUMBERS[kind]))
-    elif kind == "string":
-        made.take(number, go, messages.text_field(name))
-    else:
-        made.take(number, go, messages.value_field(name, _SCALARS[kind][0]))
-
-
-def _element(of: schema.Type) -> tuple[messages.Value, Any]:
-    """How a value of a list or map is read, and what stands for it where it is left out."""
+def _element(of: schema.Type) -> tuple[protobuf_messages.Value, Any]:
+    """The reader for a value of a list or map, and the value for a missing one."""
     if isinstance(of, schema.ListOf):
         return _items(of), []
     assert isinstance(of, schema.Scalar), "no map has structs or maps in it"
     return _SCALARS[of.kind]
 
 
-def _items(of: schema.ListOf) -> messages.Value:
+def _items(of: schema.ListOf) -> protobuf_messages.Value:
     """A list within a map, which is a message around the list's items."""
-    fields = messages.Fields(of.go.rpartition(".")[2])
-    fields.take(1, "Items", messages.list_field("items", _element(of.element)[0]))
-    read = messages.reader(fields)
+    fields = protobuf_messages.Fields(of.go.rpartition(".")[2])
+    fields.take(1, "Items", protobuf_messages.list_field("items", _element(of.element)[0]))
+    read_items = protobuf_messages.reader(fields)
 
     def value(data: bytes, pos: int, stop: int, _old: Any) -> Any:
-        made: Object = {"items": []}
-        read(data, pos, stop, made)
-        return made["items"]
+        parts: Object = {"items": []}
+        read_items(data, pos, stop, parts)
+        return parts["items"]
 
     return value

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from refloat.api import quantity
 from refloat.api.meta import Object
-from refloat.api.requests import Amounts
+from refloat.api.resource_requests import Amounts
 
 GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"
@@ -16,7 +16,7 @@ _COUNTED = ("cpu", "memory")
 
 
 def qos_class(pod: Object) -> str:
-    """The class of a pod, from its own resources or else from its containers'."""
+    """The class of a pod, from the pod's resources or else from the containers'."""
     spec = pod["spec"]
     of_pod = spec.get("resources")
     if of_pod is not None:

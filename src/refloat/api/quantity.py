@@ -2,9 +2,8 @@
 """Quantities such as `500m` and `1Gi`, as Kubernetes reads and writes them.
 
 A quantity stays a text in the objects. This module makes the canonical text,
-and the number behind it for whoever compares or adds. Some texts come back as
-they were written although they are not canonical (`1.234`, `+5`, `1E3`);
-Kubernetes keeps them, so they are kept here.
+and the number for comparisons and sums. Kubernetes keeps some texts that are not
+canonical (`1.234`, `+5`, `1E3`), and so does this module.
 """
 
 import math
@@ -57,7 +56,7 @@ class QuantityError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """`unscaled` times ten to the power of `exponent`, and how it is written."""
+    """`unscaled` times ten to the power of `exponent`, and the form of the text."""
 
     unscaled: int
     exponent: int
@@ -87,8 +86,8 @@ def parse(text: str) -> Quantity:
     if len(whole) + len(fraction or "") > _MOST_DIGITS:
         raise QuantityError(BAD_FORM)
     form, exponent = _suffix(suffix)
-    read = _Read(text, -1 if sign == "-" else 1, whole or "0", fraction or "", form, exponent)
-    return _short(read) or _long(read)
+    parts = _Read(text, -1 if sign == "-" else 1, whole or "0", fraction or "", form, exponent)
+    return _short(parts) or _long(parts)
 
 
 def _suffix(suffix: str) -> tuple[Form, int]:
@@ -97,11 +96,11 @@ def _suffix(suffix: str) -> tuple[Form, int]:
     if (exponent := _BINARY.get(suffix)) is not None:
         return "BinarySI", exponent
     match = _EXPONENT.fullmatch(suffix)
-    written = int(match[1]) if match and len(suffix) <= _LONGEST_EXPONENT else None
-    if written is None or not -_INT64_MAX <= written + 1 <= _INT64_MAX + 1:
+    power = int(match[1]) if match and len(suffix) <= _LONGEST_EXPONENT else None
+    if power is None or not -_INT64_MAX <= power + 1 <= _INT64_MAX + 1:
         raise QuantityError(BAD_SUFFIX)
-    # Kubernetes keeps 32 bits of it.
-    return "DecimalExponent", (written + (1 << 31)) % (1 << 32) - (1 << 31)
+    # Kubernetes keeps 32 bits of the power.
+    return "DecimalExponent", (power + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 @dataclass(slots=True)
@@ -120,40 +119,39 @@ class _Read:
         return self.whole + self.fraction
 
 
-def _short(read: _Read) -> Quantity | None:
-    """A number that fits into 64 bits; its text may be kept."""
-    if read.form == "BinarySI":
-        return _short_binary(read)
-    scale = read.exponent - len(read.fraction)
-    digits = read.digits
+def _short(parts: _Read) -> Quantity | None:
+    """A number that fits into 64 bits, perhaps with its text."""
+    if parts.form == "BinarySI":
+        if parts.fraction or len(parts.whole) > 14 - parts.exponent * 3 // 10:
+            return None
+        number = int(parts.whole)
+        keep = number % 8 != 0
+        shifted = parts.sign * number << parts.exponent
+        return Quantity(shifted, 0, parts.form, parts.text if keep else "")
+    scale = parts.exponent - len(parts.fraction)
+    digits = parts.digits
     if len(digits) > _SHORT or scale < _NANO:
         return None
     keep = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    number = read.sign * int(digits)
-    return Quantity(number, scale, read.form, read.text if keep else "")
+    number = parts.sign * int(digits)
+    return Quantity(number, scale, parts.form, parts.text if keep else "")
 
 
-def _short_binary(read: _Read) -> Quantity | None:
-    if read.fraction or len(read.whole) > 14 - read.exponent * 3 // 10:
-        return None
-    number = int(read.whole)
-    keep = number % 8 != 0
-    shifted = read.sign * number << read.exponent
-    return Quantity(shifted, 0, read.form, read.text if keep else "")
-
-
-def _long(read: _Read) -> Quantity:
+def _long(parts: _Read) -> Quantity:
     """A number of any length: rounded up to a billionth, and capped if binary."""
-    number, exponent = int(read.digits), -len(read.fraction)
-    if read.form == "BinarySI":
-        number <<= read.exponent
+    number, exponent = int(parts.digits), -len(parts.fraction)
+    if parts.form == "BinarySI":
+        number <<= parts.exponent
     else:
-        exponent += read.exponent
+        exponent += parts.exponent
     number, exponent = _rounded_up(number, exponent, _NANO)
-    form = read.form
+    form = parts.form
     if form == "BinarySI":
-        number, exponent, form = _capped(number, exponent)
-    return Quantity(read.sign * number, exponent, form)
+        if number > _INT64_MAX * 10**-exponent:
+            number, exponent = _INT64_MAX, 0
+        elif 0 < number < 10**-exponent:
+            form = "DecimalSI"
+    return Quantity(parts.sign * number, exponent, form)
 
 
 def _rounded_up(number: int, exponent: int, least: int) -> tuple[int, int]:
@@ -165,12 +163,6 @@ def _rounded_up(number: int, exponent: int, least: int) -> tuple[int, int]:
     return -(-number // 10**excess), least
 
 
-def _capped(number: int, exponent: int) -> tuple[int, int, Form]:
-    if number > _INT64_MAX * 10**-exponent:
-        return _INT64_MAX, 0, "BinarySI"
-    return number, exponent, "DecimalSI" if 0 < number < 10**-exponent else "BinarySI"
-
-
 def _written(quantity: Quantity) -> str:
     if quantity.unscaled == 0:
         return "0"
@@ -178,17 +170,13 @@ def _written(quantity: Quantity) -> str:
         value = quantity.value
         # Between these, and with a fraction, powers of 1024 would lose something.
         if isinstance(value, int) and abs(value) >= 1024:
-            return _written_binary(value)
+            exponent = 0
+            while value % 1024 == 0:
+                value //= 1024
+                exponent += 10
+            return f"{value}{_BINARY_SUFFIX.get(exponent, '')}"
         return _written_decimal(quantity, "DecimalSI")
     return _written_decimal(quantity, quantity.form)
-
-
-def _written_binary(value: int) -> str:
-    exponent = 0
-    while value % 1024 == 0:
-        value //= 1024
-        exponent += 10
-    return f"{value}{_BINARY_SUFFIX.get(exponent, '')}"
 
 
 def _written_decimal(quantity: Quantity, form: Form) -> str:
@@ -237,15 +225,15 @@ def milli_value(text: str) -> int:
     return math.ceil(value(text) * 1000)
 
 
-def compare(left: str, right: str) -> int:
-    """Below, equal or above zero, as left is less than, equal to or more than right."""
-    one, other = value(left), value(right)
+def compare(first: str, second: str) -> int:
+    """-1, 0 or 1: the first is less than, equal to or more than the second."""
+    one, other = value(first), value(second)
     return (one > other) - (one < other)
 
 
-def add(left: str, right: str) -> str:
-    """The sum, written in the form of the left one, or of the right if left is zero."""
-    one, other = parse(left), parse(right)
+def add(first: str, second: str) -> str:
+    """The sum, in the form of the first quantity, or of the second if the first is zero."""
+    one, other = parse(first), parse(second)
     form = one.form if one.unscaled else other.form
     exponent = min(one.exponent, other.exponent)
     if max(one.exponent, other.exponent) - exponent > _LARGEST_EXPONENT:

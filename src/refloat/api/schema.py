@@ -55,7 +55,7 @@ class MapOf:
 
 @dataclass(slots=True, eq=False)
 class Struct:
-    """A type with named fields, in the order of its JSON."""
+    """A type with named fields, in the order of the JSON."""
 
     name: str  # unique in the table, for example `core.v1.PodSpec`
     go: str  # as error messages name it, for example `v1.PodSpec`
@@ -85,13 +85,13 @@ class Field:
     list_map_keys: tuple[str, ...] = ()
     map_type: Literal["", "atomic", "granular"] = ""
     default: Any = None  # stands in for an absent key of a list of type map
-    inlined: str = ""  # where Go inlines, error messages say so: `VolumeSource.`
+    inlined: str = ""  # the prefix of an inlined struct in error messages: `VolumeSource.`
 
 
 # The bits of a field's flags in schema.json.
 _POINTER, _OMIT, _REQUIRED = 1, 2, 4
 
-# Every group knows these kinds under its own version.
+# Every group has these kinds under the group's version.
 _IN_EVERY_GROUP = frozenset({"DeleteOptions", "Status"})
 
 
@@ -137,13 +137,13 @@ class _Schema:
         self._types: dict[int, Type] = {}
         self._document = document
         for name, each in document.structs.items():
-            made = (self._field(*row) for row in each.fields)
-            self.structs[name].fields.update((field.name, field) for field in made)
+            fields = (self._field(*row) for row in each.fields)
+            self.structs[name].fields.update((field.name, field) for field in fields)
 
     def _field(
         self, name: str, place: int, flags: int, extras: dict[str, Any] | None = None
     ) -> Field:
-        made = Field(
+        field = Field(
             name,
             self._type(place),
             pointer=bool(flags & _POINTER),
@@ -151,47 +151,43 @@ class _Schema:
             required=bool(flags & _REQUIRED),
         )
         if extras:
-            _extend(made, msgspec.convert(extras, _Extras))
-        return made
+            _extend(field, msgspec.convert(extras, _Extras))
+        return field
 
     def _type(self, place: int) -> Type:
-        known = self._types.get(place)
-        if known is None:
-            known = self._types[place] = self._describe(*self._document.types[place])
-        return known
+        of = self._types.get(place)
+        if of is None:
+            kind, go, *element = self._document.types[place]
+            if kind == "struct":
+                of = self.structs[go]
+            elif kind == "list":
+                of = ListOf(self._type(element[0] if element else 0), go)
+            elif kind == "map":
+                of = MapOf(self._type(element[0] if element else 0), go)
+            else:
+                of = Scalar(kind, go)
+            self._types[place] = of
+        return of
 
-    def _describe(self, kind: Any, go: str, element: int = 0) -> Type:
-        if kind == "struct":
-            return self.structs[go]
-        if kind == "list":
-            return ListOf(self._type(element), go)
-        if kind == "map":
-            return MapOf(self._type(element), go)
-        return Scalar(kind, go)
 
-
-def _extend(made: Field, extras: _Extras) -> None:
-    made.patch_strategies = tuple(filter(None, extras.s.split(",")))
-    made.patch_merge_key = extras.k
-    made.list_type = extras.l
-    made.list_map_keys = extras.m
-    made.map_type = extras.t
-    made.default = extras.d
-    made.inlined = extras.i
+def _extend(field: Field, extras: _Extras) -> None:
+    field.patch_strategies = tuple(filter(None, extras.s.split(",")))
+    field.patch_merge_key = extras.k
+    field.list_type = extras.l
+    field.list_map_keys = extras.m
+    field.map_type = extras.t
+    field.default = extras.d
+    field.inlined = extras.i
 
 
 @cache
 def _schema() -> _Schema:
     text = resources.files("refloat.api").joinpath("schema.json").read_bytes()
-    made = _Schema(msgspec.json.decode(text, type=_Document))
-    _add_own_fields(made)
-    return made
-
-
-def _add_own_fields(made: _Schema) -> None:
-    """Why a pod is deleted (KEP-3329, first design); Kubernetes has no such field."""
+    catalogue = _Schema(msgspec.json.decode(text, type=_Document))
+    # Why a pod is deleted (KEP-3329, first design); Kubernetes has no such field.
     reason = Field("reason", Scalar("string", "string"), pointer=True)
-    made.structs["meta.v1.DeleteOptions"].fields["reason"] = reason
+    catalogue.structs["meta.v1.DeleteOptions"].fields["reason"] = reason
+    return catalogue
 
 
 def kubernetes_version() -> str:
@@ -205,12 +201,12 @@ def kinds() -> dict[str, Struct]:
 
 
 def is_registered(api_version: str, kind: str) -> bool:
-    """Whether Kubernetes knows such a kind, be it in this table or not."""
+    """Whether Kubernetes knows such a kind, in this table or not."""
     return kind in _schema().registered.get(api_version, ())
 
 
 def named(name: str) -> Struct:
-    """A struct by its name in the table, for example `core.v1.PodSpec`."""
+    """A struct by the name in the table, for example `core.v1.PodSpec`."""
     return _schema().structs[name]
 
 

@@ -42,45 +42,25 @@ class Requirement:
         return f"{self.key}{self.operator}{self.values[0]}"
 
     def compile(self) -> _Test:
-        return _COMPILERS[self.operator](self.key, self.values)
-
-
-def _equals(key: str, values: tuple[str, ...]) -> _Test:
-    value = values[0]
-    return lambda labels: labels.get(key) == value
-
-
-def _differs(key: str, values: tuple[str, ...]) -> _Test:
-    value = values[0]
-    return lambda labels: labels.get(key) != value
-
-
-def _in(key: str, values: tuple[str, ...]) -> _Test:
-    chosen = frozenset(values)
-    return lambda labels: labels.get(key) in chosen
-
-
-def _not_in(key: str, values: tuple[str, ...]) -> _Test:
-    chosen = frozenset(values)
-    return lambda labels: labels.get(key) not in chosen
-
-
-def _exists(key: str, _values: tuple[str, ...]) -> _Test:
-    return lambda labels: key in labels
-
-
-def _absent(key: str, _values: tuple[str, ...]) -> _Test:
-    return lambda labels: key not in labels
-
-
-def _greater(key: str, values: tuple[str, ...]) -> _Test:
-    bound = integers.signed(values[0])
-    return lambda labels: (found := _integer(labels.get(key, ""))) is not None and found > bound
-
-
-def _less(key: str, values: tuple[str, ...]) -> _Test:
-    bound = integers.signed(values[0])
-    return lambda labels: (found := _integer(labels.get(key, ""))) is not None and found < bound
+        key, operator = self.key, self.operator
+        if operator == "exists":
+            return lambda labels: key in labels
+        if operator == "!":
+            return lambda labels: key not in labels
+        if operator in ("in", "notin"):
+            members = frozenset(self.values)
+            if operator == "in":
+                return lambda labels: labels.get(key) in members
+            return lambda labels: labels.get(key) not in members
+        value = self.values[0]
+        if operator == "!=":
+            return lambda labels: labels.get(key) != value
+        if operator in ("=", "=="):
+            return lambda labels: labels.get(key) == value
+        bound, sign = integers.signed(value), 1 if operator == ">" else -1
+        return lambda labels: (
+            (number := _integer(labels.get(key, ""))) is not None and sign * (number - bound) > 0
+        )
 
 
 def _integer(text: str) -> int | None:
@@ -88,19 +68,6 @@ def _integer(text: str) -> int | None:
         return integers.signed(text)
     except integers.NotInteger:
         return None
-
-
-_COMPILERS: dict[str, Callable[[str, tuple[str, ...]], _Test]] = {
-    "=": _equals,
-    "==": _equals,
-    "!=": _differs,
-    "in": _in,
-    "notin": _not_in,
-    "exists": _exists,
-    "!": _absent,
-    ">": _greater,
-    "<": _less,
-}
 
 
 class LabelSelector:
@@ -152,7 +119,7 @@ _OBJECT_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotE
 
 
 def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """A LabelSelector of a spec; validation has been through it.
+    """A LabelSelector of a spec, after validation.
 
     No selector matches nothing, and one without requirements everything.
     """
@@ -165,8 +132,8 @@ def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
     for each in selector.get("matchExpressions") or ():
         operator = _OBJECT_OPERATORS.get(each.get("operator", ""))
         if operator is None:
-            shown = fields.show(each.get("operator", ""))
-            raise errors.bad_request(f"{shown} is not a valid label selector operator")
+            text = fields.show(each.get("operator", ""))
+            raise errors.bad_request(f"{text} is not a valid label selector operator")
         requirements.append(Requirement(each["key"], operator, tuple(each.get("values") or ())))
     return LabelSelector(requirements) if requirements else EVERYTHING
 
@@ -206,7 +173,7 @@ _SYMBOLS = frozenset((*_BINARY[2:], "!", "(", ")", ",", _END))
 
 
 class _Bad(Exception):
-    """A requirement that cannot be read; the text says why."""
+    """An invalid requirement; the text has the reason."""
 
 
 class _Parser:
@@ -245,7 +212,8 @@ class _Parser:
     def _checked(self) -> Requirement:
         negated = self._next == "!" and bool(self._take())
         key = self._word()
-        _check_key(key)
+        if complaints := names.qualified_name(key):
+            raise _Bad(f"<nil>: Invalid value: {fields.show(key)}: {'; '.join(complaints)}")
         if negated:
             return Requirement(key, "!")
         if self._next in (_END, ","):
@@ -254,7 +222,16 @@ class _Parser:
         if operator not in _BINARY:
             raise _Bad(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
         values = self._values() if operator in ("in", "notin") else (self._value(),)
-        _check_values(key, operator, values)
+        mistakes = []
+        if operator in ("<", ">") and _integer(values[0]) is None:
+            detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+            mistakes.append(str(fields.invalid("values[0]", values[0], detail)))
+        for index, value in enumerate(values):
+            if complaints := names.label_value(value):
+                mistake = fields.invalid(f"values[{index}][{key}]", value, "; ".join(complaints))
+                mistakes.append(str(mistake))
+        if mistakes:
+            raise _Bad(mistakes[0] if len(mistakes) == 1 else f"[{', '.join(mistakes)}]")
         return Requirement(key, operator, values)
 
     def _word(self) -> str:
@@ -271,27 +248,27 @@ class _Parser:
             raise _Bad(f"found '{lexeme}' expected: '('")
         if self._next in _SYMBOLS and self._next not in (",", ")"):
             raise _Bad(f"found '{self._next}', expected: ',', ')' or identifier")
-        found: set[str] = set()
-        while len(found) <= MAX_VALUES and (self._next != ")" or not found):
+        values: set[str] = set()
+        while len(values) <= MAX_VALUES and (self._next != ")" or not values):
             if self._next == ")":
-                found.add("")
+                values.add("")
             else:
-                self._list_item(found)
-        if len(found) > MAX_VALUES:
+                self._list_item(values)
+        if len(values) > MAX_VALUES:
             raise _Bad(f"a set has at most {MAX_VALUES} values")
         self._take()
-        return tuple(sorted(found))
+        return tuple(sorted(values))
 
-    def _list_item(self, found: set[str]) -> None:
+    def _list_item(self, values: set[str]) -> None:
         lexeme = self._take()
         if lexeme == ",":
             # A comma at either end, or two in a row, stand beside an empty value.
-            if not found or self._next in (")", ","):
-                found.add("")
+            if not values or self._next in (")", ","):
+                values.add("")
         elif lexeme in _SYMBOLS:
             raise _Bad(f"found '{lexeme}', expected: ',', or identifier")
         else:
-            found.add(lexeme)
+            values.add(lexeme)
             if self._next not in (",", ")"):
                 raise _Bad(f"found '{self._next}', expected: ',' or ')'")
 
@@ -299,34 +276,16 @@ class _Parser:
 def _tokens(text: str) -> Iterator[str]:
     place = 0
     while place < len(text):
-        found = _TOKEN.match(text, place)
-        assert found is not None
-        place = found.end()
-        if lexeme := found[1] or found[2]:
+        match = _TOKEN.match(text, place)
+        assert match is not None
+        place = match.end()
+        if lexeme := match[1] or match[2]:
             yield lexeme
     yield _END
 
 
 def _unexpected(lexeme: str, expected: str) -> errors.StatusError:
     return errors.bad_request(f"found '{lexeme}', expected: {expected}")
-
-
-def _check_key(key: str) -> None:
-    if complaints := names.qualified_name(key):
-        raise _Bad(f"<nil>: Invalid value: {fields.show(key)}: {'; '.join(complaints)}")
-
-
-def _check_values(key: str, operator: str, values: tuple[str, ...]) -> None:
-    found = []
-    if operator in ("<", ">") and _integer(values[0]) is None:
-        detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-        found.append(str(fields.invalid("values[0]", values[0], detail)))
-    for index, value in enumerate(values):
-        if complaints := names.label_value(value):
-            mistake = fields.invalid(f"values[{index}][{key}]", value, "; ".join(complaints))
-            found.append(str(mistake))
-    if found:
-        raise _Bad(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,10 +318,10 @@ class FieldSelector:
         """The fields asked about, in the order that Kubernetes checks them in."""
         return tuple(term.label for term in self.terms)
 
-    def matches(self, found: Mapping[str, str]) -> bool:
-        """Whether an object's fields match; a field that it lacks is empty."""
+    def matches(self, object_fields: Mapping[str, str]) -> bool:
+        """Whether an object's fields match; a missing field counts as empty."""
         for term in self.terms:
-            if (found.get(term.label, "") == term.value) is term.negated:
+            if (object_fields.get(term.label, "") == term.value) is term.negated:
                 return False
         return True
 
@@ -402,10 +361,10 @@ def parse_fields(text: str) -> FieldSelector:
         message = f"the field selector is too long: at most {MAX_TERMS} terms are read"
         raise errors.bad_request(message)
     for part in sorted(parts):
-        found = _TERM.fullmatch(part)
-        if found is None:
+        match = _TERM.fullmatch(part)
+        if match is None:
             raise errors.bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        term = FieldTerm(found[1], _ESCAPE.sub(_unescaped, found[3]), found[2] == "!=")
+        term = FieldTerm(match[1], _ESCAPE.sub(_unescaped, match[3]), match[2] == "!=")
         if term.label or term.value:
             terms.append(term)
     return FieldSelector(terms)
@@ -414,16 +373,16 @@ def parse_fields(text: str) -> FieldSelector:
 def _split(text: str) -> Iterator[str]:
     place = 0
     while place <= len(text):
-        found = _SPLIT.match(text, place)
-        assert found is not None
-        yield found[1]
-        place = found.end() + (found.end() == len(text))
+        match = _SPLIT.match(text, place)
+        assert match is not None
+        yield match[1]
+        place = match.end() + (match.end() == len(text))
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    if found[2]:
-        code = ord(found[2])
+def _unescaped(match: re.Match[str]) -> str:
+    if match[2]:
+        code = ord(match[2])
         raise errors.bad_request(f"invalid field selector: unescaped character in value: {code}")
-    if found[1] not in ("\\", ",", "="):
-        raise errors.bad_request(f"invalid field selector: invalid escape sequence: {found[0]}")
-    return found[1]
+    if match[1] not in ("\\", ",", "="):
+        raise errors.bad_request(f"invalid field selector: invalid escape sequence: {match[0]}")
+    return match[1]

@@ -68,11 +68,11 @@ def write(promise: Promise) -> str:
 
 
 def read(message: str) -> Promise | None:
-    """What a condition's message promises; nothing if it is not one of `write`."""
-    found = _FORM.fullmatch(message)
-    if found is None:
+    """The promise in a condition's message; None for a message that `write` did not make."""
+    match = _FORM.fullmatch(message)
+    if match is None:
         return None
-    return Promise(int(found["seconds"]), int(found["kill"]), found["boot"])
+    return Promise(int(match["seconds"]), int(match["kill"]), match["boot"])
 
 
 def write_listed(promises: Mapping[str, Promise]) -> str:
@@ -85,7 +85,7 @@ def write_listed(promises: Mapping[str, Promise]) -> str:
 
 
 def read_listed(lease: Lease | None) -> Mapping[str, Promise]:
-    """The promises that a node lists in its Lease; none where they cannot be understood."""
+    """The promises in a node's Lease; none if the list is invalid."""
     text = "" if lease is None else (lease.metadata.annotations or {}).get(LISTED, "")
     if not text:
         return {}

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the typed, partial objects of all groups share.
+"""The common parts of the typed, partial objects of all groups.
 
 A controller process holds thousands of objects and reads a few fields of
 each, so it decodes those and nothing else: about 2 KB for a pod instead of
 30. What is not named here is not decoded and cannot be read; it cannot be
-lost either, because nobody writes these back (writes are patches).
+lost either, because no controller writes these back (writes are patches).
 
-They are read-only and shared by all who hold them, as are their mappings.
-Times stay texts: most are never looked at, equal ones are one object in
-memory, and `times.parse` takes a quarter of a microsecond when somebody asks. A text
+Structs and their mappings are read-only, and readers share them.
+Times stay texts: most have no reader, equal ones are one object in
+memory, and `times.parse` takes a quarter of a microsecond for each use. A text
 that Go leaves out when empty is "" here, a number behind a pointer None;
 lists and maps may be null on the wire, so they are None or a value.
 
-No struct is tracked by the garbage collector: they are made of trees that
-nobody can change, so no cycle can go through them.
+The garbage collector tracks no struct: they are immutable trees, so they have no
+cycles.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ Own: TypeAlias = Annotated[str, msgspec.Meta(extra={"own": True})]
 """A text that hardly two objects have in common: there is nothing to share."""
 
 Time: TypeAlias = Annotated[str, msgspec.Meta(extra={"time": True})]
-"""A time as it is written; `times.parse` reads it."""
+"""The text of a time, for `times.parse`."""
 
 Texts: TypeAlias = tuple[str, ...]
 Map: TypeAlias = Mapping[str, str]
@@ -68,7 +68,7 @@ class ObjectMeta(Partial, frozen=True):
 
 
 class Condition(Partial, frozen=True):
-    """A condition as pods, nodes and Jobs have it, and metav1.Condition too."""
+    """A condition of a pod, node or Job, or a metav1.Condition."""
 
     type: str = ""
     status: str = ""
@@ -95,7 +95,7 @@ class LabelSelector(Partial, frozen=True):
 
 
 class ApiObject(Partial, frozen=True):
-    """An object of any kind. Kind and apiVersion are its `Kind`'s, not its own."""
+    """An object of any kind. The `Kind` has the kind and apiVersion."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -109,6 +109,6 @@ def find(conditions: Conditions, condition_type: str) -> Condition | None:
 
 
 def is_true(conditions: Conditions, condition_type: str) -> bool:
-    """Whether the first condition of this type says so."""
+    """Whether the first condition of this type has status True."""
     condition = find(conditions, condition_type)
     return condition is not None and condition.status == "True"

@@ -31,21 +31,21 @@ _ZERO_MICRO = "0001-01-01T00:00:00.000000Z"
 
 
 class TimeError(ValueError):
-    """A text that is no time; worded as Go words it."""
+    """A text that is no time; the message is Go's."""
 
 
 def normalize(text: str) -> str | None:
     """The text under which a Time is kept; None for Go's zero time."""
-    found = _CANONICAL.fullmatch(text)
-    if found and found[1] is None and text != _ZERO:
+    match = _CANONICAL.fullmatch(text)
+    if match and match[1] is None and text != _ZERO:
         return text
     return _Parser(text, LAYOUT).seconds()
 
 
 def normalize_micro(text: str) -> str | None:
     """The text under which a MicroTime is kept; None for Go's zero time."""
-    found = _CANONICAL.fullmatch(text)
-    if found and found[1] is not None and text != _ZERO_MICRO:
+    match = _CANONICAL.fullmatch(text)
+    if match and match[1] is not None and text != _ZERO_MICRO:
         return text
     return _Parser(text, MICRO_LAYOUT).micros()
 
@@ -86,15 +86,15 @@ def span(seconds: int) -> timedelta:
 
 
 def quoted(text: str) -> str:
-    """As Go's time package quotes what it could not read."""
+    """A text in the quotes of Go's time package."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     if escaped.isascii() and escaped.isprintable():
         return f'"{escaped}"'
-    written = (
+    characters = (
         chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
         for byte in escaped.encode(errors="surrogatepass")
     )
-    return f'"{"".join(written)}"'
+    return f'"{"".join(characters)}"'
 
 
 @dataclass(slots=True)
@@ -109,12 +109,12 @@ class _Parser:
 
     def seconds(self) -> str | None:
         moment = self._parse()
-        written = f"{moment}Z"
-        return None if written == _ZERO else written
+        text = f"{moment}Z"
+        return None if text == _ZERO else text
 
     def micros(self) -> str | None:
-        written = f"{self._parse()}.{self.fraction:0<6.6}Z"
-        return None if written == _ZERO_MICRO else written
+        text = f"{self._parse()}.{self.fraction:0<6.6}Z"
+        return None if text == _ZERO_MICRO else text
 
     def _parse(self) -> str:
         """The moment in UTC, in whole seconds, without the Z."""
@@ -125,7 +125,10 @@ class _Parser:
         self._literal("-")
         self._number("02", 2)
         self._literal("T")
-        self._hour()
+        # The one number that may have one digit only.
+        second = self.rest[1:2]
+        width = 2 if second.isascii() and second.isdigit() else 1
+        self._number("15", width, "hour", 0, 23)
         self._literal(":")
         self._number("04", 2, "minute", 0, 59)
         self._literal(":")
@@ -134,7 +137,10 @@ class _Parser:
         offset = self._zone()
         if self.rest:
             raise TimeError(f"parsing time {quoted(self.text)}: extra text: {quoted(self.rest)}")
-        self._check_day()
+        year, month, day = self.fields[:3]
+        # 400 years later the calendar is the same, and Python knows no year 0.
+        if not 1 <= day <= monthrange(year + 400, month)[1]:
+            raise self._out_of_range("day")
         return self._in_utc(offset)
 
     def _literal(self, expected: str) -> None:
@@ -154,45 +160,33 @@ class _Parser:
             raise self._out_of_range(name)
         self.fields.append(number)
 
-    def _hour(self) -> None:
-        """The one number that may have one digit only."""
-        second = self.rest[1:2]
-        width = 2 if second.isascii() and second.isdigit() else 1
-        self._number("15", width, "hour", 0, 23)
-
     def _fraction(self) -> None:
         if self.layout == MICRO_LAYOUT:
-            found = _MICRO_FRACTION.match(self.rest)
-            if found is None:
+            match = _MICRO_FRACTION.match(self.rest)
+            if match is None:
                 raise self._unreadable(".000000")
         else:
-            found = _FRACTION.match(self.rest)
-        if found is not None:
-            self.fraction = found[0][1:10]
-            self.rest = self.rest[found.end() :]
+            match = _FRACTION.match(self.rest)
+        if match is not None:
+            self.fraction = match[0][1:10]
+            self.rest = self.rest[match.end() :]
 
     def _zone(self) -> int:
         """Minutes east of Greenwich."""
         if self.rest.startswith("Z"):
             self.rest = self.rest[1:]
             return 0
-        found = _ZONE.match(self.rest)
-        if found is None:
+        match = _ZONE.match(self.rest)
+        if match is None:
             raise self._unreadable("Z07:00")
-        self.rest = self.rest[found.end() :]
-        hours, minutes = int(found[2]), int(found[3])
+        self.rest = self.rest[match.end() :]
+        hours, minutes = int(match[2]), int(match[3])
         if hours > 24:
             raise self._out_of_range("time zone offset hour")
         if minutes > 60:
             raise self._out_of_range("time zone offset minute")
         offset = hours * 60 + minutes
-        return -offset if found[1] == "-" else offset
-
-    def _check_day(self) -> None:
-        year, month, day = self.fields[:3]
-        # 400 years later the calendar is the same, and Python knows no year 0.
-        if not 1 <= day <= monthrange(year + 400, month)[1]:
-            raise self._out_of_range("day")
+        return -offset if match[1] == "-" else offset
 
     def _in_utc(self, offset: int) -> str:
         year, month, day, hour, minute, second = self.fields

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading a value into a type as Go's decoder does, step by step.
 
-The slow twin of `normal.py`, for objects that are odd: it words what is wrong
-as Go does, in Go's order, lists unknown and duplicate fields, and merges
-repeated fields as Go does. What it returns holds only known fields of the
-right types; `normal.py` brings that into normal form.
+The slow twin of `go_normalize.py`, for objects with problems. This module reports
+errors in Go's words and order, lists unknown and duplicate fields, and merges
+repeated fields as Go does. The result has only known fields of the right types;
+`go_normalize.py` converts it to normal form.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from refloat.api import gojson, quantity, schema, times
+from refloat.api import fields, gojson, quantity, schema, times
 from refloat.api.meta import Object
 
-# So many unknown and duplicate fields are told, as in Kubernetes.
+# At most so many unknown and duplicate fields are in an answer, as in Kubernetes.
 MAX_PROBLEMS = 100
 
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
@@ -46,10 +46,10 @@ class _Place:
 def read(value: Any, struct: schema.Struct) -> tuple[Object, list[str]]:
     """The known fields, and what is unknown or repeated; `Mismatch` for wrong types."""
     reader = _Reader()
-    made: Object = reader.struct(value, struct, _Place("", "", ""), None)
+    obj: Object = reader.struct(value, struct, _Place("", "", ""), None)
     if reader.wrong is not None:
         raise Mismatch(reader.wrong)
-    return made, list(reader.problems)
+    return obj, list(reader.problems)
 
 
 class _Reader:
@@ -71,54 +71,54 @@ class _Reader:
         members = gojson.members(value)
         if members is None:
             return self._mistyped(value, of.go, place, old)
-        made = dict(old or {})
-        seen = set()
+        obj = dict(old or {})
+        keys = set()
         for key, item in members:
             field = of.fields.get(key)
             if field is None:
                 self._problem("unknown", place.key(key))
                 continue
-            if key in seen:
+            if key in keys:
                 self._problem("duplicate", place.key(key))
-            seen.add(key)
-            self._field(item, field, place.field(of, field), made)
-        return made
+            keys.add(key)
+            self._field(item, field, place.field(of, field), obj)
+        return obj
 
-    def _field(self, value: Any, field: schema.Field, place: _Place, made: Object) -> None:
-        old = made.get(field.name)
+    def _field(self, value: Any, field: schema.Field, place: _Place, obj: Object) -> None:
+        old = obj.get(field.name)
         if value is not None:
-            made[field.name] = self.value(value, field.type, place, old)
+            obj[field.name] = self.value(value, field.type, place, old)
         elif field.pointer or not _ignores_null(field.type):
-            made[field.name] = None
+            obj[field.name] = None
 
     def _map(self, value: Any, of: schema.MapOf, place: _Place, old: Any) -> Any:
         members = gojson.members(value)
         if members is None:
             return self._mistyped(value, of.go, place, old)
-        made = dict(old or {})
-        seen = set()
+        obj = dict(old or {})
+        keys = set()
         for key, item in members:
             path = place.key(key)
-            if key in seen:
+            if key in keys:
                 self._problem("duplicate", path)
-            seen.add(key)
+            keys.add(key)
             if item is not None:
                 item = self.value(item, of.element, place.element(path), None)
-            made[key] = item
-        return made
+            obj[key] = item
+        return obj
 
     def _list(self, value: Any, of: schema.ListOf, place: _Place, old: Any) -> Any:
         if not isinstance(value, list) or isinstance(value, gojson.Pairs):
             return self._mistyped(value, of.go, place, old)
         before = old or []
-        made = []
+        items = []
         for index, item in enumerate(value):
             same = before[index] if index < len(before) else None
             if item is not None:
                 there = place.element(f"{place.path}[{index}]")
                 same = self.value(item, of.element, there, same)
-            made.append(same)
-        return made
+            items.append(same)
+        return items
 
     def _scalar(self, value: Any, of: schema.Scalar, place: _Place, old: Any) -> Any:
         match of.kind:
@@ -138,8 +138,10 @@ class _Reader:
                 return _time(value, of.kind, place)
         return gojson.plain(value)
 
-    def _of_type(self, value: Any, wanted: type, of: schema.Scalar, place: _Place, old: Any) -> Any:
-        if type(value) is not wanted:
+    def _of_type(
+        self, value: Any, python_type: type, of: schema.Scalar, place: _Place, old: Any
+    ) -> Any:
+        if type(value) is not python_type:
             return self._mistyped(value, of.go, place, old)
         return gojson.text(value) if isinstance(value, str) else value
 
@@ -155,25 +157,22 @@ class _Reader:
         """A text in base64, or a list of numbers."""
         kind = gojson.kind(value)
         if kind == "array":
-            return self._byte_list(value, place, old)
+            data = bytearray()
+            for item in value:
+                item = 0 if item is None else item
+                if gojson.kind(item) != "number":
+                    return self._mistyped(item, "uint8", place, old)
+                number = _integer(item, 256)
+                if number is None or number < 0:
+                    return self._wrong(_mismatch(f"number {_literal(item)}", "uint8", place), old)
+                data.append(number)
+            return gojson.encode_base64(bytes(data))
         if kind != "string":
             return self._mistyped(value, of.go, place, old)
         try:
             return gojson.encode_base64(gojson.decode_base64(value))
         except ValueError as error:
             return self._wrong(str(error), old)
-
-    def _byte_list(self, value: list[Any], place: _Place, old: Any) -> Any:
-        made = bytearray()
-        for item in value:
-            item = 0 if item is None else item
-            if gojson.kind(item) != "number":
-                return self._mistyped(item, "uint8", place, old)
-            number = _integer(item, 256)
-            if number is None or number < 0:
-                return self._wrong(_mismatch(f"number {_literal(item)}", "uint8", place), old)
-            made.append(number)
-        return gojson.encode_base64(bytes(made))
 
     def _mistyped(self, value: Any, go: str, place: _Place, old: Any) -> Any:
         return self._wrong(_mismatch(gojson.kind(value), go, place), old)
@@ -185,7 +184,7 @@ class _Reader:
 
     def _problem(self, what: str, path: str) -> None:
         if len(self.problems) < MAX_PROBLEMS:
-            self.problems[f"{what} field {gojson.quoted(path)}"] = None
+            self.problems[f"{what} field {fields.quote(path)}"] = None
 
 
 def _ignores_null(of: schema.Type) -> bool:
@@ -207,7 +206,7 @@ def _literal(value: Any) -> str:
 
 
 def _integer(value: Any, limit: int) -> int | None:
-    """The whole number, if it is written as one and within the limit."""
+    """The number, if the text is a whole number within the limit."""
     try:
         number = int(_literal(value))
     except ValueError:
@@ -221,15 +220,15 @@ def _int_or_string(value: Any, place: _Place) -> Any:
         return gojson.text(value)
     number = _integer(value, _LIMITS["int32"]) if kind == "number" else None
     if number is None:
-        shown = f"number {_literal(value)}" if kind == "number" else kind
-        raise Mismatch(_mismatch(shown, "int32", place))
+        text = f"number {_literal(value)}" if kind == "number" else kind
+        raise Mismatch(_mismatch(text, "int32", place))
     return number
 
 
 def _quantity(value: Any) -> Any:
-    written = _literal(value) if gojson.kind(value) in ("number", "string") else "?"
+    text = _literal(value) if gojson.kind(value) in ("number", "string") else "?"
     try:
-        return quantity.canonical(written)
+        return quantity.canonical(text)
     except quantity.QuantityError as error:
         raise Mismatch(str(error)) from None
 

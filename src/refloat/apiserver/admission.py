@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is decided about a write beyond the object itself.
+"""Admission: checks and changes of a write that depend on other objects.
 
-The namespace must live; pods get their priority, the tolerations that every
-pod has and the topology labels of their node; new nodes start out as not ready.
+The namespace must not be terminating. A pod gets its priority, the two default
+tolerations and the topology labels of its node. A new node starts with the taint
+not-ready.
 """
 
 from refloat.api import errors, kinds
 from refloat.api.meta import Object, is_terminating
-from refloat.apiserver import stored, topology_labels
+from refloat.apiserver import storage_codec, topology_labels
 from refloat.apiserver.identity import Call
 from refloat.store.contract import Store
 
@@ -19,12 +20,12 @@ IMMORTAL = ("default", "kube-public", "kube-system")
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
-# How long a pod stays bound to a node that is not ready or not reachable.
+# How long a pod stays on a node that is not ready or not reachable.
 TOLERATION_SECONDS = 300
 
 
 class Admission:
-    """The checks and changes that need to look at other objects."""
+    """Admits writes, with a look at other objects."""
 
     def __init__(self, store: Store, toleration_seconds: int = TOLERATION_SECONDS) -> None:
         self._store = store
@@ -36,9 +37,13 @@ class Admission:
         if resource.kind == "Pod":
             self._set_priority(obj)
             tolerate_by_default(obj, self._toleration_seconds)
-            self._label_topology(obj)
+            node = obj["spec"].get("nodeName")
+            if node and (labels := topology_labels.of_node(self._store, node)):
+                obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **labels}
         elif resource.kind == "Node":
-            _taint_not_ready(obj)
+            taints = obj["spec"].setdefault("taints", [])
+            if not any((t.get("key"), t["effect"]) == (NOT_READY, "NoSchedule") for t in taints):
+                taints.append({"key": NOT_READY, "effect": "NoSchedule"})
 
     def on_update(self, call: Call, resource: kinds.Resource, new: Object, old: Object) -> None:
         if resource.kind == "Pod":
@@ -48,17 +53,26 @@ class Admission:
                     new["spec"].setdefault(name, old["spec"][name])
 
     def recheck(self, resource: kinds.Resource, obj: Object) -> None:
-        """What may have changed since `on_create`."""
+        """Check again what another write may have changed since `on_create`."""
         if resource.namespaced:
             self._check_namespace(resource, obj)
 
     def validate(self, resource: kinds.Resource, obj: Object, own: str) -> None:
-        """What is looked at once the object is valid.
+        """Check a valid object against others: there is one default PriorityClass at most.
 
-        `own` is the name of the object that is there already and would change.
+        `own` is the name of the existing object that an update changes.
         """
-        if resource is _PRIORITY_CLASSES and obj.get("globalDefault"):
-            self._check_only_default(obj, own)
+        if resource is not _PRIORITY_CLASSES or not obj.get("globalDefault"):
+            return
+        present = self._default_priority_class()
+        if present is not None and present["metadata"]["name"] != own:
+            raise errors.forbidden(
+                resource.group,
+                resource.plural,
+                _shown_name(obj),
+                f"PriorityClass {present['metadata']['name']} is already marked as default. "
+                "Only one default can exist",
+            )
 
     def on_delete(self, resource: kinds.Resource, name: str) -> None:
         if resource is _NAMESPACES and name in IMMORTAL:
@@ -66,64 +80,68 @@ class Admission:
 
     def _check_namespace(self, resource: kinds.Resource, obj: Object) -> None:
         name = obj["metadata"]["namespace"]
-        entry = self._store.get(stored.key(_NAMESPACES, "", name))
+        entry = self._store.get(storage_codec.key(_NAMESPACES, "", name))
         if entry is None:
             raise errors.not_found("", "namespaces", name)
-        # The cheap look first: most namespaces are not terminating.
+        # The cheap check first: most namespaces are not terminating.
         if b'"deletionTimestamp"' not in entry.value:
             return
-        if is_terminating(stored.unpack(_NAMESPACES, entry)):
-            raise _terminating(resource, _shown_name(obj), name)
+        if is_terminating(storage_codec.unpack(_NAMESPACES, entry)):
+            message = (
+                f"unable to create new content in namespace {name} because it is being terminated"
+            )
+            error = errors.forbidden(resource.group, resource.plural, _shown_name(obj), message)
+            assert error.details is not None
+            error.details["causes"] = [
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": f"namespace {name} is being terminated",
+                    "field": "metadata.namespace",
+                }
+            ]
+            raise error
 
     def _set_priority(self, pod: Object) -> None:
         """Resolve the pod's priority class (or the default one) to a number."""
         spec = pod["spec"]
         name = spec.get("priorityClassName", "")
-        found = self._priority_class(name) if name else self._default_priority_class()
-        if name and found is None:
+        priority_class = self._priority_class(name) if name else self._default_priority_class()
+        if name and priority_class is None:
             raise errors.forbidden(
-                "",
-                "pods",
-                _shown_name(pod),
-                f"no PriorityClass with name {name} was found",
+                "", "pods", _shown_name(pod), f"no PriorityClass with name {name} was found"
             )
         computed = {
-            "priority": (found or {}).get("value", 0),
-            "preemptionPolicy": (found or {}).get("preemptionPolicy", "PreemptLowerPriority"),
+            "priority": (priority_class or {}).get("value", 0),
+            "preemptionPolicy": (priority_class or {}).get(
+                "preemptionPolicy", "PreemptLowerPriority"
+            ),
         }
         for field, value in computed.items():
             if spec.get(field, value) != value:
-                raise _not_for_users(pod, field, value)
-        if found is not None:
-            spec["priorityClassName"] = found["metadata"]["name"]
+                title = "string value of PreemptionPolicy"
+                if field == "priority":
+                    title = "integer value of priority"
+                raise errors.forbidden(
+                    "",
+                    "pods",
+                    _shown_name(pod),
+                    f"the {title} ({spec[field]}) must not be provided in pod spec; "
+                    f"priority admission controller computed {value} from the given "
+                    "PriorityClass name",
+                )
+        if priority_class is not None:
+            spec["priorityClassName"] = priority_class["metadata"]["name"]
         spec.update(computed)
 
-    def _label_topology(self, pod: Object) -> None:
-        """Say on a pod that comes with a node's name where that node is."""
-        node = pod["spec"].get("nodeName")
-        if node and (found := topology_labels.of_node(self._store, node)):
-            pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **found}
-
-    def _check_only_default(self, wanted: Object, own: str) -> None:
-        present = self._default_priority_class()
-        if present is not None and present["metadata"]["name"] != own:
-            raise errors.forbidden(
-                _PRIORITY_CLASSES.group,
-                _PRIORITY_CLASSES.plural,
-                _shown_name(wanted),
-                f"PriorityClass {present['metadata']['name']} is already marked as default. "
-                "Only one default can exist",
-            )
-
     def _priority_class(self, name: str) -> Object | None:
-        entry = self._store.get(stored.key(_PRIORITY_CLASSES, "", name))
-        return None if entry is None else stored.unpack(_PRIORITY_CLASSES, entry)
+        entry = self._store.get(storage_codec.key(_PRIORITY_CLASSES, "", name))
+        return None if entry is None else storage_codec.unpack(_PRIORITY_CLASSES, entry)
 
     def _default_priority_class(self) -> Object | None:
-        """The class marked as the default of all; the lowest, should there be several."""
-        entries = self._store.page(stored.prefix(_PRIORITY_CLASSES)).entries
+        """The global default; if several classes are marked, the one with the lowest value."""
+        entries = self._store.page(storage_codec.prefix(_PRIORITY_CLASSES)).entries
         marked = [
-            stored.unpack(_PRIORITY_CLASSES, entry)
+            storage_codec.unpack(_PRIORITY_CLASSES, entry)
             for entry in entries
             if b'"globalDefault":true' in entry.value
         ]
@@ -131,67 +149,24 @@ class Admission:
 
 
 def _shown_name(obj: Object) -> str:
-    """How a refusal names an object that may not have its name yet."""
+    """The name in a refusal: an object may not have its generated name yet."""
     metadata = obj["metadata"]
     return metadata.get("name") or metadata.get("generateName") or "Unknown"
-
-
-def _not_for_users(pod: Object, field: str, computed: int | str) -> errors.StatusError:
-    what = (
-        "integer value of priority" if field == "priority" else "string value of PreemptionPolicy"
-    )
-    return errors.forbidden(
-        "",
-        "pods",
-        _shown_name(pod),
-        f"the {what} ({pod['spec'][field]}) must not be provided in pod spec; priority admission "
-        f"controller computed {computed} from the given PriorityClass name",
-    )
-
-
-def _terminating(resource: kinds.Resource, name: str, namespace: str) -> errors.StatusError:
-    error = errors.forbidden(
-        resource.group,
-        resource.plural,
-        name,
-        f"unable to create new content in namespace {namespace} because it is being terminated",
-    )
-    assert error.details is not None
-    error.details["causes"] = [
-        {
-            "reason": "NamespaceTerminating",
-            "message": f"namespace {namespace} is being terminated",
-            "field": "metadata.namespace",
-        }
-    ]
-    return error
 
 
 def tolerate_by_default(pod: Object, seconds: int = TOLERATION_SECONDS) -> None:
     """Add the two tolerations that every pod has (behaviour C4.1, C4.2)."""
     present = pod["spec"].get("tolerations") or []
-    missing = [key for key in (NOT_READY, UNREACHABLE) if not _tolerates(present, key)]
+    missing = [
+        key
+        for key in (NOT_READY, UNREACHABLE)
+        if not any(
+            each.get("key", "") in ("", key) and each.get("effect", "") in ("", "NoExecute")
+            for each in present
+        )
+    ]
     if missing:
         pod["spec"]["tolerations"] = present + [
-            {
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": seconds,
-            }
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
             for key in missing
         ]
-
-
-def _tolerates(tolerations: list[Object], key: str) -> bool:
-    return any(
-        each.get("key", "") in ("", key) and each.get("effect", "") in ("", "NoExecute")
-        for each in tolerations
-    )
-
-
-def _taint_not_ready(node: Object) -> None:
-    taints = node["spec"].setdefault("taints", [])
-    wanted = {"key": NOT_READY, "effect": "NoSchedule"}
-    if not any(each.get("key") == NOT_READY and each["effect"] == "NoSchedule" for each in taints):
-        taints.append(wanted)

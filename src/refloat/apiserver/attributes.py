@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request asks for, in the terms in which rights are written.
+"""The attributes of a request that authorization decides on.
 
-It reads the address alone and knows no kind: who may not do something is told
-so also of resources that are not served. Which addresses are served stands in
-`targets`, and comes after the question of rights.
+They come from the address alone, and any resource has them: a user without the
+right gets 403 even for a resource that does not exist. `routes` knows which
+addresses exist; the server looks there after authorization.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,21 +22,24 @@ _VERBS = {
     "DELETE": "delete",
 }
 
-# Older than ?watch=1 and the subresource `proxy`: the verb stands in the path.
+# Older than ?watch=1 and the subresource `proxy`: the verb is in the path.
 _IN_PATH = ("watch", "proxy")
+
+# A number in a query; an empty value counts as absent.
+_NUMBER = re.compile("(-?[0-9]+)?")
 
 _SELECTING = ("list", "watch", "deletecollection")
 
-# What follows a namespace's name is a resource in it, but for these.
+# After a namespace's name comes a resource in the namespace, or one of these.
 _OF_NAMESPACES = ("status", "finalize")
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """One question of rights: may somebody do this to that?"""
+    """A verb on a resource or a path, as rules name it."""
 
     verb: str
-    path: str = ""  # the address, where it is none of a resource's
+    path: str = ""  # only for addresses outside resources
     group: str = ""
     resource: str = ""
     subresource: str = ""
@@ -51,12 +55,12 @@ class Attributes:
 
 
 def of_path(verb: str, path: str) -> Attributes:
-    """A question about an address that is none of a resource's."""
+    """The attributes of an address outside resources."""
     return Attributes(verb, path, is_resource=False)
 
 
 def of_request(method: str, path: str, query: Mapping[str, str]) -> Attributes:
-    """What an HTTP request asks for."""
+    """The attributes of an HTTP request."""
     parts = path.strip("/").split("/")
     before = {"api": 1, "apis": 2}.get(parts[0], len(parts))
     rest = parts[before + 1 :]
@@ -66,7 +70,11 @@ def of_request(method: str, path: str, query: Mapping[str, str]) -> Attributes:
     in_path = rest[0] in _IN_PATH and len(rest) > 1
     if in_path:
         verb, rest = rest[0], rest[1:]
-    namespace, rest = _placed(rest)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
+            rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     if not name and not in_path:
         verb, name = _of_collection(verb, query)
@@ -81,39 +89,22 @@ def of_request(method: str, path: str, query: Mapping[str, str]) -> Attributes:
     )
 
 
-def _placed(rest: list[str]) -> tuple[str, list[str]]:
-    """The namespace, and what stands in it."""
-    if rest[0] != "namespaces" or len(rest) < 2:
-        return "", rest
-    if len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
-        return rest[1], rest[2:]
-    return rest[1], rest
-
-
 def _of_collection(verb: str, query: Mapping[str, str]) -> tuple[str, str]:
-    """The verb on a collection, and the one name that it is about, if any."""
+    """The verb on a collection, and the object's name if the field selector has one."""
     if verb == "delete":
         return "deletecollection", ""
     if verb != "get":
         return verb, ""
     verb = "watch" if options.flag(query, "watch") else "list"
-    if not all(_is_number(query.get(name, "")) for name in ("limit", "timeoutSeconds")):
-        return verb, ""  # the request will be refused; until then it names nothing
+    if not all(_NUMBER.fullmatch(query.get(name, "")) for name in ("limit", "timeoutSeconds")):
+        return verb, ""  # the server will refuse the request; until then there is no name
     name = _fields(query).pinned("metadata.name")
-    return verb, name if _is_segment(name) else ""
-
-
-def _is_number(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return not text or (digits.isascii() and digits.isdigit())
-
-
-def _is_segment(name: str) -> bool:
-    return name not in (".", "..") and "/" not in name and "%" not in name
+    is_segment = name not in (".", "..") and "/" not in name and "%" not in name
+    return verb, name if is_segment else ""
 
 
 def _fields(query: Mapping[str, str]) -> selectors.FieldSelector:
-    """The field selector; one that cannot be read selects nothing here, and fails later."""
+    """The field selector; a malformed one counts as none here, and fails later."""
     try:
         return selectors.parse_fields(query.get("fieldSelector", ""))
     except errors.StatusError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking: bearer tokens, and nobody.
+"""Authentication: bearer tokens, and the anonymous user.
 
-Tokens are looked up by their hash, so that no comparison tells anything of
-them by its timing, and none lies in the server's memory longer than a request.
+The server looks tokens up by their hash. So the timing of a comparison reveals
+nothing, and no token stays in memory longer than its request.
 """
 
 import hashlib
@@ -16,15 +16,14 @@ _SCHEME = "bearer"
 SPACED = (
     "the provided Authorization header contains extra space before the bearer token, and is ignored"
 )
-"""What a client is warned of when its token is passed over for this reason."""
+"""The warning for a client whose token the server ignores for this reason."""
 
 
 class Tokens:
-    """The tokens that this server knows.
+    """The tokens that this server accepts.
 
-    `more` is asked for a token that is not known, by its hash, because the
-    token of a new node may have been made by another process while this
-    server runs.
+    `more` looks up the hash of an unknown token: another process may create the
+    token of a new node while this server runs.
     """
 
     def __init__(
@@ -43,10 +42,9 @@ class Tokens:
         self._identities[digest(token)] = _authenticated(user)
 
     def authenticate(self, authorization: str | None) -> Identity:
-        """The user of an Authorization header; 401 for a token that is not known.
+        """The user of an Authorization header; raises 401 for an unknown token.
 
-        A header of any other kind is no attempt to be somebody, as in
-        Kubernetes.
+        As in Kubernetes, a header with another scheme leaves the user anonymous.
         """
         if not authorization:
             return ANONYMOUS
@@ -54,18 +52,13 @@ class Tokens:
         token = rest.partition(" ")[0]
         if scheme.lower() != _SCHEME or not token:
             return ANONYMOUS
-        found = self._found(digest(token))
-        if found is None:
+        hashed = digest(token)
+        user = self._identities.get(hashed)
+        if user is None and self._more is not None and (new := self._more(hashed)) is not None:
+            user = self._identities[hashed] = _authenticated(new)
+        if user is None:
             raise errors.unauthorized()
-        return found
-
-    def _found(self, hashed: bytes) -> Identity | None:
-        found = self._identities.get(hashed)
-        if found is None and self._more is not None:
-            user = self._more(hashed)
-            if user is not None:
-                found = self._identities[hashed] = _authenticated(user)
-        return found
+        return user
 
 
 def is_spaced(authorization: str | None) -> bool:
@@ -75,7 +68,7 @@ def is_spaced(authorization: str | None) -> bool:
 
 
 def digest(token: str) -> bytes:
-    """What a token is looked up by."""
+    """The hash of a token, as `Tokens` keeps it."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 

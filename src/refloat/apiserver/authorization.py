@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: one evaluator, for requests, reviews and the in-process client.
+"""Authorization: one evaluator for requests, reviews and the in-process client.
 
-It combines the table in `roles` with the rights of nodes, and words a refusal
-as Kubernetes does. It knows nothing of HTTP.
+The evaluator combines the table in `roles` with the rights of nodes, and words a
+refusal as Kubernetes does. This module knows nothing of HTTP.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from refloat.api import errors, fields
 from refloat.apiserver import attributes, identity, node_rights, roles
 from refloat.apiserver.attributes import Attributes
 from refloat.apiserver.identity import ADMINS, Identity
+from refloat.apiserver.node_graph import NodeGraph
 from refloat.apiserver.node_rights import YES, Decision
-from refloat.apiserver.relations import Relations
 from refloat.store.contract import Store
 
 # Kubernetes' refusals are safe to stand in HTML.
@@ -21,15 +21,15 @@ _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _UNRESOLVED = "node authorizer does not support user rule resolution"
 
 
-class Refused(errors.StatusError):
-    """A refusal because of who is asking, before anything else was looked at."""
+class AccessDenied(errors.StatusError):
+    """A refusal because of the user, before the server looks at anything else."""
 
 
 class Authorizer:
-    """Decides on every request but those of administrators, who may do all."""
+    """Decides on every request. Administrators may do everything."""
 
     def __init__(self, store: Store) -> None:
-        self._relations = Relations(store)
+        self._graph = NodeGraph(store)
 
     def check_request(
         self, user: Identity, method: str, path: str, query: Mapping[str, str]
@@ -38,49 +38,47 @@ class Authorizer:
         if ADMINS not in user.groups:
             self.check(user, attributes.of_request(method, path, query))
 
-    def check(self, user: Identity, asked: Attributes) -> None:
+    def check(self, user: Identity, request: Attributes) -> None:
         """Raise 403 unless this user may do this."""
-        decision = self.decide(user, asked)
+        decision = self.decide(user, request)
         if not decision.allowed:
-            raise denied(user, asked, decision.reason)
+            raise denied(user, request, decision.reason)
 
-    def decide(self, user: Identity, asked: Attributes) -> Decision:
-        """May this user do this, and why, or why not?"""
+    def decide(self, user: Identity, request: Attributes) -> Decision:
+        """Whether this user may do this, with the reason."""
         if ADMINS in user.groups:
             return YES
         node = identity.node_name(user)
         own = node_rights.NO
         if node is not None:
-            own = node_rights.decide(node, asked, self._relations)
+            own = node_rights.decide(node, request, self._graph)
             if own.allowed:
                 return own
-        grant = roles.granting(user, asked)
+        grant = roles.granting(user, request)
         return own if grant is None else Decision(True, grant.reason)
 
 
 def unresolved(user: Identity) -> str:
-    """Why the rules of a user are not all of its rights; empty where they are."""
+    """Why a rules review of this user is incomplete; empty if complete."""
     return "" if identity.node_name(user) is None else _UNRESOLVED
 
 
-def denied(user: Identity, asked: Attributes, reason: str = "") -> Refused:
+def denied(user: Identity, request: Attributes, reason: str = "") -> AccessDenied:
     """The refusal, as Kubernetes words it."""
-    cause = _cannot(user, asked).translate(_SANITIZED)
+    subject = f"User {fields.quote(user.name)} cannot {request.verb}"
+    if request.is_resource:
+        what, group = fields.quote(request.what), fields.quote(request.group)
+        where = "at the cluster scope"
+        if request.namespace:
+            where = f"in the namespace {fields.quote(request.namespace)}"
+        cause = f"{subject} resource {what} in API group {group} {where}"
+    else:
+        cause = f"{subject} path {fields.quote(request.path)}"
+    cause = cause.translate(_SANITIZED)
     if reason:
         cause += f": {reason}"
-    if not asked.group and not asked.resource:
-        details = {"name": asked.name} if asked.name else {}
-        return Refused(403, "Forbidden", f"forbidden: {cause}", details=details)
-    plain = errors.forbidden(asked.group, asked.resource, asked.name, cause)
-    return Refused(plain.code, plain.reason, plain.message, details=plain.details)
-
-
-def _cannot(user: Identity, asked: Attributes) -> str:
-    who = f"User {fields.quote(user.name)} cannot {asked.verb}"
-    if not asked.is_resource:
-        return f"{who} path {fields.quote(asked.path)}"
-    where = "at the cluster scope"
-    if asked.namespace:
-        where = f"in the namespace {fields.quote(asked.namespace)}"
-    what, group = fields.quote(asked.what), fields.quote(asked.group)
-    return f"{who} resource {what} in API group {group} {where}"
+    if not request.group and not request.resource:
+        details = {"name": request.name} if request.name else {}
+        return AccessDenied(403, "Forbidden", f"forbidden: {cause}", details=details)
+    plain = errors.forbidden(request.group, request.resource, request.name, cause)
+    return AccessDenied(plain.code, plain.reason, plain.message, details=plain.details)

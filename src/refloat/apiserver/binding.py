@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pods/binding`: giving a pod to a node."""
+"""`pods/binding`: binds a pod to a node."""
 
 from refloat.api import conditions, errors, kinds, times
 from refloat.api.meta import Object, is_terminating
@@ -7,54 +7,50 @@ from refloat.api.validation import binding as validation
 from refloat.apiserver import topology_labels
 from refloat.apiserver.identity import Call
 from refloat.apiserver.registry import Registry, check_uid, precondition_failed
+from refloat.apiserver.routes import Target
 
 PODS = kinds.of("pods")
 
 _SCHEDULED = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
 
 
-async def bind(registry: Registry, call: Call, namespace: str, name: str, wish: Object) -> None:
-    """Write the node's name, and where that node is, into a pod that has none."""
-    if mistakes := validation.validate_create(wish):
+async def bind(registry: Registry, call: Call, target: Target, obj: Object) -> None:
+    """Write the node's name and topology labels into an unbound pod."""
+    if mistakes := validation.validate_create(obj):
         texts = ", ".join(str(each) for each in mistakes)
         raise errors.StatusError(500, "", texts if len(mistakes) == 1 else f"[{texts}]")
-    metadata, node = wish["metadata"], wish["target"]["name"]
-    written = {
-        "annotations": metadata.get("annotations"),
-        "labels": _labels(registry, wish),
-    }
+    metadata, node = obj["metadata"], obj["target"]["name"]
+    changes = {"annotations": metadata.get("annotations"), "labels": _labels(registry, obj)}
 
     def produce(old: Object) -> Object:
-        _check_meant(call, metadata, old["metadata"])
-        _check_free(old, name)
-        held = list(conditions.of(old))
-        conditions.upsert(held, _SCHEDULED, now=times.format_time(call.now))
-        new = {**old, "metadata": {**old["metadata"]}}
-        for field, added in written.items():
+        live = old["metadata"]
+        check_uid(call, PODS, metadata, live)
+        if metadata.get("resourceVersion") not in (None, "", live["resourceVersion"]):
+            names = ("ResourceVersion", "resourceVersion")
+            raise precondition_failed(call, PODS, metadata, live, *names)
+        _check_free(old, target.name)
+        pod_conditions = list(conditions.of(old))
+        conditions.upsert(pod_conditions, _SCHEDULED, now=times.format_time(call.now))
+        new = {**old, "metadata": {**live}}
+        for field, added in changes.items():
             if added:
-                new["metadata"][field] = {**(old["metadata"].get(field) or {}), **added}
+                new["metadata"][field] = {**(live.get(field) or {}), **added}
         new["spec"] = {**old["spec"], "nodeName": node}
-        new["status"] = {**old["status"], "conditions": held}
-        new["status"].pop("nominatedNodeName", None)  # it has come to what it was promised
+        new["status"] = {**old["status"], "conditions": pod_conditions}
+        new["status"].pop("nominatedNodeName", None)
         return new
 
-    # Nobody owns what a binding writes.
-    await registry.modify(call, PODS, namespace, name, produce, subresource="binding", settled=True)
+    # The fields that a binding writes have no owner.
+    await registry.modify(call, target, produce, owners_final=True)
 
 
-def _labels(registry: Registry, wish: Object) -> Object:
-    """Those of the binding, under those of the node that it names."""
-    given: Object = wish["metadata"].get("labels") or {}
-    target = wish["target"]
+def _labels(registry: Registry, obj: Object) -> Object:
+    """The labels of the binding; the topology labels of the node win."""
+    labels: Object = obj["metadata"].get("labels") or {}
+    target = obj["target"]
     if target.get("kind") != "Node":
-        return given
-    return {**given, **topology_labels.of_node(registry.store, target["name"])}
-
-
-def _check_meant(call: Call, wanted: Object, held: Object) -> None:
-    check_uid(call, PODS, wanted, held)
-    if wanted.get("resourceVersion") not in (None, "", held["resourceVersion"]):
-        raise precondition_failed(call, PODS, wanted, held, "ResourceVersion", "resourceVersion")
+        return labels
+    return {**labels, **topology_labels.of_node(registry.store, target["name"])}
 
 
 def _check_free(pod: Object, name: str) -> None:

@@ -30,7 +30,7 @@ PRIORITY_CLASSES = (
 
 
 async def ensure(registry: Registry, clock: Clock) -> None:
-    """Create what is missing; what is there stays as it is."""
+    """Create the missing objects, and leave the others as they are."""
     for name in NAMESPACES:
         await _ensure(registry, clock, "namespaces", "", {"metadata": {"name": name}, "spec": {}})
     for name, value, description in PRIORITY_CLASSES:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a delete does to an object: the arithmetic of grace, and finalizers.
+"""The effect of a delete on an object: grace periods and finalizers.
 
-Pure decisions; the registry carries them out.
+Pure decisions; the registry applies them.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Propagation = Literal["Foreground", "Background", "Orphan"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a delete asks for."""
+    """The options of a delete."""
 
     grace_seconds: int | None = None
     propagation: Propagation | None = None
@@ -28,7 +28,7 @@ class Options:
     reason: str = ""
     dry_run: bool = False
     orphans: bool | None = None
-    """What the deprecated `orphanDependents` said; `propagation` has its meaning."""
+    """The deprecated `orphanDependents`; `propagation` has the policy that it stands for."""
 
 
 def pod_grace(pod: Object, requested: int | None) -> int:
@@ -53,17 +53,17 @@ def begin(obj: Object, grace_seconds: int, now: datetime) -> None:
 
 
 def shorten(obj: Object, requested: int | None, now: datetime) -> bool:
-    """Shorten the grace of a terminating object (behaviour C8.4); was it changed?"""
+    """Shorten the grace of a terminating object (behaviour C8.4); whether that changed it."""
     metadata = obj["metadata"]
-    held = metadata.get("deletionGracePeriodSeconds") or 0
-    held = 1 if held < 0 else held
-    if requested is None or held == 0:
+    current = metadata.get("deletionGracePeriodSeconds") or 0
+    current = 1 if current < 0 else current
+    if requested is None or current == 0:
         return False
     period = 1 if requested < 0 else requested
-    if period >= held:
+    if period >= current:
         return False
     stamp = times.parse(metadata["deletionTimestamp"])
-    stamp += times.span(period) - times.span(held)
+    stamp += times.span(period) - times.span(current)
     now = now.replace(microsecond=0)
     if stamp < now:
         stamp = now
@@ -73,30 +73,26 @@ def shorten(obj: Object, requested: int | None, now: datetime) -> bool:
     return True
 
 
-def finalizers(obj: Object, wanted: Propagation | None, *, orphans_by_default: bool) -> list[str]:
-    """The finalizers of an object once its delete has been asked for."""
+def finalizers(
+    obj: Object, propagation: Propagation | None, *, orphans_by_default: bool
+) -> list[str]:
+    """The finalizers of an object after a delete request.
+
+    Without a policy in the request, that of an earlier delete stays, or the kind's default.
+    """
     present = obj["metadata"].get("finalizers") or []
-    propagation = wanted
-    if propagation is None:
-        propagation = _implied(present, orphans_by_default=orphans_by_default)
-    kept = [each for each in present if each not in (FOREGROUND, ORPHAN)]
+    others = [each for each in present if each not in (FOREGROUND, ORPHAN)]
+    if propagation is None and ORPHAN not in present:
+        if FOREGROUND in present:
+            propagation = "Foreground"
+        elif not orphans_by_default:
+            propagation = "Background"
     if propagation == "Foreground":
-        return [*kept, FOREGROUND]
-    if propagation == "Orphan":
-        return [*kept, ORPHAN]
-    return kept
-
-
-def _implied(present: list[str], *, orphans_by_default: bool) -> Propagation:
-    """An earlier delete's wish stands; else it is the kind's habit."""
-    if ORPHAN in present:
-        return "Orphan"
-    if FOREGROUND in present:
-        return "Foreground"
-    return "Orphan" if orphans_by_default else "Background"
+        return [*others, FOREGROUND]
+    return others if propagation == "Background" else [*others, ORPHAN]
 
 
 def is_over(obj: Object) -> bool:
-    """May a terminating object go now (behaviour C8.3, C8.6)?"""
+    """Whether a terminating object may go now (behaviour C8.3, C8.6)."""
     metadata = obj["metadata"]
     return not metadata.get("deletionGracePeriodSeconds") and not metadata.get("finalizers")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server says about itself: groups, resources, version.
+"""Discovery documents: the groups, resources and version of the API server.
 
-Clients learn from it which kinds there are, and under which names, before
-they ask for anything else. All of it follows from the table in
-`refloat.api.kinds`; the caller encodes each document once and keeps it.
+Clients read them first, to learn the kinds and their names. Every document
+follows from the table in `refloat.api.kinds`; the caller encodes each document
+once and keeps the bytes.
 
-There are two forms of the same facts: the older one, with a document for
-each group version, and the aggregated one, with everything at once.
+The same facts have two forms: the older form has a document for each group
+version, and the aggregated form has everything in one document.
 """
 
 import base64
@@ -24,11 +24,11 @@ KUBERNETES_MINOR = "36"
 KUBERNETES_VERSION = f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}.3"
 """The Kubernetes whose API Refloat's follows."""
 
-# The oldest minor release that could take over what this one has written.
+# The oldest minor release that can read what this release writes.
 _COMPATIBLE_MINOR = "35"
 
-# The order of Kubernetes, which is the order in which clients look for a
-# short or ambiguous name: `ev` must be found in the core group first.
+# The order of Kubernetes, in which clients look up a short or ambiguous name:
+# they must find `ev` in the core group first.
 _GROUP_ORDER = (
     "events.k8s.io",
     "authentication.k8s.io",
@@ -47,7 +47,7 @@ _STORAGE_HASH_BYTES = 8
 
 
 def version(platform: str = "") -> Object:
-    """`/version`: parsed by clients, and read by people who wonder what this is."""
+    """`/version`, for clients and for people."""
     return {
         "major": KUBERNETES_MAJOR,
         "minor": KUBERNETES_MINOR,
@@ -93,7 +93,7 @@ def api_group(name: str) -> Object:
 def api_resource_list(group: str, group_version: str) -> Object:
     """`/api/v1` and `/apis/<group>/<version>`."""
     document: Object = {"kind": "APIResourceList"}
-    if group:  # the core group's document says no version of its own
+    if group:  # the core group's document has no version
         document["apiVersion"] = "v1"
     document["groupVersion"] = _joined(group, group_version)
     document["resources"] = [
@@ -115,7 +115,8 @@ def aggregated_groups() -> Object:
 def groups() -> list[str]:
     """The names of all groups but the core one, in the order of their priority."""
     names = sorted({each.group for each in _all()} - {""})
-    return sorted(names, key=_priority)
+    order = {name: place for place, name in enumerate(_GROUP_ORDER)}
+    return sorted(names, key=lambda name: order.get(name, len(order)))
 
 
 def group_versions() -> list[tuple[str, str]]:
@@ -125,10 +126,6 @@ def group_versions() -> list[tuple[str, str]]:
 
 def _all() -> Sequence[Resource]:
     return (*kinds.RESOURCES, *kinds.VIRTUAL)
-
-
-def _priority(group: str) -> int:
-    return _GROUP_ORDER.index(group) if group in _GROUP_ORDER else len(_GROUP_ORDER)
 
 
 def _versions(group: str) -> list[str]:
@@ -150,14 +147,7 @@ def _group(name: str) -> dict[str, Any]:
 
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:
-    return [_entry(resource), *(_sub_entry(resource, each) for each in _parts(resource))]
-
-
-def _parts(resource: Resource) -> list[Subresource]:
-    return sorted(resource.subresources, key=lambda each: each.name)
-
-
-def _entry(resource: Resource) -> dict[str, Any]:
+    """A resource and its subresources."""
     entry: dict[str, Any] = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -167,8 +157,29 @@ def _entry(resource: Resource) -> dict[str, Any]:
         **_names(resource),
     }
     if resource not in kinds.VIRTUAL:
-        entry["storageVersionHash"] = _storage_hash(resource)
-    return entry
+        # Clients only compare the hash. Both kinds of events are stored as one.
+        group = "" if resource.plural == "events" else resource.group
+        text = f"{group}/{resource.version}/{resource.kind}"
+        digest = hashlib.sha256(text.encode()).digest()[:_STORAGE_HASH_BYTES]
+        entry["storageVersionHash"] = base64.b64encode(digest).decode()
+    entries = [entry]
+    for part in _parts(resource):
+        place = {"group": part.group, "version": part.version}
+        entries.append(
+            {
+                "name": f"{resource.plural}/{part.name}",
+                "singularName": "",
+                "namespaced": resource.namespaced,
+                **(place if part.group or part.version else {}),
+                "kind": part.kind or resource.kind,
+                "verbs": list(part.verbs),
+            }
+        )
+    return entries
+
+
+def _parts(resource: Resource) -> list[Subresource]:
+    return sorted(resource.subresources, key=lambda each: each.name)
 
 
 def _names(resource: Resource) -> dict[str, list[str]]:
@@ -179,25 +190,6 @@ def _names(resource: Resource) -> dict[str, list[str]]:
     if resource.categories:
         names["categories"] = list(resource.categories)
     return names
-
-
-def _sub_entry(resource: Resource, part: Subresource) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "name": f"{resource.plural}/{part.name}",
-        "singularName": "",
-        "namespaced": resource.namespaced,
-    }
-    if part.group or part.version:
-        entry |= {"group": part.group, "version": part.version}
-    return entry | {"kind": part.kind or resource.kind, "verbs": list(part.verbs)}
-
-
-def _storage_hash(resource: Resource) -> str:
-    """Changes when the stored form of a kind does; clients only compare it."""
-    group = "" if resource.plural == "events" else resource.group  # both are stored as one
-    text = f"{group}/{resource.version}/{resource.kind}"
-    digest = hashlib.sha256(text.encode()).digest()
-    return base64.b64encode(digest[:_STORAGE_HASH_BYTES]).decode()
 
 
 def _aggregated(items: Iterable[dict[str, Any]]) -> Object:
@@ -233,15 +225,19 @@ def _discovered_resource(resource: Resource) -> dict[str, Any]:
         **_names(resource),
     }
     if resource.subresources:
-        discovered["subresources"] = [_discovered_part(resource, each) for each in _parts(resource)]
+        discovered["subresources"] = [
+            {
+                "subresource": part.name,
+                "responseKind": _response_kind(
+                    part.kind or resource.kind, part.group, part.version
+                ),
+                "verbs": list(part.verbs),
+            }
+            for part in _parts(resource)
+        ]
     return discovered
 
 
-def _discovered_part(resource: Resource, part: Subresource) -> dict[str, Any]:
-    kind = _response_kind(part.kind or resource.kind, part.group, part.version)
-    return {"subresource": part.name, "responseKind": kind, "verbs": list(part.verbs)}
-
-
 def _response_kind(kind: str, group: str = "", kind_version: str = "") -> dict[str, str]:
-    """Empty group and version mean those of the document's own place."""
+    """Empty group and version mean those of the document."""
     return {"group": group, "version": kind_version, "kind": kind}

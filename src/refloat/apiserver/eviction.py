@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pods/eviction`: a delete that asks the disruption budgets first (behaviour C6)."""
+"""`pods/eviction`: a delete that respects the disruption budgets (behaviour C6)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from refloat.api import conditions, errors, kinds, selectors, times
 from refloat.api.meta import Object, is_terminating, labels
-from refloat.apiserver import deletion, stored
+from refloat.apiserver import deletion, storage_codec
 from refloat.apiserver.identity import Call
 from refloat.apiserver.registry import Registry, check_preconditions
+from refloat.apiserver.routes import Target
 from refloat.base import gates
 from refloat.base.clock import Clock
-from refloat.policy import pod_reason
+from refloat.policy.job import pod_reason
 from refloat.store.contract import Entry
 
 PODS = kinds.of("pods")
@@ -40,25 +41,32 @@ _TARGET = {
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-class Evictions:
+class PodEvictions:
     """Evicts pods, one request at a time."""
 
     def __init__(self, registry: Registry, clock: Clock, feature_gates: gates.Gates) -> None:
         self._registry = registry
         self._clock = clock
         self._marks = feature_gates.enabled(gates.POD_DISRUPTION_CONDITIONS)
-        self._says_why = feature_gates.enabled(gates.RETRIABLE_AND_NON_RETRIABLE_FAILURES)
+        self._sets_reason = feature_gates.enabled(gates.RETRIABLE_AND_NON_RETRIABLE_FAILURES)
 
-    async def evict(self, call: Call, namespace: str, name: str, options: deletion.Options) -> None:
+    async def evict(self, call: Call, target: Target, options: deletion.Options) -> None:
         """Mark and delete a pod, or raise 429 with the budget that forbids it."""
         for attempt in range(MAX_TRIES):
-            pod = stored.unpack(PODS, self._registry.get(PODS, namespace, name))
+            pod = storage_codec.unpack(
+                PODS, self._registry.get(PODS, target.namespace, target.name)
+            )
             if not needs_no_budget(pod):
                 await self._evict_guarded(call, pod, options)
                 return
-            _check_uid(name, pod, options)  # another pod will not become this one
+            if options.uid:  # another pod never becomes this one, so do not try again
+                pod_uid = deletion.Options(uid=options.uid)
+                check_preconditions(PODS, target.name, pod["metadata"], pod_uid)
+            # A pending pod may start meanwhile, and then the budgets count.
+            pending = pod["status"].get("phase") == "Pending" and not is_terminating(pod)
+            pins = pending and options.resource_version is None
             try:
-                await self._mark_and_delete(call, pod, _pinned_while_pending(pod, options))
+                await self._mark_and_delete(call, pod, _pinned(pod, options) if pins else options)
             except errors.StatusError as error:
                 last = options.resource_version is not None or attempt == MAX_TRIES - 1
                 if last or not _is_conflict(error):
@@ -68,8 +76,11 @@ class Evictions:
                 return
 
     async def _evict_guarded(self, call: Call, pod: Object, options: deletion.Options) -> None:
-        """Evict a pod whose budget has a say; what was charged is charged once."""
-        budgets = self._budgets_of(pod)
+        """Evict a running pod, and charge its budget once."""
+        prefix = storage_codec.prefix(BUDGETS, pod["metadata"]["namespace"])
+        entries = self._registry.store.page(prefix).entries
+        every = (storage_codec.unpack(BUDGETS, entry) for entry in entries)
+        budgets = [each for each in every if _covers(each, pod)]
         if not budgets:
             await self._mark_and_delete(call, pod, options)
             return
@@ -81,19 +92,13 @@ class Evictions:
         try:
             await self._mark_and_delete(call, pod, _pinned(pod, options))
         except errors.StatusError as error:
-            # It may have become ready meanwhile, and then it counts.
+            # The pod may have become ready meanwhile, and then it counts.
             if _is_conflict(error) and options.resource_version is None:
                 raise still_processing(budget) from error
             raise
 
-    def _budgets_of(self, pod: Object) -> list[Object]:
-        namespace = pod["metadata"]["namespace"]
-        page = self._registry.store.page(stored.prefix(BUDGETS, namespace))
-        budgets = (stored.unpack(BUDGETS, entry) for entry in page.entries)
-        return [each for each in budgets if _covers(each, pod)]
-
     async def _charge(self, call: Call, budget: Object, pod: str) -> None:
-        """Take one disruption from a budget, as often as it takes to win the race."""
+        """Take one disruption from a budget; try again after a conflict."""
         metadata = budget["metadata"]
         for attempt in range(MAX_TRIES):
             check_budget(budget)
@@ -104,7 +109,7 @@ class Evictions:
                     raise
                 await self._clock.sleep(RETRY_SECONDS)
                 entry = self._registry.get(BUDGETS, metadata["namespace"], metadata["name"])
-                budget = stored.unpack(BUDGETS, entry)
+                budget = storage_codec.unpack(BUDGETS, entry)
             else:
                 return
 
@@ -116,88 +121,61 @@ class Evictions:
             status["disruptionsAllowed"] -= 1
             status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
             if not status["disruptionsAllowed"]:
-                status["conditions"] = _exhausted(old, stamp)
+                condition = {
+                    "type": "DisruptionAllowed",
+                    "status": "False",
+                    "observedGeneration": status.get("observedGeneration", 0),
+                    "reason": "InsufficientPods",
+                    "message": "",
+                }
+                status["conditions"] = list(conditions.of(old))
+                conditions.upsert(status["conditions"], condition, now=stamp)
             return {**old, "status": status, "metadata": {**old["metadata"]}}
 
         await self._registry.modify(
             call,
-            BUDGETS,
-            metadata["namespace"],
-            metadata["name"],
+            Target(BUDGETS, metadata["namespace"], metadata["name"], "status"),
             produce,
-            subresource="status",
-            given=metadata["resourceVersion"],
-            settled=True,  # nobody owns what the server itself writes
+            resource_version=metadata["resourceVersion"],
+            owners_final=True,  # fields that the server writes have no owner
         )
 
     async def _mark_and_delete(self, call: Call, pod: Object, options: deletion.Options) -> None:
         metadata = pod["metadata"]
-        where = (metadata["namespace"], metadata["name"])
-        if self._says_why and not options.reason:
+        target = Target(PODS, metadata["namespace"], metadata["name"])
+        if self._sets_reason and not options.reason:
             options = replace(options, reason=pod_reason.EVICTION_API)
         if self._marks:
             marked = await self._mark(call, pod, options)
             if options.resource_version is not None:
                 options = replace(options, resource_version=str(marked.revision))
-        await self._registry.delete(call, PODS, *where, options)
+        await self._registry.delete(call, target, options)
 
     async def _mark(self, call: Call, pod: Object, options: deletion.Options) -> Entry:
         metadata = pod["metadata"]
-        # Empty preconditions count only once it comes to the delete.
-        asked = replace(
+        # Empty preconditions count only for the delete.
+        preconditions = replace(
             options, uid=options.uid or None, resource_version=options.resource_version or None
         )
 
         def produce(old: Object) -> Object:
-            check_preconditions(PODS, metadata["name"], old["metadata"], asked)
-            held = list(conditions.of(old))
-            conditions.upsert(held, _TARGET, now=times.format_time(call.now))
-            status = {**old["status"], "conditions": held}
+            check_preconditions(PODS, metadata["name"], old["metadata"], preconditions)
+            pod_conditions = list(conditions.of(old))
+            conditions.upsert(pod_conditions, _TARGET, now=times.format_time(call.now))
+            status = {**old["status"], "conditions": pod_conditions}
             return {**old, "metadata": {**old["metadata"]}, "status": status}
 
-        return await self._registry.modify(
-            call,
-            PODS,
-            metadata["namespace"],
-            metadata["name"],
-            produce,
-            subresource="status",
-            settled=True,
-        )
-
-
-def _exhausted(budget: Object, stamp: str) -> list[conditions.Condition]:
-    """The conditions of a budget that has nothing left."""
-    held = list(conditions.of(budget))
-    condition = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "observedGeneration": budget["status"].get("observedGeneration", 0),
-        "reason": "InsufficientPods",
-        "message": "",
-    }
-    conditions.upsert(held, condition, now=stamp)
-    return held
+        target = Target(PODS, metadata["namespace"], metadata["name"], "status")
+        return await self._registry.modify(call, target, produce, owners_final=True)
 
 
 def needs_no_budget(pod: Object) -> bool:
-    """Is the pod no loss: ended, ending, or not begun (behaviour C6.2)?"""
+    """Whether the pod has ended, is terminating or has not started (behaviour C6.2)."""
     return pod["status"].get("phase") in ("Succeeded", "Failed", "Pending") or is_terminating(pod)
-
-
-def _pinned_while_pending(pod: Object, options: deletion.Options) -> deletion.Options:
-    """A pending pod may go only as what it was seen as: it may start meanwhile."""
-    pending = pod["status"].get("phase") == "Pending" and not is_terminating(pod)
-    return _pinned(pod, options) if pending and options.resource_version is None else options
 
 
 def _pinned(pod: Object, options: deletion.Options) -> deletion.Options:
     return replace(options, resource_version=pod["metadata"]["resourceVersion"])
-
-
-def _check_uid(name: str, pod: Object, options: deletion.Options) -> None:
-    if options.uid:
-        check_preconditions(PODS, name, pod["metadata"], deletion.Options(uid=options.uid))
 
 
 def _is_conflict(error: errors.StatusError) -> bool:
@@ -225,7 +203,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def may_go_unready(pod: Object, budget: Object) -> bool:
-    """A pod that is not ready needs no budget where that is allowed (behaviour C6.4)."""
+    """Whether the policy lets this unready pod go without the budget (behaviour C6.4)."""
     if _is_ready(pod):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How users share what there is not enough of: places, bytes, turns of the loop.
+"""Fair shares of scarce things: places for requests, bytes, turns of the loop.
 
-Nobody waits as long as there is enough, and then these cost next to nothing.
-When there is not, what comes free goes to the user that holds the least, so
-that one with a thousand requests delays its own and not another's.
+As long as there is enough, requests do not wait and the accounting costs next to
+nothing. Otherwise a free share goes to the user that holds the least. So a user
+with a thousand requests delays its own requests and not those of others.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 class Full(Exception):
-    """Too many requests of this user wait already."""
+    """Too many requests of this user already wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,14 +34,19 @@ class FairShare:
         self.used = 0
 
     def try_take(self, user: str, amount: int = 1) -> bool:
-        """Take it if it is there and no other request waits for it."""
-        if not self._fits(user, amount) or (self._waiting and self._is_awaited(user)):
+        """Take the amount if it is free and no other request waits for it."""
+        if not self._fits(user, amount):
             return False
-        self._note(user, amount)
+        if user in self._waiting or any(
+            self._held.get(other, 0) + queue[0].amount <= self._per_user
+            for other, queue in self._waiting.items()
+        ):
+            return False  # a request that came earlier can take it
+        self._add(user, amount)
         return True
 
     async def take(self, user: str, amount: int = 1) -> None:
-        """Take it, or wait until it is there; raises `Full`."""
+        """Take the amount, or wait until it is free; raises `Full`."""
         if self.try_take(user, amount):
             return
         queue = self._waiting.setdefault(user, deque())
@@ -58,51 +63,44 @@ class FairShare:
             raise
 
     def give(self, user: str, amount: int = 1) -> None:
-        """Give back what was taken."""
-        self._note(user, -amount)
+        """Give an amount back."""
+        self._add(user, -amount)
         if self._waiting:
             self._grant()
 
     def _fits(self, user: str, amount: int) -> bool:
-        held = self._held.get(user, 0)
-        return self.used + amount <= self._total and held + amount <= self._per_user
+        share = self._held.get(user, 0)
+        return self.used + amount <= self._total and share + amount <= self._per_user
 
-    def _is_awaited(self, user: str) -> bool:
-        """Does a request wait that comes before this user's?"""
-        return user in self._waiting or any(
-            self._held.get(each, 0) + queue[0].amount <= self._per_user
-            for each, queue in self._waiting.items()
-        )
-
-    def _note(self, user: str, amount: int) -> None:
+    def _add(self, user: str, amount: int) -> None:
         self.used += amount
-        held = self._held.get(user, 0) + amount
-        if held:
-            self._held[user] = held
+        share = self._held.get(user, 0) + amount
+        if share:
+            self._held[user] = share
         else:
             self._held.pop(user, None)
 
     def _grant(self) -> None:
-        """Hand out what is there, one after the other to the user that holds the least."""
-        while any(self._grant_one(user) for user in self._by_need()):
+        """Grant what is free to waiting requests, each time to the user that holds the least."""
+        while any(
+            self._grant_one(user)
+            for user in sorted(self._waiting, key=lambda each: self._held.get(each, 0))
+        ):
             pass
-
-    def _by_need(self) -> list[str]:
-        return sorted(self._waiting, key=lambda each: self._held.get(each, 0))
 
     def _grant_one(self, user: str) -> bool:
         queue = self._waiting[user]
-        while queue and queue[0].granted.done():  # it has left, and does not know yet
+        while queue and queue[0].granted.done():  # its request was cancelled
             queue.popleft()
         granted = bool(queue) and self._fits(user, queue[0].amount)
         if granted:
             waiter = queue.popleft()
-            self._note(user, waiter.amount)
+            self._add(user, waiter.amount)
             waiter.granted.set_result(None)
         if not queue:
             del self._waiting[user]
         elif granted:
-            self._waiting[user] = self._waiting.pop(user)  # behind those that hold as little
+            self._waiting[user] = self._waiting.pop(user)  # behind users that hold as little
         return granted
 
     def _leave(self, user: str, waiter: _Waiter) -> None:
@@ -118,10 +116,10 @@ class FairShare:
 
 
 class Turns:
-    """So many requests begin in one turn of the loop; more wait for the next one.
+    """Bounds how many requests begin in one turn of the loop; more wait for the next turn.
 
-    Otherwise a thousand requests that came at once would be one turn, and
-    whatever came after them would wait for all of it.
+    Otherwise a thousand requests that come at once would be one turn, and a later
+    request would wait for all of them.
     """
 
     def __init__(self, per_turn: int) -> None:
@@ -145,7 +143,7 @@ class Turns:
         asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """A new turn of the loop: each user that waits begins one request after the other."""
+        """Begin a turn of the loop: waiting users alternate, one request each."""
         self._begun = 0
         self._scheduled = False
         if not self._waiting:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which writes the API server still accepts when its disk is nearly full.
 
-The rest of the disk is for what keeps a cluster alive and for what frees space:
-leases, so that no node counts as lost; nodes, so that their status stays true;
-and every step of a deletion. The store never refuses a delete itself.
+The reserve is for writes that keep a cluster alive or free space: leases, so that
+no node counts as lost; nodes, so that their status stays true; and every step of a
+deletion. The store never refuses a delete.
 
-Kubernetes has etcd's alarm NOSPACE for this. Its API server then answers 500
-with etcd's words, no reason and no Retry-After. This one does the same with
-words of its own: kubectl reports the message at once, and controllers try
-again after their usual back-off.
+Kubernetes has etcd's alarm NOSPACE for this: the API server answers 500 with etcd's
+message, no reason and no Retry-After. Refloat does the same with a message of its
+own. kubectl reports the message at once, and controllers try again after their
+usual back-off.
 """
 
 from refloat.api import errors, kinds, meta

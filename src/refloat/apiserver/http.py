@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP face: from a request to a verb, and from its outcome to an answer.
+"""The HTTP server: turns a request into a verb, and the outcome into an answer.
 
-Whatever goes wrong ends here as a Status body; a bug in a handler is a logged
-500 and never more than that. What becomes of bytes that are no request is in
-`connection`, how much there may be of everything in `limits`.
+Every error ends here as a Status body. A bug in a handler becomes a logged 500.
+`connection` handles bytes that are no request; `limits` has the bounds.
 """
 
 import asyncio
@@ -17,41 +16,41 @@ from refloat.api import errors
 from refloat.apiserver import (
     attributes,
     authentication,
-    documents,
-    forms,
     impersonation,
     limits,
     metrics,
+    negotiation,
+    nonresource,
     options,
-    targets,
+    routes,
 )
+from refloat.apiserver.access_reviews import Reviews
 from refloat.apiserver.authentication import Tokens
-from refloat.apiserver.authorization import Authorizer, Refused
-from refloat.apiserver.connection import Connections
-from refloat.apiserver.exchange import Exchange, Shares
+from refloat.apiserver.authorization import AccessDenied, Authorizer
+from refloat.apiserver.connection import ServerConnections
 from refloat.apiserver.fairness import FairShare, Turns
+from refloat.apiserver.http_request import Exchange, Shares
 from refloat.apiserver.identity import ANONYMOUS, Identity
-from refloat.apiserver.resources import Resources
-from refloat.apiserver.reviews import Reviews
+from refloat.apiserver.resources import ResourceHandlers
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 
 log = logging.getLogger(__name__)
 
-# Connections that the system holds until they are accepted.
+# ServerConnections that wait in the kernel until the server accepts them.
 BACKLOG = 1024
 
-# Noted for requests whose client left before there was an answer; nobody sees it.
+# The code in metrics and logs if the client left before the answer; no client gets it.
 CLIENT_GONE = 499
 
 
-class Server:
-    """Serves the API on one address until it is closed."""
+class HttpServer:
+    """Serves the API on one address until `close`."""
 
     def __init__(
         self,
-        resources: Resources,
-        pages: documents.Documents,
+        resources: ResourceHandlers,
+        documents: nonresource.NonResourceHandlers,
         tokens: Tokens,
         authorizer: Authorizer,
         *,
@@ -61,7 +60,7 @@ class Server:
         bounds: limits.Limits | None = None,
     ) -> None:
         self._resources = resources
-        self._documents = pages
+        self._documents = documents
         self._tokens = tokens
         self._authorizer = authorizer
         self._reviews = Reviews(authorizer, clock)
@@ -76,13 +75,17 @@ class Server:
             self._limits.connections, per_user=self._limits.urgent_per_node, waiting=0
         )
         counts.read_in_flight(self.in_flight)
-        self._connections: Connections | None = None
+        self._connections: ServerConnections | None = None
         self._listener: asyncio.Server | None = None
 
     async def start(self, address: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen; port 0 takes a free one. Returns the port."""
-        connections = Connections(
-            self.handle, limits=self._limits, clock=self._clock, refused=self._malformed
+        connections = ServerConnections(
+            self.handle,
+            limits=self._limits,
+            clock=self._clock,
+            counts=self._metrics,
+            trim_soon=self._shares.worker.trim_soon,
         )
         self._listener = await asyncio.get_running_loop().create_server(
             connections,
@@ -98,7 +101,7 @@ class Server:
         return bound
 
     async def close(self) -> None:
-        """Accept nothing more, let answers in progress end, and cut off the rest."""
+        """Stop to accept connections, give answers in progress some time, and cut off the rest."""
         if self._listener is None or self._connections is None:
             return
         self._listener.close()
@@ -107,12 +110,8 @@ class Server:
         await self._connections.shutdown(self._limits.shutdown_seconds)
         self._shares.close()
 
-    def _malformed(self, error: errors.StatusError) -> None:
-        self._metrics.done(metrics.MALFORMED, error.code, 0.0)
-        log.debug("malformed request", extra={"fields": {"message": error.message}})
-
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; never raises but for a connection that is gone."""
+        """Answer one request; raises only if the connection is lost."""
         started = self._clock.monotonic()
         exchange = Exchange(
             request,
@@ -123,7 +122,7 @@ class Server:
         )
         code = CLIENT_GONE
         try:
-            if request.protocol.writing_paused:  # what was answered before is not read yet
+            if request.protocol.writing_paused:  # the client has not read earlier answers
                 await request.writer.drain()
             response = await self._answer(exchange)
             code = response.status
@@ -144,21 +143,28 @@ class Server:
         except Exception as bug:
             fields = {"id": exchange.id, "path": exchange.request.raw_path[:1024]}
             log.exception("request failed", extra={"fields": fields})
-            if exchange.streaming:  # nothing that could still be said would be understood
+            if exchange.streaming:  # no further answer can follow
                 raise ConnectionAbortedError("the answer broke off") from bug
             return self._refused(exchange, errors.internal("see the server's log"))
 
     async def _serve(self, exchange: Exchange) -> web.StreamResponse:
-        exchange.read_head()
-        target = targets.parse(exchange.path)
+        exchange.parse_target()
+        target = routes.parse(exchange.path)
         user = await self._authenticated(exchange, target)
         user = self._authorized(exchange, user)
-        if target is None:
-            return await self._serve_path(exchange)
-        return await self._serve_resource(exchange, user, target)
+        if target is not None:
+            return await self._serve_resource(exchange, user, target)
+        if exchange.path.startswith(limits.UNBOUNDED_PATHS):
+            return await self._documents.serve(exchange)
+        name = exchange.user
+        await self.in_flight.enter("readOnly", name, self._clock)
+        try:
+            return await self._documents.serve(exchange)
+        finally:
+            self.in_flight.leave("readOnly", name)
 
-    async def _authenticated(self, exchange: Exchange, target: targets.Target | None) -> Identity:
-        """The user, when it is its turn; raises 401."""
+    async def _authenticated(self, exchange: Exchange, target: routes.Target | None) -> Identity:
+        """The user, once the request may begin; raises 401."""
         try:
             user = self._tokens.authenticate(exchange.request.headers.get(hdrs.AUTHORIZATION))
         except errors.StatusError:
@@ -170,37 +176,27 @@ class Server:
         return user
 
     def _authorized(self, exchange: Exchange, user: Identity) -> Identity:
-        """The user, once it is known that it may make this request; raises 403.
+        """The user that may make this request; raises 403.
 
-        Before the address is looked at: who may not ask for something is not
-        told whether it is there.
+        This comes before the server looks at the address, so that a user without the
+        right cannot find out what exists.
         """
         request = exchange.request
         header = request.headers.get(hdrs.AUTHORIZATION)
         if user is ANONYMOUS and authentication.is_spaced(header):
             exchange.warnings.append(authentication.SPACED)
-        wish = impersonation.wished(request.headers)
-        if wish is not None:
-            asked = attributes.of_request(request.method, exchange.path, exchange.query)
-            user = impersonation.become(user, wish, asked, self._authorizer)
+        other = impersonation.requested(request.headers)
+        if other is not None:
+            action = attributes.of_request(request.method, exchange.path, exchange.query)
+            user = impersonation.impersonate(user, other, action, self._authorizer)
         self._authorizer.check_request(user, request.method, exchange.path, exchange.query)
         return user
 
-    async def _serve_path(self, exchange: Exchange) -> web.StreamResponse:
-        if exchange.path.startswith(limits.UNBOUNDED_PATHS):
-            return await self._documents.serve(exchange)
-        user = exchange.user
-        await self.in_flight.enter("readOnly", user, self._clock)
-        try:
-            return await self._documents.serve(exchange)
-        finally:
-            self.in_flight.leave("readOnly", user)
-
     async def _serve_resource(
-        self, exchange: Exchange, user: Identity, target: targets.Target
+        self, exchange: Exchange, user: Identity, target: routes.Target
     ) -> web.StreamResponse:
         watch = options.flag(exchange.query, "watch")
-        verb = targets.verb(exchange.request.method, target, watch=watch)
+        verb = routes.verb(exchange.request.method, target, watch=watch)
         exchange.labels = metrics.of_target(target, verb)
         exchange.mutating = verb not in ("get", "list", "watch")
         # A log may be followed for as long as a watch.
@@ -216,7 +212,7 @@ class Server:
         if open_watches is not None:
             open_watches.inc()
         try:
-            if self._reviews.takes(target):
+            if self._reviews.handles(target):
                 return await self._reviews.serve(exchange, user, target)
             return await self._resources.serve(exchange, user, verb, target)
         finally:
@@ -226,9 +222,9 @@ class Server:
 
     def _refused(self, exchange: Exchange, error: errors.StatusError) -> web.Response:
         if exchange.form.shape:
-            exchange.form = forms.PLAIN  # a refusal has no other shape, nor then another encoding
+            exchange.form = negotiation.PLAIN  # errors have no other shape
         headers = {}
-        if isinstance(error, Refused):
+        if isinstance(error, AccessDenied):
             headers["X-Content-Type-Options"] = "nosniff"
         if error.retry_after is not None:
             headers["Retry-After"] = str(error.retry_after)
@@ -236,24 +232,19 @@ class Server:
         return exchange.answer(body, status=error.code, headers=headers, warnings=exchange.warnings)
 
     def _note(self, exchange: Exchange, code: int, seconds: float) -> None:
-        """Count a request, and log it: writes for everybody, reads for who looks closely."""
+        """Count and log a request: writes at level info, reads at level debug."""
         if exchange.streaming and code == CLIENT_GONE:
-            code = 200  # a client that has seen enough of a stream just leaves
+            code = 200  # clients end a stream by leaving
         labels = exchange.labels or metrics.of_path(exchange.request.method, exchange.path)
         self._metrics.done(labels, code, seconds)
         level = logging.INFO if exchange.mutating else logging.DEBUG
         if log.isEnabledFor(level):
-            log.log(
-                level, "request", extra={"fields": _fields(exchange, labels.verb, code, seconds)}
-            )
-
-
-def _fields(exchange: Exchange, verb: str, code: int, seconds: float) -> dict[str, object]:
-    return {
-        "id": exchange.id,
-        "user": exchange.user,
-        "verb": verb,
-        "path": exchange.request.raw_path[:1024],
-        "code": code,
-        "ms": round(seconds * 1000, 2),
-    }
+            fields = {
+                "id": exchange.id,
+                "user": exchange.user,
+                "verb": labels.verb,
+                "path": exchange.request.raw_path[:1024],
+                "code": code,
+                "ms": round(seconds * 1000, 2),
+            }
+            log.log(level, "request", extra={"fields": fields})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is asking, and the call that they make.
+"""Users, and the context of their calls.
 
-What a user may do is not said here but in `roles` and `node_rights`.
+The rights of users are in `roles` and `node_rights`.
 """
 
 from collections.abc import Callable, Coroutine
@@ -26,7 +26,7 @@ _SERVICE_ACCOUNTS = "system:serviceaccounts"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user, as authentication found it."""
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -45,10 +45,9 @@ def node(name: str) -> Identity:
 
 
 def node_name(user: Identity) -> str | None:
-    """The node that a user is, None when it is none.
+    """The node's name if the user is a node.
 
-    Both the name and the group make a node, as in Kubernetes: who has only
-    one of them has no rights from it.
+    As in Kubernetes, a node needs both the name and the group.
     """
     if NODES in user.groups and user.name.startswith(_NODE):
         return user.name[len(_NODE) :]
@@ -62,7 +61,7 @@ def service_account(namespace: str, name: str) -> Identity:
 
 
 def account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that a user's name stands for."""
+    """Namespace and name of the service account with this user name."""
     namespace, _, name = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
     if not user.startswith(_SERVICE_ACCOUNT):
         return None
@@ -72,11 +71,11 @@ def account_of(user: str) -> tuple[str, str] | None:
 
 
 def is_node(user: str) -> bool:
-    """Does a user's name stand for a node?"""
+    """Whether this user name is that of a node."""
     return user.startswith(_NODE)
 
 
-# Of all warnings of an answer together, and of each when that is exceeded:
+# The bound for all warnings of an answer, and for each warning beyond it:
 # Kubernetes' numbers, within what clients accept of headers.
 WARNED_CHARACTERS = 4096
 WARNING_CHARACTERS = 256
@@ -86,11 +85,11 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
-    """An argument that the loop reads when its computation begins.
+class LazyArgument:
+    """An argument that the loop reads when the computation begins.
 
-    An object that was read before the computation waits for its turn would be
-    old by then, and its write would lose the race to each other writer.
+    A computation may wait for its turn. An object that was read before the wait would
+    be old, and its write would lose every race.
     """
 
     function: Callable[..., Any]
@@ -102,13 +101,13 @@ class Late:
 
 def arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a computation that begins now."""
-    return tuple(each.read() if isinstance(each, Late) else each for each in args)
+    return tuple(each.read() if isinstance(each, LazyArgument) else each for each in args)
 
 
-class Aside(Protocol):
-    """Runs a computation on so many bytes; if they are many, where it does not hold the loop.
+class Offload(Protocol):
+    """Runs a computation on so many bytes; if they are many, in a thread.
 
-    An argument may be `Late`.
+    An argument may be `LazyArgument`.
     """
 
     def __call__(
@@ -116,45 +115,45 @@ class Aside(Protocol):
     ) -> Coroutine[Any, Any, _T]: ...
 
 
-async def directly(_size: int, function: Callable[..., _T], /, *args: Any) -> _T:
-    """Here and now, for callers that are not hostile."""
+async def run_inline(_size: int, function: Callable[..., _T], /, *args: Any) -> _T:
+    """Run the computation at once, for trusted callers."""
     return function(*arguments(args))
 
 
 Hold: TypeAlias = Callable[[int], Coroutine[Any, Any, Callable[[], None]]]
-"""Waits until there is memory for so many bytes; what it returns gives that back."""
+"""Waits for the memory for so many bytes; the caller calls the result to give it back."""
 
 
-async def freely(_size: int) -> Callable[[], None]:
-    """For callers that are not hostile."""
+async def hold_nothing(_size: int) -> Callable[[], None]:
+    """Hold nothing, for trusted callers."""
     return _nothing
 
 
 def _nothing() -> None:
-    """There is nothing to give back."""
+    """Give nothing back."""
 
 
 @dataclass(slots=True)
 class Call:
-    """What goes along with a write besides the object."""
+    """The context of a write: user, time and options."""
 
     user: Identity
     now: datetime
     dry_run: bool = False
     manager: str = ""
-    force: bool = False  # for apply: take over what others own
+    force: bool = False  # apply takes over fields of other managers
     validation: FieldValidation = "Warn"
     warnings: list[str] = field(default_factory=list)
-    aside: Aside = directly  # runs what may take long
+    offload: Offload = run_inline  # runs long computations
     size: int = 0  # bytes of the body
     _warned: int = 0
 
     async def run(self, size: int, function: Callable[..., _T], *args: Any) -> _T:
-        """Compute something from the body and something else of this size."""
-        return await self.aside(max(size, self.size), function, *args)
+        """Run a computation on the body and on other data of this size."""
+        return await self.offload(max(size, self.size), function, *args)
 
     def warn(self, text: str) -> None:
-        """Tell the client something, once, and nothing more once it is told enough."""
+        """Add a warning to the answer, once, and within the bound."""
         if self._warned <= WARNED_CHARACTERS and text not in self.warnings:
             self._warned += min(len(text), WARNING_CHARACTERS)
             self.warnings.append(text)

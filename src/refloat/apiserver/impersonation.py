@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acting as somebody else: `kubectl --as`.
+"""Impersonation: `kubectl --as`.
 
-Administrators may; nobody else has a rule that allows it. The headers decide
-on the user before the question of rights is asked, so that it is asked of the
-user that is impersonated.
+Only administrators may impersonate other users. The server reads the headers
+before authorization, and then authorizes the impersonated user.
 """
 
 from collections.abc import Iterable
@@ -26,74 +25,58 @@ _EXTRA = "impersonate-extra-"
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 
 
-def wished(headers: Headers) -> Identity | None:
-    """The user that a request wants to be; raises 400 for half a wish."""
-    asked = [name for name in headers if name[: len(_PREFIX)].lower() == _PREFIX]
-    if not asked:
+def requested(headers: Headers) -> Identity | None:
+    """The user that a request impersonates; raises 400 for headers without a user name."""
+    names = [name for name in headers if name[: len(_PREFIX)].lower() == _PREFIX]
+    if not names:
         return None
     groups = tuple(headers.getall(_GROUP, ()))
-    extra = _extra(headers, asked)
-    wish = Identity(headers.get(_USER, ""), groups, headers.get(_UID, ""), extra)
-    if wish.name or wish == Identity(""):
-        return wish if wish.name else None
-    message = f"requested {_shown(wish)} without impersonating a user name"
-    raise authorization.Refused(400, "BadRequest", message)
+    extra = {
+        unquote(name[len(_EXTRA) :].lower()): tuple(headers.getall(name))
+        for name in sorted(set(names))
+        if name.lower().startswith(_EXTRA)
+    }
+    pairs = tuple(sorted(extra.items()))
+    other = Identity(headers.get(_USER, ""), groups, headers.get(_UID, ""), pairs)
+    if other.name or other == Identity(""):
+        return other if other.name else None
+    message = f"requested {_shown(other)} without impersonating a user name"
+    raise authorization.AccessDenied(400, "BadRequest", message)
 
 
-def become(
-    user: Identity, wish: Identity, asked: Attributes, authorizer: authorization.Authorizer
+def impersonate(
+    user: Identity, other: Identity, request: Attributes, authorizer: authorization.Authorizer
 ) -> Identity:
-    """The user that was wished for; raises 403 unless this user may act as that one."""
+    """The other user, with its implied groups; raises 403 if this user may not impersonate."""
+    account = identity.account_of(other.name)
     if ADMINS not in user.groups:
-        wanted = _wanted(wish, asked)
-        raise authorization.denied(user, wanted, authorizer.decide(user, wanted).reason)
-    return replace(wish, groups=_groups(wish))
-
-
-def _wanted(wish: Identity, asked: Attributes) -> Attributes:
-    """The right that is missing.
-
-    A node or service account that is wished for by its name alone is a right
-    on the request, as any other user is; with more, it is one on the user.
-    """
-    account = identity.account_of(wish.name)
-    is_node = identity.is_node(wish.name)
-    if (account is not None or is_node) and wish != Identity(wish.name):
-        namespace, name = account or ("", wish.name)
-        resource = "serviceaccounts" if account else "users"
-        return Attributes("impersonate", resource=resource, namespace=namespace, name=name)
-    named = "arbitrary-node" if is_node else "user-info"
-    mode = "serviceaccount" if account else named
-    return replace(asked, verb=f"impersonate-on:{mode}:{asked.verb}")
-
-
-def _extra(headers: Headers, asked: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    names = sorted({name for name in asked if name.lower().startswith(_EXTRA)})
-    found = {unquote(name[len(_EXTRA) :].lower()): tuple(headers.getall(name)) for name in names}
-    return tuple(sorted(found.items()))
-
-
-def _groups(wish: Identity) -> tuple[str, ...]:
-    """The groups asked for, and those that come by themselves."""
-    groups = wish.groups
-    account = identity.account_of(wish.name)
+        is_node = identity.is_node(other.name)
+        mode = "serviceaccount" if account else "arbitrary-node" if is_node else "user-info"
+        missing = replace(request, verb=f"impersonate-on:{mode}:{request.verb}")
+        # For a node or account with groups or extra fields, Kubernetes names another right.
+        if (account is not None or is_node) and other != Identity(other.name):
+            namespace, name = account or ("", other.name)
+            resource = "serviceaccounts" if account else "users"
+            missing = Attributes("impersonate", resource=resource, namespace=namespace, name=name)
+        raise authorization.denied(user, missing, authorizer.decide(user, missing).reason)
+    groups = other.groups
     if account is not None and not groups:
         groups = identity.service_account(*account).groups[:-1]
-    anonymous = wish.name == ANONYMOUS.name
+    anonymous = other.name == ANONYMOUS.name
     implied = identity.UNAUTHENTICATED if anonymous else identity.AUTHENTICATED
-    if implied in groups or identity.UNAUTHENTICATED in groups:
-        return groups
-    return (*groups, implied)
+    if implied not in groups and identity.UNAUTHENTICATED not in groups:
+        groups = (*groups, implied)
+    return replace(other, groups=groups)
 
 
-def _shown(wish: Identity) -> str:
-    """The wish as Go prints it."""
+def _shown(other: Identity) -> str:
+    """The user as Go prints it."""
     extra = "map[string][]string(nil)"
-    if wish.extra:
-        pairs = (f"{fields.quote(name)}:{_strings(values)}" for name, values in wish.extra)
+    if other.extra:
+        pairs = (f"{fields.quote(name)}:{_strings(values)}" for name, values in other.extra)
         extra = f"map[string][]string{{{', '.join(pairs)}}}"
-    groups = _strings(wish.groups) if wish.groups else "[]string(nil)"
-    uid = fields.quote(wish.uid)
+    groups = _strings(other.groups) if other.groups else "[]string(nil)"
+    uid = fields.quote(other.uid)
     return f'&user.DefaultInfo{{Name:"", UID:{uid}, Groups:{groups}, Extra:{extra}}}'
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one client, or all of them, may take of the server.
+"""How much of the server one client, or all clients, may use.
 
-Every bound of the HTTP face stands here with the reason for its number. The
-bounds of what is in a body (nesting, patch operations, lengths) are with the
-code that reads it, the bound of a watcher's buffer is in `watching`.
+Every bound of the HTTP server is here, with the reason for its number. Bounds on
+the content of a body (nesting, patch operations, lengths) are with the code that
+reads the body; the bound of a watcher's buffer is in `watch_index`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from refloat.api import errors, kinds
 from refloat.apiserver import identity
 from refloat.apiserver.fairness import FairShare, Full
 from refloat.apiserver.identity import Identity
-from refloat.apiserver.targets import Target
+from refloat.apiserver.routes import Target
 from refloat.base.clock import Clock
 
 RequestKind: TypeAlias = Literal["readOnly", "mutating", "watch"]
@@ -21,7 +21,7 @@ RequestKind: TypeAlias = Literal["readOnly", "mutating", "watch"]
 TOO_MANY = "Too many requests, please try again later."
 RETRY_SECONDS = 1
 
-# Who asks whether the server is well gets an answer also when it is not.
+# Health checks get an answer also when the server is full.
 UNBOUNDED_PATHS = ("/healthz", "/livez", "/readyz")
 
 
@@ -34,7 +34,7 @@ class Limits:
     head_bytes: int = 1024 * 1024
     """Of a request line and headers together; more is 431. Kubernetes' number."""
     headers: int = 256
-    """Header fields of a request; clients send about ten, proxies add some."""
+    """Header fields of a request. Clients send about ten, proxies add some."""
     handshake_seconds: float = 10.0
     """For TLS; a client on a bad line needs about three round trips."""
     head_seconds: float = 15.0
@@ -44,61 +44,61 @@ class Limits:
     idle_seconds: float = 90.0
     """Between two requests of a connection; Kubernetes' number, so that clients' pools fit."""
     linger_seconds: float = 5.0
-    """To read on what a refused client still sends, so that it sees the answer at all."""
+    """For reading the rest of a refused request, so that the client gets the answer at all."""
     unread_seconds: float = 30.0
-    """That a client may leave an answer unread, besides the time that its bytes may take."""
+    """How long a client may leave an answer unread, plus the time for the bytes."""
     unread_bytes_per_second: int = 64 * 1024
-    """The slowest that a client may read; a watch of 25 changes a second needs as much."""
+    """The slowest client. A watch of 25 changes a second needs as much."""
     connections: int = 16_000
-    """At once; all watchers and room to ask. A file descriptor each, of which there are 20,000
-    to a process on many systems."""
+    """At once: all watchers, and some more. Each needs a file descriptor, and many systems
+    allow a process 20,000."""
     read_only: int = 400
     """Requests at once that change nothing, watches aside. Kubernetes' number."""
     mutating: int = 200
     """Requests at once that may change something. Kubernetes' number."""
     waiting: int = 50
-    """Requests of one user that wait for a place; one more is 429. Kubernetes' queue length."""
+    """Requests of one user that wait; one more gets 429. Kubernetes' queue length."""
     waiting_seconds: float = 15.0
-    """That a request waits for a place; later is 429. Kubernetes' number."""
+    """How long a request waits; then 429. Kubernetes' number."""
     requests_per_turn: int = 16
     """That begin in one turn of the event loop, nodes' leases and status aside: about 10 ms."""
     urgent_per_node: int = 8
-    """Renewals of leases and writes of status of one node at once that wait for nothing; an agent
+    """Lease renewals and status writes of one node at once that do not wait. An agent
     has two."""
     held_body_bytes: int = 24 * 1024 * 1024
-    """Of all large bodies at once, from their first byte to their answer; half of it for one user.
-    A body as an object takes up to ten times as much, but only one is one at a time."""
+    """Of all large bodies at once, from the first byte to the answer; half of it for one user.
+    A decoded body takes up to ten times as much, but the server decodes one at a time."""
     held_answer_bytes: int = 24 * 1024 * 1024
-    """Of all large answers at once that are not sent yet; half of it for one user."""
+    """Of all large unsent answers at once; half of it for one user."""
     watchers: int = 10_000
     """Watches at once; one change for all of them then takes about 20 ms of the loop."""
     shutdown_seconds: float = 2.0
-    """For answers in progress once the server is told to stop."""
+    """For answers in progress when the server stops."""
 
 
-# A body or an answer that is smaller is not counted: all requests that may be
-# in progress at once take less than 40 MB with such.
+# Smaller bodies and answers do not count: with them, all requests that may be
+# in progress at once take less than 40 MB.
 SMALL_BYTES = 64 * 1024
 
-# A body or object from here on is worked on in a thread: hostile ones of this
-# size take about 50 ms, ordinary ones of less than this are the rule.
+# From this size on, a thread works on a body or object. Hostile ones of this size
+# take about 50 ms; most ordinary ones are smaller.
 LARGE_BYTES = 16 * 1024
 
-# A node's urgent request up to here does not wait for the thread that all users
-# share, but only for those of other nodes: a Lease with a thousand promises and a
-# Node with hundreds of images are smaller. A hostile one takes about a second of
-# that thread, and nodes take turns.
+# Up to this size, a node's urgent request does not wait for the thread of all users,
+# only for the thread that nodes share. A Lease with a thousand promises and a Node
+# with hundreds of images are smaller. A hostile request takes about a second of that
+# thread, and nodes take turns.
 URGENT_BYTES = 256 * 1024
 
-# Of the values of a body, lists and maps with them. The store of Kubernetes
-# takes objects of 1.5 MB, in which values have some 30 bytes each.
+# Values in a body, including lists and maps. The store of Kubernetes takes
+# objects of 1.5 MB, in which values have some 30 bytes each.
 MAX_VALUES = 50_000
 
 
 class InFlight:
-    """Counts what is going on, and lets users wait for each other or refuses what is too much.
+    """Counts the requests in progress; further ones wait for a place or get 429.
 
-    No user has all the places, so that each finds one soon.
+    No user can hold all places, so every user gets one soon.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -119,7 +119,7 @@ class InFlight:
         self.counts: dict[RequestKind, int] = dict.fromkeys(bounds, 0)
 
     async def enter(self, kind: RequestKind, user: str, clock: Clock) -> None:
-        """Take a place, to be given back with `leave`; raises 429 when there is none in time."""
+        """Take a place until `leave`; raises 429 if no place comes free in time."""
         await wait_for(self._places[kind], user, 1, clock, self._seconds)
         self.counts[kind] += 1
 
@@ -129,7 +129,7 @@ class InFlight:
 
 
 async def wait_for(share: FairShare, user: str, amount: int, clock: Clock, seconds: float) -> None:
-    """Take a part of what users share; raises 429 when it does not come in time."""
+    """Take a share; raises 429 if the share does not come free in time."""
     if share.try_take(user, amount):
         return
     try:
@@ -145,9 +145,9 @@ _URGENT_VERBS = frozenset({"get", "create", "update", "patch"})
 
 
 def may_be_urgent(user: Identity, target: Target | None) -> bool:
-    """Is this a node that says that it lives?
+    """Whether this may be a node's sign of life.
 
-    Such a request waits for no other user's: a node that is not heard loses its pods.
+    Such a request does not wait for other users: a silent node loses its pods.
     """
     return (
         target is not None
@@ -157,7 +157,7 @@ def may_be_urgent(user: Identity, target: Target | None) -> bool:
 
 
 def is_urgent(user: Identity, target: Target, verb: str) -> bool:
-    """The same, once it is known that it reads or writes one object."""
+    """Whether this is a node's sign of life: the request reads or writes one object."""
     return verb in _URGENT_VERBS and may_be_urgent(user, target)
 
 
@@ -165,7 +165,7 @@ _MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"
 
 
 def kind_of(verb: str) -> RequestKind:
-    """Which bound a verb counts against."""
+    """The bound that a verb counts against."""
     if verb == "watch":
         return "watch"
     return "mutating" if verb in _MUTATING else "readOnly"

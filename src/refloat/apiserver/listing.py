@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists: which revision, which page, and which entries."""
+"""Lists: the revision, the page and the entries of an answer."""
 
 import base64
 import re
@@ -10,15 +10,20 @@ from typing import Any
 import msgspec
 
 from refloat.api import errors, gojson
-from refloat.apiserver import stored
+from refloat.apiserver import storage_codec
 from refloat.apiserver.options import ListOptions
 from refloat.apiserver.selection import Selection
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry, Store
-from refloat.store.turns import give_way
+from refloat.store.yielding import give_way
 
-# Entries that are looked through in one piece for those that a selector picks.
+# Entries that a selector examines in one turn of the loop.
 SEARCHED = 500
+
+# Characters of a token; the longest name in the longest namespace takes some 500.
+MAX_TOKEN = 4096
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_\r\n-]")
+_NO_NEWLINES = str.maketrans("", "", "\r\n")
 
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 - no secret
 
@@ -34,7 +39,7 @@ LIST_TOO_OLD = (
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Where a chunked list goes on, and as of which revision."""
+    """Where a chunked list continues, and at which revision."""
 
     revision: int  # -1: whatever is newest
     after: str  # the last key, without its collection's prefix
@@ -52,7 +57,14 @@ class _TokenFields(msgspec.Struct):
 
 def decode_token(text: str) -> Token:
     """Read a continue token; raises 400 in Kubernetes' words."""
-    raw = _unarmoured(text)
+    if len(text) > MAX_TOKEN:
+        raise _invalid_token("it is too long")
+    if illegal := _ILLEGAL.search(text):
+        raise _invalid_token(f"illegal base64 data at input byte {illegal.start()}")
+    digits = text.translate(_NO_NEWLINES)  # newlines do not count, and there is no padding
+    if len(digits) % 4 == 1:
+        raise _invalid_token(f"illegal base64 data at input byte {len(digits) - 1}")
+    raw = base64.urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
     try:
         fields = msgspec.json.decode(raw, type=_TokenFields)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -68,30 +80,12 @@ def decode_token(text: str) -> Token:
     return Token(max(-1, fields.rv), fields.start.removesuffix("\0"))
 
 
-def _unarmoured(text: str) -> bytes:
-    """The bytes of a token, which has no padding; newlines do not count."""
-    if len(text) > MAX_TOKEN:
-        raise _invalid_token("it is too long")
-    if illegal := _ILLEGAL.search(text):
-        raise _invalid_token(f"illegal base64 data at input byte {illegal.start()}")
-    digits = text.translate(_NO_NEWLINES)
-    if len(digits) % 4 == 1:
-        raise _invalid_token(f"illegal base64 data at input byte {len(digits) - 1}")
-    return base64.urlsafe_b64decode(digits + "=" * (-len(digits) % 4))
-
-
-# Characters of a token: of the longest name in the longest namespace some 500.
-MAX_TOKEN = 4096
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_\r\n-]")
-_NO_NEWLINES = str.maketrans("", "", "\r\n")
-
-
 def _invalid_token(why: str) -> errors.StatusError:
     return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 def _go_words(raw: bytes) -> str:
-    """What Go says of a token that is not JSON."""
+    """Go's message for a token that is not JSON."""
     try:
         gojson.parse(raw)
     except gojson.SyntaxProblem as problem:
@@ -101,22 +95,22 @@ def _go_words(raw: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The entries of an answer, and the metadata that goes with them."""
+    """The entries of a list, and the list's metadata."""
 
     entries: list[Entry]
     metadata: dict[str, Any]
 
 
-async def plan(store: Store, selection: Selection, wanted: ListOptions) -> Listing:
-    """Find what a list asks for, in pieces that do not hold the loop."""
-    asked = wanted.revision or 0
-    token = decode_token(wanted.token) if wanted.token else None
-    revision = _revision(store, wanted, asked, token)
-    prefix = stored.prefix(selection.resource, selection.namespace)
+async def plan(store: Store, selection: Selection, options: ListOptions) -> Listing:
+    """Find the entries of a list, in pieces that do not hold the loop."""
+    requested = options.revision or 0
+    token = decode_token(options.token) if options.token else None
+    revision = _revision(store, options, requested, token)
+    prefix = storage_codec.prefix(selection.resource, selection.namespace)
     after = prefix + token.after if token else ""
     try:
-        found, more, remaining, as_of = await _collect(
-            store, selection, prefix, after, revision, wanted
+        entries, more, remaining, as_of = await _collect(
+            store, selection, prefix, after, revision, options
         )
     except store_errors.Compacted as error:
         raise _expired(token) from error
@@ -124,21 +118,23 @@ async def plan(store: Store, selection: Selection, wanted: ListOptions) -> Listi
         raise too_large(revision or 0, store.revision) from error
     metadata: dict[str, Any] = {"resourceVersion": str(as_of)}
     if more:
-        last = found[-1].key.removeprefix(prefix)
+        last = entries[-1].key.removeprefix(prefix)
         metadata["continue"] = Token(as_of, last).encode()
         if selection.everything:
             metadata["remainingItemCount"] = remaining
-    return Listing(found, metadata)
+    return Listing(entries, metadata)
 
 
-def _revision(store: Store, wanted: ListOptions, asked: int, token: Token | None) -> int | None:
+def _revision(
+    store: Store, options: ListOptions, requested: int, token: Token | None
+) -> int | None:
     """The revision to list at; None for the newest."""
     if token is not None:
         return None if token.revision == -1 else token.revision
-    if asked > store.revision:
-        raise too_large(asked, store.revision)
-    exact = wanted.match == "Exact" or (not wanted.match and wanted.limit > 0)
-    return asked if asked and exact else None
+    if requested > store.revision:
+        raise too_large(requested, store.revision)
+    exact = options.match == "Exact" or (not options.match and options.limit > 0)
+    return requested if requested and exact else None
 
 
 async def _collect(
@@ -147,54 +143,54 @@ async def _collect(
     prefix: str,
     after: str,
     revision: int | None,
-    wanted: ListOptions,
+    options: ListOptions,
 ) -> tuple[list[Entry], bool, int, int]:
-    limit = _limit(selection, wanted)
+    limit = _limit(selection, options)
     if revision is None and not after and selection.key:
-        alone = await _picked(selection, candidates(store, selection))
+        alone = await _matching(selection, candidates(store, selection))
         return alone, False, 0, store.revision
     if selection.everything or not limit:
         page = store.page(prefix, revision=revision, after=after, limit=limit)
-        chosen = page.entries
+        entries = page.entries
         if not selection.everything:
-            chosen = await _picked(selection, page.entries)
-        return chosen, page.more, page.remaining, page.revision
-    found: list[Entry] = []
+            entries = await _matching(selection, page.entries)
+        return entries, page.more, page.remaining, page.revision
+    matches: list[Entry] = []
     while True:
         page = store.page(prefix, revision=revision, after=after, limit=SEARCHED)
         for entry in page.entries:
-            if len(found) == limit:  # whether more of them are picked is not asked
-                return found, True, 0, page.revision
+            if len(matches) == limit:  # there may be more
+                return matches, True, 0, page.revision
             if selection.matches(entry):
-                found.append(entry)
-        if not page.more or len(found) == limit:
-            return found, page.more, 0, page.revision
+                matches.append(entry)
+        if not page.more or len(matches) == limit:
+            return matches, page.more, 0, page.revision
         revision, after = page.revision, page.entries[-1].key
         await give_way()
 
 
-def _limit(selection: Selection, wanted: ListOptions) -> int:
-    """How many at most; any version and a single object are answered whole."""
-    if wanted.revision == 0 or selection.pinned("metadata.name"):
+def _limit(selection: Selection, options: ListOptions) -> int:
+    """The most entries of an answer; any version and a single object have no limit."""
+    if options.revision == 0 or selection.pinned("metadata.name"):
         return 0
-    return wanted.limit
+    return options.limit
 
 
 def candidates(store: Store, selection: Selection) -> list[Entry]:
-    """The newest entries that a selection could pick, to be tried one by one."""
-    if named := selection.key:
-        entry = store.get(named)
+    """The newest entries that a selection may match; the caller checks each."""
+    if key := selection.key:
+        entry = store.get(key)
         return [] if entry is None else [entry]
-    return store.page(stored.prefix(selection.resource, selection.namespace)).entries
+    return store.page(storage_codec.prefix(selection.resource, selection.namespace)).entries
 
 
-async def _picked(selection: Selection, entries: list[Entry]) -> list[Entry]:
-    found: list[Entry] = []
+async def _matching(selection: Selection, entries: list[Entry]) -> list[Entry]:
+    matches: list[Entry] = []
     for piece in pieces(entries, SEARCHED):
         if len(entries) > SEARCHED:
             await give_way()
-        found += [entry for entry in piece if selection.matches(entry)]
-    return found
+        matches += [entry for entry in piece if selection.matches(entry)]
+    return matches
 
 
 def _expired(token: Token | None) -> errors.StatusError:
@@ -205,19 +201,19 @@ def _expired(token: Token | None) -> errors.StatusError:
     return error
 
 
-def too_large(wanted: int, current: int) -> errors.StatusError:
-    """A revision was asked for that has not come yet."""
+def too_large(requested: int, current: int) -> errors.StatusError:
+    """The error for a revision that does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return errors.StatusError(
         504,
         "Timeout",
-        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {requested}, current: {current}",
         details={"causes": [cause], "retryAfterSeconds": 1},
     )
 
 
 def pieces(entries: list[Entry], size: int, most_bytes: int = 0) -> Iterator[list[Entry]]:
-    """The entries in runs of so many, or of so many bytes, so that none holds the loop for long."""
+    """The entries in pieces of so many, or of so many bytes, so that none holds the loop."""
     for start in range(0, len(entries), size):
         piece = entries[start : start + size]
         if most_bytes:

@@ -1,38 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pods/log`: the request goes on to the node that has the log, and its answer comes back.
+"""`pods/log`: the server forwards the request to the pod's node, and the answer back.
 
-What is wrong with the request is said here, in Kubernetes' order and words;
-what is wrong with the container, the node says. The node is asked over TLS with
-the server's own client certificate. Nothing is kept.
+The server checks the request, in Kubernetes' order and words; the node checks the
+container. The server connects over TLS with a client certificate of its own, and
+keeps nothing.
 """
 
-import asyncio
+import contextlib
 import ssl
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-import aiohttp
 from aiohttp import web
 from multidict import MultiMapping
-from yarl import URL
 
 from refloat.api import errors, fields, kinds, times
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
-from refloat.apiserver import options, stored
-from refloat.apiserver.exchange import Exchange
+from refloat.apiserver import options, storage_codec
+from refloat.apiserver.http_request import Exchange
 from refloat.apiserver.registry import Registry
-from refloat.apiserver.targets import Target
+from refloat.apiserver.routes import Target
+from refloat.base.clock import Clock
+from refloat.client.connections import Stream
+from refloat.client.credentials import Identity
+from refloat.client.request_sender import RequestSender
+from refloat.client.requests import Request
 
 TEXT = "text/plain"
 
-# A node of this machine or network answers at once or is not there.
+# A node of this machine or network answers at once, or not at all.
 CONNECT_SECONDS = 10.0
 
-# Of a node's refusal; Kubernetes reads as much.
+# Of a log, for a client that reads slowly; then the node has to wait.
+HELD_BYTES = 128 * 1024
+
+# Of the body of a node's error; Kubernetes reads as much.
 MAX_REFUSAL = 50_000
 
-# By name a node can rarely be found from here, so its addresses come first.
+# The server can rarely resolve a node's name, so the addresses come first.
 _ADDRESS_TYPES = ("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS")
 
 _FLAGS = ("follow", "previous", "timestamps")
@@ -45,7 +51,7 @@ _ALLOTTED = "the time allotted, but may still be processing the request"
 _UNTOLD = "the status code %d but did not return more information"
 _PREVENTED = "prevented the request from succeeding"
 
-# The reason and the message of a refusal, by the code that the node gave it.
+# The reason and the message of an error, by the node's status code.
 _REFUSALS = {
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
     403: ("Forbidden", ""),
@@ -62,26 +68,30 @@ _REFUSALS = {
 class Logs:
     """Fetches logs from nodes."""
 
-    def __init__(self, objects: Registry, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, objects: Registry, tls: ssl.SSLContext | None, clock: Clock) -> None:
         self._registry = objects
-        self._tls = tls if tls is not None else _unverified()
+        self._clock = clock
+        if tls is None:  # like a kube-apiserver without a CA for kubelets, accept any certificate
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        self._tls = tls
 
     async def serve(self, exchange: Exchange, target: Target) -> web.StreamResponse:
-        wish = _wish(exchange.query, target.name)
+        parameters = _node_query(exchange.query, target.name)
         entry = self._registry.get(target.resource, target.namespace, target.name)
-        pod = stored.unpack(target.resource, entry)
+        pod = storage_codec.unpack(target.resource, entry)
         container = _container(pod, exchange.query.get("container", ""))
         node = pod["spec"].get("nodeName")
         if not node:
             return exchange.answer(b"", status=204, media=TEXT)
         host, port = self._address(node)
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
-        query = f"?{urlencode(sorted(wish.items()))}" if wish else ""
+        query = f"?{urlencode(sorted(parameters.items()))}" if parameters else ""
         return await self._fetch(exchange, target, (host, port), path + query)
 
     def _address(self, name: str) -> tuple[str, int]:
         try:
-            node = stored.unpack(_NODES, self._registry.get(_NODES, "", name))
+            node = storage_codec.unpack(_NODES, self._registry.get(_NODES, "", name))
         except errors.StatusError as error:
             if error.code != 404:
                 raise
@@ -92,51 +102,38 @@ class Logs:
         self, exchange: Exchange, target: Target, where: tuple[str, int], path: str
     ) -> web.StreamResponse:
         host, port = where
-        shown = f"[{host}]" if ":" in host else host
-        url = f"https://{shown}:{port}{path}"
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
-        connector = aiohttp.TCPConnector(ssl=self._tls, limit=1, force_close=True)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-            try:
-                answer = await session.get(URL(url, encoded=True), allow_redirects=False)
-            except (aiohttp.ClientError, TimeoutError) as error:
-                raise _unreachable(url, f"{shown}:{port}", error) from error
-            async with answer:
-                if not 200 <= answer.status <= 206:
-                    body = await answer.content.read(MAX_REFUSAL)
-                    raise _refused(answer.status, target.name, body.decode(errors="replace"))
-                return await _relay(exchange, answer)
+        address = f"[{host}]" if ":" in host else host
+        url = f"https://{address}:{port}{path}"
+        sender = RequestSender(
+            f"https://{address}:{port}",
+            tls=lambda _: self._tls,
+            clock=self._clock,
+            user_agent="refloat-apiserver",
+            connect_seconds=CONNECT_SECONDS,
+        )
+        try:
+            answer = await sender.stream(Request("GET", path, accept="*/*"), Identity())
+        except OSError as error:
+            raise _unreachable(url, f"{address}:{port}", error) from error
+        answer.max_held_bytes = HELD_BYTES
+        with contextlib.closing(answer):
+            if not 200 <= (answer.status or 0) <= 206:
+                body = await answer.read()
+                text = body[:MAX_REFUSAL].decode(errors="replace")
+                raise _refused(answer.status or 0, target.name, text)
+            return await _relay(exchange, answer)
 
 
-async def _relay(exchange: Exchange, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Pass on what comes, as it comes; a node that goes away ends the answer unfinished."""
-    response = await exchange.stream(TEXT)
-    try:
-        async for part in answer.content.iter_any():
-            await response.write(part)
-    except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
-        raise ConnectionAbortedError("the node broke off its answer") from error
-    await response.write_eof()
-    return response
-
-
-def _unverified() -> ssl.SSLContext:
-    """Any certificate will do, as it does for a kube-apiserver that is not told which."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-def _wish(query: MultiMapping[str], pod: str) -> dict[str, str]:
-    """What the node is asked for; raises 400 and 422."""
+def _node_query(query: MultiMapping[str], pod: str) -> dict[str, str]:
+    """The query for the node; raises 400 and 422."""
     numbers = {name: options.integer(query[name]) for name in _NUMBERS if name in query}
     since = _time(query["sinceTime"]) if "sinceTime" in query else None
     mistakes = _mistakes(numbers, since, query.get("stream"))
     if mistakes:
         raise errors.invalid("", "PodLogOptions", pod, mistakes)
-    wish = {name: "true" for name in _FLAGS if options.flag(query, name)}
-    wish |= {name: str(number) for name, number in numbers.items()}
-    return wish | ({"sinceTime": since} if since is not None else {})
+    parameters = {name: "true" for name in _FLAGS if options.flag(query, name)}
+    parameters |= {name: str(number) for name, number in numbers.items()}
+    return parameters | ({"sinceTime": since} if since is not None else {})
 
 
 def _time(text: str) -> str | None:
@@ -149,31 +146,31 @@ def _time(text: str) -> str | None:
 def _mistakes(
     numbers: Mapping[str, int], since: str | None, stream: str | None
 ) -> list[FieldError]:
-    found = []
+    mistakes = []
     if (tail := numbers.get("tailLines")) is not None and tail < 0:
-        found.append(fields.invalid("tailLines", tail, "must be greater than or equal to 0"))
+        mistakes.append(fields.invalid("tailLines", tail, "must be greater than or equal to 0"))
     if (limit := numbers.get("limitBytes")) is not None and limit < 1:
-        found.append(fields.invalid("limitBytes", limit, "must be greater than 0"))
+        mistakes.append(fields.invalid("limitBytes", limit, "must be greater than 0"))
     seconds = numbers.get("sinceSeconds")
     if seconds is not None and since is not None:
         text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        found.append(fields.forbidden("[]", text))
+        mistakes.append(fields.forbidden("[]", text))
     elif seconds is not None and seconds < 1:
-        found.append(fields.invalid("sinceSeconds", seconds, "must be greater than 0"))
+        mistakes.append(fields.invalid("sinceSeconds", seconds, "must be greater than 0"))
     if stream is not None:
-        found.append(fields.forbidden("stream", "may not be specified"))
-    return found
+        mistakes.append(fields.forbidden("stream", "may not be specified"))
+    return mistakes
 
 
-def _container(pod: Object, wanted: str) -> str:
-    """The container that is meant; raises 400 when that cannot be told."""
+def _container(pod: Object, container: str) -> str:
+    """The container of the log; raises 400 for an unknown or ambiguous one."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     kinds_of = ("initContainers", "containers", "ephemeralContainers")
     every = [each["name"] for kind in kinds_of for each in spec.get(kind) or ()]
-    if wanted:
-        if wanted not in every:
-            raise errors.bad_request(f"container {wanted} is not valid for pod {name}")
-        return wanted
+    if container:
+        if container not in every:
+            raise errors.bad_request(f"container {container} is not valid for pod {name}")
+        return container
     if len(spec["containers"]) == 1:
         only: str = spec["containers"][0]["name"]
         return only
@@ -182,18 +179,18 @@ def _container(pod: Object, wanted: str) -> str:
 
 
 def _address(node: Object) -> tuple[str, int]:
-    """Where a node is asked; raises 500 when it did not say, 501 when it has nothing to ask."""
+    """The node's address and port; raises 500 without an address, 501 without a port."""
     status = node.get("status") or {}
-    known = status.get("addresses") or ()
+    addresses = status.get("addresses") or ()
     endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
     for kind in _ADDRESS_TYPES:
-        for each in known:
+        for each in addresses:
             if each["type"] == kind:
                 if not endpoint.get("Port"):
                     raise errors.not_implemented(_nothing(node))
                 return each["address"], endpoint["Port"]
-    told = " ".join(f"{{{each['type']} {each['address']}}}" for each in known)
-    raise errors.StatusError(500, "", f"no preferred addresses found; known addresses: [{told}]")
+    texts = " ".join(f"{{{each['type']} {each['address']}}}" for each in addresses)
+    raise errors.StatusError(500, "", f"no preferred addresses found; known addresses: [{texts}]")
 
 
 def _nothing(node: Object) -> str:
@@ -201,9 +198,24 @@ def _nothing(node: Object) -> str:
     return f"node {fields.quote(name)} has no logs: it serves none, as simulated nodes do not"
 
 
+async def _relay(exchange: Exchange, answer: Stream) -> web.StreamResponse:
+    response = await exchange.stream(TEXT)
+    while True:
+        try:
+            part = await answer.read()
+        except OSError as error:
+            # This ends the client's answer unfinished.
+            raise ConnectionAbortedError("the node broke off its answer") from error
+        if not part:
+            break
+        await response.write(part)
+    await response.write_eof()
+    return response
+
+
 def _unreachable(url: str, where: str, error: Exception) -> errors.StatusError:
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+    if isinstance(cause, TimeoutError):
         why = f"dial tcp {where}: i/o timeout"
     elif isinstance(cause, ConnectionRefusedError):
         why = f"dial tcp {where}: connect: connection refused"
@@ -213,7 +225,7 @@ def _unreachable(url: str, where: str, error: Exception) -> errors.StatusError:
 
 
 def _refused(code: int, pod: str, body: str) -> errors.StatusError:
-    """What a client is told of a node's refusal."""
+    """The error for the client, from the node's."""
     if code == 400:
         return errors.bad_request(body)
     if code == 500:

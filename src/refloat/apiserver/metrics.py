@@ -1,36 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server counts and measures.
+"""The metrics of the API server.
 
-Names and labels are Kubernetes' where it has such a metric, so that its
-dashboards work. A request costs two updates of children that were looked up
-once; whatever somebody else already counts is only read when it is asked for.
+Names and labels are those of Kubernetes where it has such a metric, so that its
+dashboards work. A request costs two updates of children that are looked up once.
+Numbers that other code already counts are read only when Prometheus scrapes.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from refloat.apiserver.limits import InFlight
-from refloat.apiserver.targets import Target
+from refloat.apiserver.routes import Target
+from refloat.store.contract import Store
 
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
 # Few, because each is a series for every kind and verb: a read, a durable
-# write, a long list, and what is too slow.
+# write, a long list, and too slow.
 DURATION_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 30, 60)
 LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5)
 STALL_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 
-_VERBS = {
-    "create": "POST",
-    "update": "PUT",
-    "delete": "DELETE",
-    "deletecollection": "DELETE",
-}
+_VERBS = {"create": "POST", "update": "PUT", "delete": "DELETE", "deletecollection": "DELETE"}
 
-# What is not one of these is counted without its path: clients choose paths,
-# and every one would be a series for ever.
+# Other paths count together: clients choose paths, and each would be a series
+# for ever.
 _KNOWN_PATHS = frozenset(
     {"/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi", "/readyz", "/version"}
 )
@@ -38,7 +34,7 @@ _KNOWN_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OP
 
 
 class Labels(NamedTuple):
-    """What a request is counted as."""
+    """The labels of a request."""
 
     verb: str
     group: str = ""
@@ -52,45 +48,31 @@ class Labels(NamedTuple):
 def of_target(target: Target, verb: str) -> Labels:
     """The labels of a request for a resource."""
     resource = target.resource
+    scope = "namespace" if target.namespace else "cluster"
+    if target.name or verb == "create":
+        scope = "resource"
     return Labels(
         _VERBS.get(verb) or verb.upper(),
         resource.group,
         resource.version,
         resource.plural,
         target.subresource,
-        _scope(target, verb),
+        scope,
     )
-
-
-def _scope(target: Target, verb: str) -> str:
-    if target.name or verb == "create":
-        return "resource"
-    return "namespace" if target.namespace else "cluster"
 
 
 def of_path(method: str, path: str) -> Labels:
     """The labels of any other request."""
-    known = "/" + path[1:].partition("/")[0]
+    root = "/" + path[1:].partition("/")[0]
     return Labels(
         method if method in _KNOWN_METHODS else "other",
-        subresource=known if known in _KNOWN_PATHS else "",
+        subresource=root if root in _KNOWN_PATHS else "",
         component="",
     )
 
 
 MALFORMED = Labels("other", component="")
-"""What never became a request."""
-
-
-class Sized(Protocol):
-    """A store, as far as it is measured."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def revision(self) -> int: ...
-    @property
-    def compacted(self) -> int: ...
+"""The labels of bytes that are no request."""
 
 
 class Metrics:
@@ -112,26 +94,23 @@ class Metrics:
             registry=registry,
         )
         self._longrunning = Gauge(
-            "apiserver_longrunning_requests",
-            "Watches that are open.",
-            _REQUEST,
-            registry=registry,
+            "apiserver_longrunning_requests", "Open watches.", _REQUEST, registry=registry
         )
         self._in_flight = Gauge(
             "apiserver_current_inflight_requests",
-            "Requests that are being answered, watches aside.",
+            "Requests in progress, without watches.",
             ("request_kind",),
             registry=registry,
         )
         self.dispatch_lag = Histogram(
             "refloat_watch_dispatch_lag_seconds",
-            "From the moment a change can be seen until it lies before all who watch for it.",
+            "From the commit of a change until all its watchers have it in their buffers.",
             buckets=LAG_BUCKETS,
             registry=registry,
         )
         self.stalls = Histogram(
             "refloat_event_loop_stall_seconds",
-            "How long the event loop was held up, each time that it was.",
+            "The length of each stall of the event loop.",
             buckets=STALL_BUCKETS,
             registry=registry,
         )
@@ -139,7 +118,7 @@ class Metrics:
         self._timed: dict[Labels, Histogram] = {}
 
     def done(self, labels: Labels, code: int, seconds: float) -> None:
-        """Note a request that was answered."""
+        """Count an answered request."""
         count = self._counted.get((labels, code))
         if count is None:
             count = self._counted[labels, code] = self._requests.labels(*labels, code)
@@ -158,17 +137,17 @@ class Metrics:
         self._in_flight.labels("readOnly").set_function(lambda: counts["readOnly"])
         self._in_flight.labels("mutating").set_function(lambda: counts["mutating"])
 
-    def read_store(self, store: Sized) -> None:
+    def read_store(self, store: Store) -> None:
         self._read("refloat_store_size_bytes", "Bytes that the store holds.", lambda: store.size)
         self._read("refloat_store_revision", "The newest revision.", lambda: store.revision)
         self._read(
             "refloat_store_compacted_revision",
-            "The newest revision whose change is forgotten.",
+            "The newest compacted revision.",
             lambda: store.compacted,
         )
 
     def read_watchers(self, watchers: Callable[[], int]) -> None:
-        self._read("refloat_watchers", "Watches that are open, of all kinds.", watchers)
+        self._read("refloat_watchers", "Open watches of all kinds.", watchers)
 
     def _read(self, name: str, text: str, value: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(value)

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent of a node may not do to an object that it may write.
+"""NodeRestriction: what a node's agent may not change in an object.
 
-`node_rights` decides from the address; here the object is at hand, the one
-that is written and the one that is there. Kubernetes does the same in an
-admission plugin of this name, in these words.
+`node_rights` decides from the address; this module compares the old and the new
+object. Kubernetes does the same in an admission plugin of this name, with these
+messages.
 """
 
 from collections.abc import Callable
 
 from refloat.api import errors, kinds, meta, pod_references
 from refloat.api.meta import Object
-from refloat.apiserver import deletion, identity
+from refloat.apiserver import deletion, identity, storage_codec
 from refloat.apiserver.identity import Call
+from refloat.store.contract import Entry
 
 _PODS = kinds.of("pods")
 _NODES = kinds.of("nodes")
 _LEASES = kinds.of("leases", "coordination.k8s.io")
 
-# Labels in the domains of Kubernetes that a node may give itself.
+# Labels in the domains of Kubernetes that a node may set on itself.
 _OWN_LABELS = frozenset(
     {
         "beta.kubernetes.io/arch",
@@ -41,9 +42,12 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 
 def on_create(
-    call: Call, resource: kinds.Resource, obj: Object, uid_of_node: Callable[[str], str]
+    call: Call,
+    resource: kinds.Resource,
+    obj: Object,
+    get: Callable[[kinds.Resource, str, str], Entry],
 ) -> None:
-    """Raise 403 for an object that a node may not create."""
+    """Raise 403 for an object that a node may not create; `get` reads another object."""
     node = identity.node_name(call.user)
     if node is None:
         return
@@ -55,27 +59,39 @@ def on_create(
     elif resource is _LEASES and obj["metadata"].get("name") != node:
         cause = "can only access node lease with the same name as the requesting node"
         raise _forbidden(resource, obj, cause)
-    elif resource is _PODS and (cause := _pod_cause(node, obj, uid_of_node)):
+    elif resource is _PODS and (cause := _pod_cause(node, obj, get)):
         raise _forbidden(resource, obj, cause)
 
 
 def on_update(call: Call, resource: kinds.Resource, new: Object, old: Object) -> None:
-    """Raise 403 for a change that a node may not make, also through a subresource."""
+    """Raise 403 for a forbidden change, also through a subresource."""
     node = identity.node_name(call.user)
     if node is None:
         return
     if resource is _NODES:
         _check_own(node, old["metadata"]["name"], old)
-        _check_node(node, new, old)
+        may_not = f'node "{node}" is not allowed to modify'
+        if (new["spec"].get("taints") or []) != (old["spec"].get("taints") or []):
+            raise _forbidden(_NODES, old, f"{may_not} taints")
+        owners = "ownerReferences"
+        if (new["metadata"].get(owners) or []) != (old["metadata"].get(owners) or []):
+            raise _forbidden(_NODES, old, f"{may_not} {owners}")
+        if labels := _forbidden_labels(meta.labels(new), meta.labels(old)):
+            raise _forbidden(_NODES, old, f"is not allowed to modify labels: {labels}")
     elif resource is _PODS:
-        _check_pod(node, new, old)
+        if old["spec"].get("nodeName", "") != node:
+            which = "pods with spec.nodeName set to itself"
+            raise _forbidden(_PODS, old, f'node "{node}" can only update pod status for {which}')
+        if meta.labels(new) != meta.labels(old):
+            cause = f'node "{node}" cannot update labels through pod status'
+            raise _forbidden(_PODS, old, cause)
 
 
 def on_delete(call: Call, resource: kinds.Resource, obj: Object, options: deletion.Options) -> None:
-    """Raise 403 for a delete that a node may not make.
+    """Raise 403 for a forbidden delete.
 
-    Kubernetes lets a node delete its pods with any grace period; here it only
-    says that a pod has ended, which is a delete without one.
+    Kubernetes lets a node delete its pods with any grace period. Refloat's agent only
+    reports that a pod has ended, which is a delete without grace.
     """
     node = identity.node_name(call.user)
     if node is None or resource is not _PODS:
@@ -88,8 +104,8 @@ def on_delete(call: Call, resource: kinds.Resource, obj: Object, options: deleti
         raise _forbidden(resource, obj, cause)
 
 
-def _pod_cause(node: str, pod: Object, uid_of_node: Callable[[str], str]) -> str:
-    """Why a node may not create this pod; empty if it may: a mirror pod of its own."""
+def _pod_cause(node: str, pod: Object, get: Callable[[kinds.Resource, str, str], Entry]) -> str:
+    """Why a node may not create this pod; empty for a mirror pod of its own."""
     if _MIRROR not in meta.annotations(pod):
         return (
             f'pod does not have "{_MIRROR}" annotation, node "{node}" can only create mirror pods'
@@ -100,26 +116,19 @@ def _pod_cause(node: str, pod: Object, uid_of_node: Callable[[str], str]) -> str
     if len(owners) > 1:
         which = "a single owner reference set to itself"
         return f'node "{node}" can only create pods with {which}'
-    if cause := _owner_cause(node, owners, uid_of_node):
-        return cause
-    named = pod_references.first_kind(pod)
-    return f'node "{node}" can not create pods that reference {named}' if named else ""
-
-
-def _owner_cause(node: str, owners: list[Object], uid_of_node: Callable[[str], str]) -> str:
     owner = owners[0] if owners else {}
-    wanted = {"apiVersion": "v1", "kind": "Node", "name": node}
-    if {key: owner.get(key) for key in wanted} != wanted:
+    if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
         return f'node "{node}" can only create pods with an owner reference set to itself'
     if not owner.get("controller"):
         which = "a controller owner reference set to itself"
         return f'node "{node}" can only create pods with {which}'
     if owner.get("blockOwnerDeletion"):
         return f'node "{node}" must not set blockOwnerDeletion on an owner reference'
-    uid = uid_of_node(node)
+    uid = storage_codec.unpack(_NODES, get(_NODES, "", node))["metadata"]["uid"]
     if owner.get("uid") != uid:
         return f"node {node} UID mismatch: expected {owner.get('uid')} got {uid}"
-    return ""
+    reference = pod_references.first_kind(pod)
+    return f'node "{node}" can not create pods that reference {reference}' if reference else ""
 
 
 def _check_own(node: str, name: str, obj: Object) -> None:
@@ -128,28 +137,8 @@ def _check_own(node: str, name: str, obj: Object) -> None:
         raise _forbidden(_NODES, obj, cause)
 
 
-def _check_node(node: str, new: Object, old: Object) -> None:
-    if (new["spec"].get("taints") or []) != (old["spec"].get("taints") or []):
-        raise _forbidden(_NODES, old, f'node "{node}" is not allowed to modify taints')
-    owners = "ownerReferences"
-    if (new["metadata"].get(owners) or []) != (old["metadata"].get(owners) or []):
-        raise _forbidden(_NODES, old, f'node "{node}" is not allowed to modify {owners}')
-    if labels := _forbidden_labels(meta.labels(new), meta.labels(old)):
-        raise _forbidden(_NODES, old, f"is not allowed to modify labels: {labels}")
-
-
-def _check_pod(node: str, new: Object, old: Object) -> None:
-    if old["spec"].get("nodeName", "") != node:
-        which = "pods with spec.nodeName set to itself"
-        cause = f'node "{node}" can only update pod status for {which}'
-        raise _forbidden(_PODS, old, cause)
-    if meta.labels(new) != meta.labels(old):
-        cause = f'node "{node}" cannot update labels through pod status'
-        raise _forbidden(_PODS, old, cause)
-
-
 def _forbidden_labels(new: dict[str, str], old: dict[str, str]) -> str:
-    """The labels that differ and are not the node's to set."""
+    """The changed labels that a node may not set."""
     if new == old:
         return ""
     changed = (key for key in new.keys() | old.keys() if new.get(key) != old.get(key))

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent of a node may do, which depends on the object.
+"""The rights of a node's agent, as far as the address decides.
 
-It is less than what Kubernetes lets a kubelet do: no evictions, no services,
-no tokens, no volumes beyond their claims. Where both say no they say it in the
-same words. Here stands what can be said from the address alone; what depends
-on the object that is written, such as the name of a new node or that a new pod
-is a mirror pod, is for `node_restriction`.
+An agent has fewer rights than a kubelet in Kubernetes: no evictions, no services,
+no tokens, no volumes beyond their claims. The messages of refusals are those of
+Kubernetes. `node_restriction` has the rules that need the object, such as the name
+of a new node.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from refloat.api import selectors
 from refloat.apiserver.attributes import Attributes
-from refloat.apiserver.relations import Relations
+from refloat.apiserver.node_graph import NodeGraph
 
 _CLAIMS = "persistentvolumeclaims"
 LEASES = "kube-node-lease"  # the namespace of the nodes' leases
@@ -25,7 +23,7 @@ _CHANGES = ("update", "patch")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether something is allowed, and the reason where there is one to tell."""
+    """Whether the request is allowed, and a reason if the message has one."""
 
     allowed: bool
     reason: str = ""
@@ -36,135 +34,132 @@ NO = Decision(False)
 NAMELESS = Decision(False, "No Object name found")
 
 
-def decide(node: str, asked: Attributes, relations: Relations) -> Decision:
-    """May this node do this?"""
+def decide(node: str, request: Attributes, graph: NodeGraph) -> Decision:
+    """Whether this node may do this."""
     if not node:
         return Decision(False, 'unknown node for user "system:node:"')
-    right = _RIGHTS.get((asked.group, asked.resource)) if asked.is_resource else None
-    return NO if right is None else right(_Node(node, relations), asked)
+    right = _RIGHTS.get((request.group, request.resource)) if request.is_resource else None
+    return NO if right is None else right(_NodeRights(node, graph), request)
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
-    """The one who asks; each method is its right on one kind, or the want of it."""
+class _NodeRights:
+    """The requesting node; each method decides on one kind."""
 
     name: str
-    relations: Relations
+    graph: NodeGraph
 
     def unrelated(self) -> Decision:
         return Decision(False, f"no relationship found between node '{self.name}' and this object")
 
-    def own_node(self, asked: Attributes) -> Decision:
-        if asked.subresource:
-            return Decision(asked.subresource == "status" and asked.verb in _CHANGES)
-        if asked.verb not in _READS:
-            return Decision(asked.verb in _WRITES)
-        if asked.name == self.name:
+    def own_node(self, request: Attributes) -> Decision:
+        if request.subresource:
+            return Decision(request.subresource == "status" and request.verb in _CHANGES)
+        if request.verb not in _READS:
+            return Decision(request.verb in _WRITES)
+        if request.name == self.name:
             return YES
-        which = f"'{asked.name}'" if asked.name else "all nodes"
+        which = f"'{request.name}'" if request.name else "all nodes"
         return Decision(False, f"node '{self.name}' cannot read {which}, only its own Node object")
 
-    def own_lease(self, asked: Attributes) -> Decision:
-        if asked.verb not in ("get", "delete", *_WRITES):
+    def own_lease(self, request: Attributes) -> Decision:
+        if request.verb not in ("get", "delete", *_WRITES):
             return Decision(False, "can only get, create, update, patch, or delete a node lease")
-        if asked.namespace != LEASES:
+        if request.namespace != LEASES:
             return Decision(False, f'can only access leases in the "{LEASES}" system namespace')
-        if asked.verb != "create" and asked.name != self.name:
+        if request.verb != "create" and request.name != self.name:
             reason = "can only access node lease with the same name as the requesting node"
             return Decision(False, reason)
-        return Decision(asked.verb != "delete" and not asked.subresource)
+        return Decision(request.verb != "delete" and not request.subresource)
 
-    def own_pods(self, asked: Attributes) -> Decision:
-        if asked.subresource:
-            return Decision(asked.subresource == "status" and asked.verb in _CHANGES)
-        if asked.verb not in _READS:
-            return Decision(asked.verb in ("create", "delete"))
-        if asked.verb != "get":
-            if any(_pins(term, self.name) for term in asked.fields.terms):
+    def own_pods(self, request: Attributes) -> Decision:
+        if request.subresource:
+            return Decision(request.subresource == "status" and request.verb in _CHANGES)
+        if request.verb not in _READS:
+            return Decision(request.verb in ("create", "delete"))
+        if request.verb != "get":
+            terms = ((t.label, t.value, t.negated) for t in request.fields.terms)
+            if ("spec.nodeName", self.name, False) in terms:
                 return YES
-            if not asked.name:
+            if not request.name:
                 reason = "can only list/watch pods with spec.nodeName field selector"
                 return Decision(False, reason)
-        if not asked.name:
+        if not request.name:
             return NAMELESS
-        if self.relations.is_bound(self.name, asked.namespace, asked.name):
+        if self.graph.is_bound(self.name, request.namespace, request.name):
             return YES
         return self.unrelated()
 
-    def named_by_pods(self, asked: Attributes) -> Decision:
+    def named_by_pods(self, request: Attributes) -> Decision:
         """ConfigMaps and Secrets, one at a time."""
-        if asked.verb not in _READS:
+        if request.verb not in _READS:
             return Decision(False, "can only read resources of this type")
-        if asked.subresource:
+        if request.subresource:
             return Decision(False, "cannot read subresource")
-        if not asked.namespace:
+        if not request.namespace:
             return Decision(False, "can only read namespaced object of this type")
-        return self._if_named(asked)
+        return self._if_named(request)
 
-    def claims(self, asked: Attributes) -> Decision:
-        if asked.subresource == "status":
-            if asked.verb in _CHANGES:
+    def claims(self, request: Attributes) -> Decision:
+        if request.subresource == "status":
+            if request.verb in _CHANGES:
                 return self.unrelated()
             return Decision(False, "can only get/update/patch this type")
-        return _single(asked) or self._if_named(asked)
+        return _single(request) or self._if_named(request)
 
-    def _if_named(self, asked: Attributes) -> Decision:
-        if not asked.name:
+    def _if_named(self, request: Attributes) -> Decision:
+        if not request.name:
             return NAMELESS
-        if self.relations.is_named(self.name, asked.resource, asked.namespace, asked.name):
+        if self.graph.is_named(self.name, request.resource, request.namespace, request.name):
             return YES
         return self.unrelated()
 
-    def volumes(self, asked: Attributes) -> Decision:
-        """Those that are bound to claims that its pods name."""
-        if (refused := _single(asked)) is not None:
-            return refused
-        if not asked.name:
+    def volumes(self, request: Attributes) -> Decision:
+        """Volumes that are bound to the claims of its pods."""
+        if (refusal := _single(request)) is not None:
+            return refusal
+        if not request.name:
             return NAMELESS
-        claim = self.relations.claim_of(asked.name)
-        if claim is not None and self.relations.is_named(self.name, _CLAIMS, *claim):
+        claim = self.graph.claim_of(request.name)
+        if claim is not None and self.graph.is_named(self.name, _CLAIMS, *claim):
             return YES
         return self.unrelated()
 
-    def no_attachments(self, asked: Attributes) -> Decision:
-        """What is attached to a node stands on the node: no pod names an attachment."""
-        return _single(asked) or self._if_named(asked)
+    def no_attachments(self, request: Attributes) -> Decision:
+        """No pod names an attachment; the agent reads them from the Node's status."""
+        return _single(request) or self._if_named(request)
 
-    def no_accounts(self, asked: Attributes) -> Decision:
-        """The accounts that pods name do not count as named either."""
-        if asked.verb == "get" and not asked.subresource:
-            return self.named_by_pods(asked)
-        if asked.verb != "create" or not asked.name:
+    def no_accounts(self, request: Attributes) -> Decision:
+        """Pods do not name service accounts for this either."""
+        if request.verb == "get" and not request.subresource:
+            return self.named_by_pods(request)
+        if request.verb != "create" or not request.name:
             return Decision(False, "can only create tokens for individual service accounts")
-        if asked.subresource != "token":
+        if request.subresource != "token":
             return Decision(False, "can only create token subresource of serviceaccount")
         return self.unrelated()
 
-    def events(self, asked: Attributes) -> Decision:
-        """Also to count one that comes again."""
-        return Decision(asked.verb in _WRITES and not asked.subresource)
+    def events(self, request: Attributes) -> Decision:
+        """Create events, and count repeated ones."""
+        return Decision(request.verb in _WRITES and not request.subresource)
 
 
-def _single(asked: Attributes) -> Decision | None:
-    if asked.verb != "get":
+def _single(request: Attributes) -> Decision | None:
+    if request.verb != "get":
         return Decision(False, "can only get individual resources of this type")
-    return Decision(False, "cannot get subresource") if asked.subresource else None
+    return Decision(False, "cannot get subresource") if request.subresource else None
 
 
-def _pins(term: selectors.FieldTerm, node: str) -> bool:
-    return term.label == "spec.nodeName" and term.value == node and not term.negated
-
-
-_RIGHTS: dict[tuple[str, str], Callable[[_Node, Attributes], Decision]] = {
-    ("", "configmaps"): _Node.named_by_pods,
-    ("", "events"): _Node.events,
-    ("", "nodes"): _Node.own_node,
-    ("", "persistentvolumeclaims"): _Node.claims,
-    ("", "persistentvolumes"): _Node.volumes,
-    ("", "pods"): _Node.own_pods,
-    ("", "secrets"): _Node.named_by_pods,
-    ("", "serviceaccounts"): _Node.no_accounts,
-    ("coordination.k8s.io", "leases"): _Node.own_lease,
-    ("events.k8s.io", "events"): _Node.events,
-    ("storage.k8s.io", "volumeattachments"): _Node.no_attachments,
+_RIGHTS: dict[tuple[str, str], Callable[[_NodeRights, Attributes], Decision]] = {
+    ("", "configmaps"): _NodeRights.named_by_pods,
+    ("", "events"): _NodeRights.events,
+    ("", "nodes"): _NodeRights.own_node,
+    ("", "persistentvolumeclaims"): _NodeRights.claims,
+    ("", "persistentvolumes"): _NodeRights.volumes,
+    ("", "pods"): _NodeRights.own_pods,
+    ("", "secrets"): _NodeRights.named_by_pods,
+    ("", "serviceaccounts"): _NodeRights.no_accounts,
+    ("coordination.k8s.io", "leases"): _NodeRights.own_lease,
+    ("events.k8s.io", "events"): _NodeRights.events,
+    ("storage.k8s.io", "volumeattachments"): _NodeRights.no_attachments,
 }

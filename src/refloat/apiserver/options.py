@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a request: from its query, and for a delete also its body."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
@@ -20,13 +20,13 @@ _FALSE = ("0", "false")
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A switch in a query: on with any value but a plain no."""
+    """A switch in a query: on with any value but `0` and `false`."""
     return name in query and query[name].lower() not in _FALSE
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a create, update or patch asks for besides the object."""
+    """The options of a create, update or patch."""
 
     dry_run: bool
     manager: str
@@ -36,7 +36,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a list or watch asks for."""
+    """The options of a list or watch."""
 
     labels: str
     fields: str
@@ -51,9 +51,9 @@ class ListOptions:
 
     @property
     def revision(self) -> int | None:
-        """The revision that is meant, None for the newest; whether it is one is told only now.
+        """The requested revision, None for the newest; raises for a malformed one.
 
-        Kubernetes looks at it after it has looked whether it knows the selected fields.
+        As in Kubernetes, the check of the selected fields comes first.
         """
         if self.token and not self.is_watch and self.given_revision not in ("", "0"):
             message = "specifying resource version is not allowed when using continue"
@@ -62,17 +62,24 @@ class ListOptions:
 
 
 def write_options(
-    query: MultiMapping[str], kind: str, found: Iterable[FieldError] = ()
+    query: MultiMapping[str], kind: str, other_mistakes: Iterable[FieldError] = ()
 ) -> WriteOptions:
-    """Read the options of a write; `kind` names them in an error, after the mistakes found."""
+    """Read the options of a write; the error names `kind`, and lists `other_mistakes` first."""
     manager = query.get("fieldManager", "")
-    mistakes = [*found, *_manager_mistakes(manager)]
+    mistakes = [*other_mistakes]
+    if len(manager.encode()) > MAX_MANAGER_BYTES:
+        mistakes.append(fields.too_long("fieldManager", MAX_MANAGER_BYTES))
+    unprintable = (index for index, char in enumerate(manager) if not char.isprintable())
+    for index in islice(unprintable, errors.MAX_CAUSES):  # an error lists no more
+        code, position = ord(manager[index]), len(manager[:index].encode())
+        detail = f"invalid character U+{code:04X} (at position {position})"
+        mistakes.append(fields.invalid("fieldManager", manager, detail))
     dry_run = _dry_run(query.getall("dryRun", []), mistakes)
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
         supported = ("", "Ignore", "Strict", "Warn")
         mistakes.append(fields.not_supported("fieldValidation", validation, supported))
-    _raise(mistakes, kind)
+    _raise_if_any(mistakes, kind)
     return WriteOptions(
         dry_run,
         manager,
@@ -81,26 +88,13 @@ def write_options(
     )
 
 
-def _manager_mistakes(manager: str) -> Iterator[FieldError]:
-    if len(manager.encode()) > MAX_MANAGER_BYTES:
-        yield fields.too_long("fieldManager", MAX_MANAGER_BYTES)
-    if manager.isprintable():
-        return
-    odd = (index for index, char in enumerate(manager) if not char.isprintable())
-    for index in islice(odd, errors.MAX_CAUSES):  # no more would be told
-        char = manager[index]
-        position = len(manager[:index].encode())
-        detail = f"invalid character U+{ord(char):04X} (at position {position})"
-        yield fields.invalid("fieldManager", manager, detail)
-
-
 def _dry_run(values: list[str], mistakes: list[FieldError]) -> bool:
     if any(value != "All" for value in values):
         mistakes.append(fields.not_supported("dryRun", values, ["All"]))
     return bool(values)
 
 
-def _raise(mistakes: list[FieldError], kind: str) -> None:
+def _raise_if_any(mistakes: list[FieldError], kind: str) -> None:
     if mistakes:
         raise errors.invalid("meta.k8s.io", kind, "", mistakes)
 
@@ -110,7 +104,7 @@ def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
     timeout = _integer(query.get("timeoutSeconds", ""))
     limit = _integer(query.get("limit", "")) or 0
     labels, selected = query.get("labelSelector", ""), query.get("fieldSelector", "")
-    selectors.parse_labels(labels)  # which refuses what is none
+    selectors.parse_labels(labels)  # raises for a malformed selector
     selectors.parse_fields(selected)
     revision_text = query.get("resourceVersion", "")
     match: Any = query.get("resourceVersionMatch", "")
@@ -121,7 +115,7 @@ def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
         if watch
         else _list_mistakes(revision_text, match, initial, token)
     )
-    _raise(mistakes, "ListOptions")
+    _raise_if_any(mistakes, "ListOptions")
     return ListOptions(
         labels=labels,
         fields=selected,
@@ -171,14 +165,14 @@ def _watch_mistakes(
         mistakes.append(fields.forbidden(where, detail))
     if match not in ("", "NotOlderThan"):
         mistakes.append(fields.not_supported(where, match, ["NotOlderThan"]))
-    # A watch that begins with the state is taken for one that asked to match.
+    # A watch that begins with the current state counts as one with a match.
     if token and (match or revision in ("", "0")):
         mistakes.append(fields.forbidden(where, _WITH_CONTINUE))
     return mistakes
 
 
 def list_revision(text: str, *, watch: bool) -> int | None:
-    """The revision that a read asks for; a get words its refusal as a watch does."""
+    """The requested revision of a read; the error of a watch has other words."""
     if not text:
         return None
     try:
@@ -195,7 +189,7 @@ def _integer(text: str) -> int | None:
 
 
 def integer(text: str) -> int:
-    """A number in a query; raises 400 in Go's words."""
+    """A number in a query; raises 400 with Go's message."""
     try:
         return integers.signed(text)
     except integers.NotInteger as problem:
@@ -203,71 +197,65 @@ def integer(text: str) -> int:
 
 
 def delete_options(query: MultiMapping[str], body: bytes, media: codec.Media) -> deletion.Options:
-    """The options of a delete; a body takes the place of the query."""
+    """The options of a delete, from the body or, without a body, from the query."""
     if body:
-        given = codec.decode_options(body, schema.struct("v1", "DeleteOptions"), media=media).obj
-    else:
-        given = _options_of_query(query)
-    return check_delete_options(given)
-
-
-def _options_of_query(query: MultiMapping[str]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+        struct = schema.struct("v1", "DeleteOptions")
+        return check_delete_options(codec.decode_options(body, struct, media=media).obj)
+    texts = ("propagationPolicy", "reason")
+    raw: dict[str, Any] = {name: query[name] for name in texts if name in query}
     if (grace := _integer(query.get("gracePeriodSeconds", ""))) is not None:
-        given["gracePeriodSeconds"] = grace
+        raw["gracePeriodSeconds"] = grace
     if "orphanDependents" in query:
-        given["orphanDependents"] = flag(query, "orphanDependents")
-    for name in ("propagationPolicy", "reason"):
-        if name in query:
-            given[name] = query[name]
+        raw["orphanDependents"] = flag(query, "orphanDependents")
     if "dryRun" in query:
-        given["dryRun"] = query.getall("dryRun")
-    wanted = {name: query[name] for name in ("uid", "resourceVersion") if name in query}
-    return {**given, "preconditions": wanted} if wanted else given
+        raw["dryRun"] = query.getall("dryRun")
+    preconditions = ("uid", "resourceVersion")
+    raw["preconditions"] = {name: query[name] for name in preconditions if name in query}
+    return check_delete_options(raw)
 
 
-def check_delete_options(given: Mapping[str, Any]) -> deletion.Options:
+def check_delete_options(raw: Mapping[str, Any]) -> deletion.Options:
     """Check a DeleteOptions object and read it."""
     mistakes: list[FieldError] = []
-    policy = given.get("propagationPolicy")
-    orphan = given.get("orphanDependents")
+    policy = raw.get("propagationPolicy")
+    orphan = raw.get("orphanDependents")
     if policy is not None and orphan is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
         mistakes.append(fields.invalid("propagationPolicy", policy, detail))
     if policy not in (None, "Foreground", "Background", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")
         mistakes.append(fields.not_supported("propagationPolicy", policy, supported))
-    if names.longer(given.get("reason", ""), MAX_REASON):
+    if names.longer(raw.get("reason", ""), MAX_REASON):
         mistakes.append(fields.too_long("reason", MAX_REASON))
-    dry_run = _dry_run(given.get("dryRun") or [], mistakes)
-    _raise(mistakes, "DeleteOptions")
+    dry_run = _dry_run(raw.get("dryRun") or [], mistakes)
+    _raise_if_any(mistakes, "DeleteOptions")
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
-    preconditions = given.get("preconditions") or {}
+    preconditions = raw.get("preconditions") or {}
     return deletion.Options(
-        grace_seconds=given.get("gracePeriodSeconds"),
+        grace_seconds=raw.get("gracePeriodSeconds"),
         propagation=policy,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
-        reason=given.get("reason", ""),
+        reason=raw.get("reason", ""),
         dry_run=dry_run,
         orphans=orphan,
     )
 
 
-def eviction_options(name: str, given: Mapping[str, Any], *, dry_run: bool) -> deletion.Options:
-    """The options of a delete that an eviction carries; `dry_run` is what its address says."""
+def eviction_options(name: str, raw: Mapping[str, Any], *, dry_run: bool) -> deletion.Options:
+    """The delete options in an eviction; `dry_run` is that of the query."""
     where = "ignoreStoreReadErrorWithClusterBreakingPotential"
-    if given.get(where):
+    if raw.get(where):
         detail = "can not be set for pod eviction, try after removing the option"
         mistake = fields.invalid(f"deleteOptions.{where}", True, detail)
         raise errors.invalid("policy", "Eviction", name, [mistake])
-    within = given.get("dryRun") or []
+    within = raw.get("dryRun") or []
     if dry_run and within not in ([], ["All"]):
         raise errors.StatusError(
             500,
             "",
             f"Non-matching dry-run options in request and content: [All] and [{' '.join(within)}]",
         )
-    asked = check_delete_options(given)
-    return replace(asked, dry_run=dry_run or asked.dry_run)
+    evict_options = check_delete_options(raw)
+    return replace(evict_options, dry_run=dry_run or evict_options.dry_run)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owners of an object: each is listed once."""
+"""Owner references: an object lists each owner once."""
 
 import msgspec
 
@@ -11,18 +11,18 @@ _SORTED = msgspec.json.Encoder(order="sorted")
 
 
 def dedup_owners(call: Call, obj: Object, when: str = "") -> None:
-    """Drop owner references that stand twice, and say so."""
+    """Drop repeated owner references, and warn the client."""
     owners = obj["metadata"].get("ownerReferences") or ()
     if len(owners) < 2:
         return
-    kept: dict[bytes, Object] = {}
+    unique: dict[bytes, Object] = {}
     repeated = [
         owner.get("uid", "")
         for owner in owners
-        if kept.setdefault(_SORTED.encode(owner), owner) is not owner
+        if unique.setdefault(_SORTED.encode(owner), owner) is not owner
     ]
     if repeated:
-        obj["metadata"]["ownerReferences"] = list(kept.values())
+        obj["metadata"]["ownerReferences"] = list(unique.values())
         call.warn(
             f".metadata.ownerReferences contains duplicate entries{when}; API server dedups "
             "owner references in 1.20+, and may reject such requests as early as 1.24; "

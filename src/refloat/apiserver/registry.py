@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs, below HTTP: reading and writing objects by Kubernetes' rules.
 
-The HTTP face and the in-process client call these alike. An object goes in
-as a decoded dictionary and comes out as an `Entry`, which `stored` turns into
-bytes or into a dictionary of the caller's own.
+The HTTP server and the in-process client both call them. An object goes in as a
+decoded dictionary and comes out as an `Entry`; `storage_codec` turns an entry into
+bytes or into a new dictionary.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from refloat.api import codec, errors, fields, integers, kinds, meta, names, schema, times
@@ -18,11 +18,12 @@ from refloat.apiserver import (
     deletion,
     full_disk,
     node_restriction,
-    stored,
+    storage_codec,
     strategies,
 )
-from refloat.apiserver.identity import Call, Late
+from refloat.apiserver.identity import Call, LazyArgument
 from refloat.apiserver.owner_references import dedup_owners
+from refloat.apiserver.routes import Target
 from refloat.apiserver.strategies.base import Strategy
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
@@ -32,12 +33,12 @@ from refloat.store.contract import Entry, Store
 _NODES = kinds.of("nodes")
 
 Produce: TypeAlias = Callable[[Object], Object]
-"""Makes the wanted object from the one that is there."""
+"""Makes the new object from the stored one."""
 
-# Kubernetes tries a generated name this often before it gives up.
+# Kubernetes tries to generate a name this often.
 MAX_NAME_TRIES = 8
 
-# A write that loses this many races in a row is told so.
+# After so many conflicts in a row, the write fails.
 MAX_RACES = 20
 
 MAX_PREFIX = 58  # a generated name is at most 63 long, with its suffix
@@ -54,7 +55,7 @@ class Registry:
         gates: Gates,
         toleration_seconds: int = admission.TOLERATION_SECONDS,
     ) -> None:
-        """`toleration_seconds` is how long pods by default stay on a node that is lost."""
+        """`toleration_seconds` is how long pods by default stay on a lost node."""
         self.store = store
         self.strategies = strategies.build(gates)
         self._rand = rand
@@ -63,7 +64,7 @@ class Registry:
     # -- reading ---------------------------------------------------------
 
     def get(self, resource: kinds.Resource, namespace: str, name: str) -> Entry:
-        entry = self.store.get(stored.key(resource, namespace, name))
+        entry = self.store.get(storage_codec.key(resource, namespace, name))
         if entry is None:
             raise _absent(resource, name)
         return entry
@@ -76,14 +77,14 @@ class Registry:
         resource: kinds.Resource,
         body: bytes,
         media: codec.Media,
-        held: Object | None = None,
+        live: Object | None = None,
     ) -> Object:
-        """Read a body that must hold an object of this kind, and default it.
+        """Read an object of this kind from a body, with defaults.
 
-        `held` is the object that it is to take the place of.
+        `live` is the object that the body replaces.
         """
         strategy = self.strategies[resource]
-        obj = decode(call, body, strategy.struct(held), media)
+        obj = decode(call, body, strategy.struct(live), media)
         strategy.default(obj)
         return obj
 
@@ -96,15 +97,15 @@ class Registry:
         namespace: str,
         obj: Object,
         *,
-        settled: bool = False,
+        owners_final: bool = False,
     ) -> Entry:
-        """Create an object; `settled` says that its managed fields are the server's own."""
+        """Create an object; `owners_final`: the managed fields in the object stay as they are."""
         strategy = self.strategies[resource]
-        if not settled:
+        if not owners_final:
             obj["metadata"].pop("managedFields", None)
         self._prepare_create(call, strategy, namespace, obj)
         value = await call.run(0, _checked_create, call, strategy, obj)
-        # The namespace may have begun to end while the object was checked aside.
+        # The namespace may have become terminating while a thread checked the object.
         self._admission.recheck(resource, obj)
         self._admission.validate(resource, obj, "")
         if _number(obj["metadata"].get("resourceVersion")) and not call.dry_run:
@@ -114,15 +115,21 @@ class Registry:
 
     def _prepare_create(self, call: Call, strategy: Strategy, namespace: str, obj: Object) -> None:
         resource = strategy.resource
-        place(resource, namespace, obj)
+        set_namespace(resource, namespace, obj)
         dedup_owners(call, obj)
         self._admission.on_create(call, resource, obj)
-        node_restriction.on_create(call, resource, obj, self._uid_of_node)
+        node_restriction.on_create(call, resource, obj, self.get)
         metadata = obj["metadata"]
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = self._generate_name(resource, metadata)
+            # This comes before other values depend on the name, such as a Job's labels.
+            prefix = metadata["generateName"][:MAX_PREFIX]
+            for _ in range(MAX_NAME_TRIES):
+                metadata["name"] = prefix + self._rand.suffix()
+                key = storage_codec.key(resource, metadata.get("namespace", ""), metadata["name"])
+                if self.store.get(key) is None:
+                    break
             if "labels" in metadata:
                 # Kubernetes tries names on copies, so that a Job whose name it
                 # generates no longer shares its labels with its template.
@@ -131,26 +138,10 @@ class Registry:
         metadata["creationTimestamp"] = times.format_time(call.now)
         strategy.prepare_create(obj, call)
 
-    def _uid_of_node(self, name: str) -> str:
-        return str(stored.unpack(_NODES, self.get(_NODES, "", name))["metadata"]["uid"])
-
-    def _generate_name(self, resource: kinds.Resource, metadata: Object) -> str:
-        """A name that nobody has, unless chance is against it time and again.
-
-        It is chosen before anything is derived from it, such as a Job's labels.
-        """
-        prefix, namespace = metadata["generateName"][:MAX_PREFIX], metadata.get("namespace", "")
-        name = ""
-        for _ in range(MAX_NAME_TRIES):
-            name = prefix + self._rand.suffix()
-            if self.store.get(stored.key(resource, namespace, name)) is None:
-                break
-        return name
-
     async def _insert(
         self, call: Call, resource: kinds.Resource, metadata: Object, value: bytes
     ) -> Entry:
-        key = stored.key(resource, metadata.get("namespace", ""), metadata["name"])
+        key = storage_codec.key(resource, metadata.get("namespace", ""), metadata["name"])
         try:
             if not call.dry_run:
                 full_disk.check(self.store, resource, value)
@@ -169,115 +160,115 @@ class Registry:
             message += ", the server was not able to generate a unique name for the object"
             details["retryAfterSeconds"] = 1
         holder = self.store.get(key)
-        if holder is not None and meta.is_terminating(stored.unpack(resource, holder)):
+        if holder is not None and meta.is_terminating(storage_codec.unpack(resource, holder)):
             message = f"object is being deleted: {message}"
         return errors.StatusError(error.code, error.reason, message, details=details)
 
     # -- updating --------------------------------------------------------
 
     async def replace(
-        self,
-        call: Call,
-        resource: kinds.Resource,
-        namespace: str,
-        name: str,
-        decode: Callable[[Object | None], Object],
-        *,
-        subresource: str = "",
+        self, call: Call, target: Target, decode: Callable[[Object | None], Object]
     ) -> tuple[Entry, bool]:
-        """Write a whole object; was it created?
+        """Write a whole object; the second value is whether that created the object.
 
-        `decode` makes it anew each time, given the one that is there.
+        `decode` makes a new copy each time, from the stored object.
         """
-        strategy = self.strategies[resource]
-        there = self.store.get(stored.key(resource, namespace, name))
-        wanted = await call.run(_size(there), _decoded_over, decode, resource, there)
-        place(resource, namespace, wanted)
-        check_name(name, wanted)
-        dedup_owners(call, wanted)
-        if there is None and strategy.create_on_update and not subresource:
-            check_uid(call, resource, wanted["metadata"], {})
-            revision(wanted["metadata"].pop("resourceVersion", None) or "")
-            return await self.create(call, resource, namespace, wanted), True
-        given = wanted["metadata"].get("resourceVersion") or ""
+        resource, namespace = target.resource, target.namespace
+        there = self.store.get(storage_codec.key(resource, namespace, target.name))
+        obj = await call.run(_size(there), _decoded_over, decode, resource, there)
+        set_namespace(resource, namespace, obj)
+        check_name(target.name, obj)
+        dedup_owners(call, obj)
+        creates = self.strategies[resource].create_on_update and not target.subresource
+        if there is None and creates:
+            check_uid(call, resource, obj["metadata"], {})
+            revision(obj["metadata"].pop("resourceVersion", None) or "")
+            return await self.create(call, resource, namespace, obj), True
+        version = obj["metadata"].get("resourceVersion") or ""
 
         def produce(old: Object) -> Object:
             new = decode(old)
             dedup_owners(call, new)
-            check_uid(call, resource, wanted["metadata"], old["metadata"])
+            check_uid(call, resource, obj["metadata"], old["metadata"])
             return new
 
-        entry = await self.modify(
-            call, resource, namespace, name, produce, subresource=subresource, given=given
-        )
-        return entry, False
+        return await self.modify(call, target, produce, resource_version=version), False
 
     async def modify(
         self,
         call: Call,
-        resource: kinds.Resource,
-        namespace: str,
-        name: str,
+        target: Target,
         produce: Produce,
         *,
-        subresource: str = "",
-        given: str = "",
-        settled: bool = False,
+        resource_version: str = "",
+        owners_final: bool = False,
     ) -> Entry:
-        """Read, change and write an object, again when another write came first.
+        """Read, change and write an object; after a conflict, do so again.
 
-        `given` is the resourceVersion that the caller insists on; `settled` says
-        that `produce` also decided who owns which field.
+        `resource_version` is the version that the caller requires; with `owners_final`,
+        `produce` also decides which manager owns which field.
         """
-        edit = _Edit(call, resource, name, produce, subresource, given, settled)
-        late = Late(self.get, (resource, namespace, name))
+        edit = partial(self._edited, call, target, produce, resource_version, owners_final)
+        resource, name = target.resource, target.name
+        late = LazyArgument(self.get, (resource, target.namespace, name))
         for _ in range(MAX_RACES):
-            entry, new, value, ends = await call.run(_size(late.read()), self._edited, edit, late)
+            entry, new, value, ends = await call.run(_size(late.read()), edit, late)
             self._admission.validate(resource, new, name)
             if value is not None and not ends and not call.dry_run:
                 full_disk.check(self.store, resource, value, new)
             try:
                 return await self._write(call, entry, value, ends=ends)
             except store_errors.Conflict:
-                if revision(given):
+                if revision(resource_version):
                     break
         raise errors.modified(resource.group, resource.plural, name)
 
-    def _edited(self, edit: "_Edit", entry: Entry) -> tuple[Entry, Object, bytes | None, bool]:
-        """The object before and after an edit, its bytes if they are others, whether it ends.
+    def _edited(
+        self,
+        call: Call,
+        target: Target,
+        produce: Produce,
+        resource_version: str,
+        owners_final: bool,
+        entry: Entry,
+    ) -> tuple[Entry, Object, bytes | None, bool]:
+        """The entry, the new object, its bytes if they changed, and whether the object ends.
 
-        It may run aside: it looks at the entry alone, and the write that follows
-        fails if there is a newer one.
+        This may run in a thread: it reads only the entry, and the write fails if there is a
+        newer one.
         """
-        call, resource, name = edit.call, edit.resource, edit.name
+        resource, name, subresource = target.resource, target.name, target.subresource
         strategy = self.strategies[resource]
-        old = stored.unpack(resource, entry)
-        new = edit.produce(old)
-        asked = new["metadata"].get("resourceVersion") or ""
-        _check_conditional(strategy, name, asked)
-        if revision(edit.given) not in (0, entry.revision):
+        old = storage_codec.unpack(resource, entry)
+        new = produce(old)
+        version = new["metadata"].get("resourceVersion") or ""
+        if not strategy.unconditional_update and not revision(version):
+            field = "metadata.resourceVersion"
+            mistake = fields.invalid(field, 0, "must be specified for an update")
+            raise errors.invalid(resource.group, resource.plural, name, [mistake])
+        if revision(resource_version) not in (0, entry.revision):
             raise errors.modified(resource.group, resource.plural, name)
-        if not edit.settled:
-            new = _owned(call, strategy, new, old, edit.subresource)
-        self._prepare_update(call, resource, new, old, edit.subresource)
+        if not owners_final:
+            new = _owned(call, strategy, new, old, subresource)
+        self._prepare_update(call, resource, new, old, subresource)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old or apply.is_same_but_for_times(new, old):
             return entry, new, None, False
         ends = meta.is_terminating(new) and deletion.is_over(new) and not strategy.awaits_more(new)
-        return entry, new, stored.pack(resource, new), ends
+        return entry, new, storage_codec.pack(resource, new), ends
 
     def _prepare_update(
         self, call: Call, resource: kinds.Resource, new: Object, old: Object, subresource: str
     ) -> None:
         strategy = self.strategies[resource]
-        place(resource, old["metadata"].get("namespace", ""), new)
+        set_namespace(resource, old["metadata"].get("namespace", ""), new)
         _keep_metadata(new["metadata"], old["metadata"])
         node_restriction.on_update(call, resource, new, old)
         if subresource == "finalize":
             strategy.prepare_finalize(new, old)
             mistakes = strategy.validate_finalize(new, old)
         elif subresource == "binding":
-            mistakes = []  # the binder checked the wish, and changes nothing else
+            mistakes = []  # `binding` checked the request, and changes nothing else
         elif subresource:
             strategy.prepare_status(new, old, call)
             mistakes = strategy.validate_status(new, old)
@@ -304,19 +295,15 @@ class Registry:
     # -- deleting --------------------------------------------------------
 
     async def delete(
-        self,
-        call: Call,
-        resource: kinds.Resource,
-        namespace: str,
-        name: str,
-        options: deletion.Options,
+        self, call: Call, target: Target, options: deletion.Options
     ) -> tuple[Entry, bool]:
-        """Delete an object, or begin to; is it gone?"""
+        """Delete an object, or begin to; the second value is whether the object is gone."""
+        resource, name = target.resource, target.name
         self._admission.on_delete(resource, name)
         self.warn_of_orphans(call, resource, options)
         for _ in range(MAX_RACES):
-            entry = self.get(resource, namespace, name)
-            old = stored.unpack(resource, entry)
+            entry = self.get(resource, target.namespace, name)
+            old = storage_codec.unpack(resource, entry)
             node_restriction.on_delete(call, resource, old, options)
             check_preconditions(resource, name, old["metadata"], options)
             try:
@@ -329,7 +316,7 @@ class Registry:
     def warn_of_orphans(
         self, call: Call, resource: kinds.Resource, options: deletion.Options
     ) -> None:
-        """Tell a user who leaves dependants behind and may not mean it."""
+        """Warn a user whose delete leaves dependants behind."""
         strategy = self.strategies[resource]
         if strategy.orphans_by_default and options.propagation is None:
             call.warn(strategy.ORPHANS)
@@ -343,57 +330,37 @@ class Registry:
         options: deletion.Options,
     ) -> tuple[Entry, bool]:
         strategy = self.strategies[resource]
-        new = stored.unpack(resource, entry)
+        new = storage_codec.unpack(resource, entry)
         if not _mark(strategy, new, options, call):
-            return entry, False  # already on its way, and nothing shortens it
+            return entry, False  # already terminating, with no shorter grace
         ends = deletion.is_over(new) and not strategy.awaits_more(new)
         ends = ends and (meta.is_terminating(old) or not strategy.only_marked_at_first)
-        # That finalizers went is not worth a version of an object that goes with them.
+        # Removed finalizers alone need no new version of an object that ends now.
         if new != old and not (ends and _but_finalizers(new) == _but_finalizers(old)):
-            entry = await self._mark_stored(call, resource, entry, new)
+            value = storage_codec.pack(resource, new)
+            entry = await self._write(call, entry, value, ends=False)
         if not ends:
             return entry, False
         if not call.dry_run:
             entry = await self.store.delete(entry.key, expected=entry.revision)
         return entry, True
 
-    async def _mark_stored(
-        self, call: Call, resource: kinds.Resource, entry: Entry, new: Object
-    ) -> Entry:
-        value = stored.pack(resource, new)
-        if call.dry_run:
-            return Entry(entry.key, value, entry.created, entry.revision)
-        return await self.store.update(entry.key, value, expected=entry.revision)
-
-
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    """A change of one object that a caller asks for, as `Registry.modify` says."""
-
-    call: Call
-    resource: kinds.Resource
-    name: str
-    produce: Produce
-    subresource: str
-    given: str
-    settled: bool
-
 
 def _checked_create(call: Call, strategy: Strategy, obj: Object) -> bytes:
-    """The bytes of a new object, once it is known to be valid; it may run aside."""
+    """The bytes of a new valid object; may run in a thread."""
     if mistakes := strategy.validate_create(obj):
         name = obj["metadata"].get("name", "")
         raise errors.invalid(strategy.error_group, strategy.resource.kind, name, mistakes)
     for text in strategy.warnings(obj, None):
         call.warn(text)
     strategy.complete_create(obj)
-    return stored.pack(strategy.resource, obj)
+    return storage_codec.pack(strategy.resource, obj)
 
 
 def _decoded_over(
     decode: Callable[[Object | None], Object], resource: kinds.Resource, there: Entry | None
 ) -> Object:
-    return decode(None if there is None else stored.unpack(resource, there))
+    return decode(None if there is None else storage_codec.unpack(resource, there))
 
 
 def _size(entry: Entry | None) -> int:
@@ -401,7 +368,7 @@ def _size(entry: Entry | None) -> int:
 
 
 def _owned(call: Call, strategy: Strategy, new: Object, old: Object, subresource: str) -> Object:
-    """Move the ownership of fields, on objects where it is tracked."""
+    """Update the owners of fields, on objects with managed fields."""
     if "managedFields" not in old["metadata"] and "managedFields" not in new["metadata"]:
         return new
     return apply.track_update(
@@ -416,7 +383,7 @@ def _owned(call: Call, strategy: Strategy, new: Object, old: Object, subresource
 
 
 def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call) -> bool:
-    """Note on an object that it is being deleted; False when that changes nothing."""
+    """Mark an object as terminating; False if that changes nothing."""
     metadata = obj["metadata"]
     terminating = meta.is_terminating(obj)
     if terminating and strategy.awaits_more(obj):
@@ -425,14 +392,16 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
     if terminating and not shortened and metadata.get("deletionGracePeriodSeconds"):
         return False
     strategy.prepare_delete(obj, options.reason)
-    wanted = options.propagation if strategy.has_dependants else "Background"
-    left = deletion.finalizers(obj, wanted, orphans_by_default=strategy.orphans_by_default)
-    if left:
-        metadata["finalizers"] = left
+    propagation = options.propagation if strategy.has_dependants else "Background"
+    finalizers = deletion.finalizers(
+        obj, propagation, orphans_by_default=strategy.orphans_by_default
+    )
+    if finalizers:
+        metadata["finalizers"] = finalizers
     else:
         metadata.pop("finalizers", None)
     if terminating:
-        if left:
+        if finalizers:
             metadata.setdefault(_GRACE, 0)
         return True
     grace = strategy.grace(obj, options.grace_seconds)
@@ -440,7 +409,7 @@ def _mark(strategy: Strategy, obj: Object, options: deletion.Options, call: Call
         deletion.begin(obj, grace, call.now)
     elif strategy.only_marked_at_first:
         metadata["deletionTimestamp"] = times.format_time(call.now)
-    elif left or strategy.awaits_more(obj):
+    elif finalizers or strategy.awaits_more(obj):
         deletion.begin(obj, 0, call.now)
     return True
 
@@ -450,8 +419,8 @@ def _but_finalizers(obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
-def place(resource: kinds.Resource, namespace: str, obj: Object) -> None:
-    """Put an object into the namespace of its address."""
+def set_namespace(resource: kinds.Resource, namespace: str, obj: Object) -> None:
+    """Set the namespace of the address; raises 400 for another one in the object."""
     metadata = obj["metadata"]
     if not resource.namespaced:
         metadata.pop("namespace", None)
@@ -464,7 +433,7 @@ def place(resource: kinds.Resource, namespace: str, obj: Object) -> None:
 
 
 def _absent(resource: kinds.Resource, name: str) -> errors.StatusError:
-    """Why there is no object of this name: there could not be, or there is just none."""
+    """The error for a missing object: 400 for an impossible name, else 404."""
     if complaints := names.path_segment(name):
         why = ";".join(complaints)
         return errors.bad_request(f"Name parameter invalid: {fields.quote(name)}: {why}")
@@ -472,62 +441,56 @@ def _absent(resource: kinds.Resource, name: str) -> errors.StatusError:
 
 
 def check_name(name: str, obj: Object) -> None:
-    """Raise 400 unless the object has the name in its address."""
-    given = obj["metadata"].get("name")
-    if not given:
+    """Raise 400 unless the object has the name of its address."""
+    object_name = obj["metadata"].get("name")
+    if not object_name:
         raise errors.bad_request(
             f"the name of the object ({name} based on URL) was undeterminable: "
             "name must be provided"
         )
-    if given != name:
+    if object_name != name:
         raise errors.bad_request(
-            f"the name of the object ({given}) does not match the name on the URL ({name})"
+            f"the name of the object ({object_name}) does not match the name on the URL ({name})"
         )
 
 
-def check_uid(call: Call, resource: kinds.Resource, wanted: Object, held: Object) -> None:
-    """Raise 409 when metadata means another object than the one that is held."""
-    if wanted.get("uid") and wanted["uid"] != held.get("uid"):
-        raise precondition_failed(call, resource, wanted, held, "UID", "uid")
+def check_uid(call: Call, resource: kinds.Resource, expected: Object, live: Object) -> None:
+    """Raise 409 if the metadata has the uid of another object."""
+    if expected.get("uid") and expected["uid"] != live.get("uid"):
+        raise precondition_failed(call, resource, expected, live, "UID", "uid")
 
 
 def precondition_failed(
-    call: Call, resource: kinds.Resource, wanted: Object, held: Object, title: str, field: str
+    call: Call, resource: kinds.Resource, expected: Object, live: Object, title: str, field: str
 ) -> errors.StatusError:
-    """What Kubernetes' storage says of a version or identity that is not the one asked for."""
-    # A dry run meets no storage, and does not know where that would keep the object.
+    """The error of Kubernetes' storage for another uid or version than the expected one."""
+    # A dry run does not reach the storage, and so does not know the object's key.
     path = [
         "" if call.dry_run else "/registry",
         _REGISTRY_PATHS.get(resource.plural, resource.plural),
     ]
     if resource.namespaced:
-        path.append(held.get("namespace") or wanted["namespace"])
+        path.append(live.get("namespace") or expected["namespace"])
     return errors.conflict(
         resource.group,
         resource.plural,
-        wanted["name"],
-        f"StorageError: invalid object, Code: 4, Key: {'/'.join(path)}/{wanted['name']}, "
+        expected["name"],
+        f"StorageError: invalid object, Code: 4, Key: {'/'.join(path)}/{expected['name']}, "
         f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
-        f"{title} in precondition: {wanted[field]}, {title} in object meta: {held.get(field, '')}",
+        f"{title} in precondition: {expected[field]}, "
+        f"{title} in object meta: {live.get(field, '')}",
     )
 
 
-# Where Kubernetes keeps the kinds whose place is not named for them.
+# Kinds whose key in Kubernetes' storage has another name.
 _REGISTRY_PATHS = {"nodes": "minions", "services": "services/specs"}
 
 
-def _check_conditional(strategy: Strategy, name: str, given: str) -> None:
-    if not strategy.unconditional_update and not revision(given):
-        resource = strategy.resource
-        mistake = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise errors.invalid(resource.group, resource.plural, name, [mistake])
-
-
-def decode(call: Call, body: bytes, wanted: schema.Struct, media: codec.Media) -> Object:
-    """Read a body, and warn of what is passed over in it or refuse it, as the call asks."""
-    decoded = codec.decode(body, wanted, media=media)
+def decode(call: Call, body: bytes, struct: schema.Struct, media: codec.Media) -> Object:
+    """Read a body; unknown fields are an error, a warning or nothing, as the call says."""
+    decoded = codec.decode(body, struct, media=media)
     if decoded.problems and call.validation == "Strict":
-        raise codec.strict_error(decoded, wanted)
+        raise codec.strict_error(decoded, struct)
     if call.validation == "Warn":
         for problem in decoded.problems:
             call.warn(problem)
@@ -535,7 +498,7 @@ def decode(call: Call, body: bytes, wanted: schema.Struct, media: codec.Media) -
 
 
 def _number(text: str | None) -> int:
-    """The number in a resourceVersion; 0 for what is none."""
+    """The number in a resourceVersion; 0 for a malformed one."""
     try:
         return integers.unsigned(text or "0")
     except integers.NotInteger:
@@ -543,7 +506,7 @@ def _number(text: str | None) -> int:
 
 
 def revision(text: str) -> int:
-    """The number in a resourceVersion; none is 0, what is no number is an error."""
+    """The number in a resourceVersion; 0 if empty, raises 500 if malformed."""
     if not text:
         return 0
     try:
@@ -552,7 +515,7 @@ def revision(text: str) -> int:
         raise errors.StatusError(500, "", str(problem)) from problem
 
 
-# Whatever an update says of these, the server's own word stands.
+# Fields that an update cannot change.
 _KEPT = ("creationTimestamp", "deletionTimestamp", "generation")
 
 
@@ -565,7 +528,7 @@ def _keep_metadata(new: Object, old: Object) -> None:
         if not new.get(name):
             new[name] = old[name]
     if new.get(_GRACE) is None and _GRACE in old:
-        new[_GRACE] = old[_GRACE]  # another one is refused as a change
+        new[_GRACE] = old[_GRACE]  # validation refuses another value
     for name in _KEPT:
         if name in old:
             new[name] = old[name]
@@ -576,8 +539,8 @@ def _keep_metadata(new: Object, old: Object) -> None:
 def check_preconditions(
     resource: kinds.Resource, name: str, metadata: Object, options: deletion.Options
 ) -> None:
-    """Raise 409 when the object is not the one, or not the version, that was meant."""
-    # Both kinds of events are kept as one.
+    """Raise 409 if the preconditions name another uid or version."""
+    # Kubernetes stores both kinds of events as one.
     group = "" if resource.plural == "events" else resource.group
     actual = metadata["uid"]
     if options.uid is not None and options.uid != actual:
@@ -588,12 +551,12 @@ def check_preconditions(
             f"the UID in the precondition ({options.uid}) does not match the UID in record "
             f"({actual}). The object might have been deleted and then recreated",
         )
-    wanted, held = options.resource_version, metadata["resourceVersion"]
-    if wanted is not None and wanted != held:
+    expected, current = options.resource_version, metadata["resourceVersion"]
+    if expected is not None and expected != current:
         raise errors.conflict(
             group,
             resource.kind,
             name,
-            f"the ResourceVersion in the precondition ({wanted}) does not match the "
-            f"ResourceVersion in record ({held}). The object might have been modified",
+            f"the ResourceVersion in the precondition ({expected}) does not match the "
+            f"ResourceVersion in record ({current}). The object might have been modified",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs on resources, as HTTP requests ask for them."""
+"""The verbs on resources, for HTTP requests."""
 
 import asyncio
 import logging
@@ -17,31 +17,31 @@ from refloat.api import errors, schema
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.apiserver import (
-    applying,
+    apply_verb,
     binding,
     deletion,
-    forms,
     listing,
     long_lists,
+    negotiation,
     options,
-    patching,
+    patch_verb,
     registry,
     selection,
-    stored,
-    watching,
+    storage_codec,
+    watch_index,
 )
-from refloat.apiserver.apply import entries
-from refloat.apiserver.eviction import Evictions
-from refloat.apiserver.exchange import Exchange
-from refloat.apiserver.identity import Aside, Call, Hold, Identity, directly, freely
+from refloat.apiserver.apply import managed_fields
+from refloat.apiserver.eviction import PodEvictions
+from refloat.apiserver.http_request import Exchange
+from refloat.apiserver.identity import Call, Hold, Identity, Offload, hold_nothing, run_inline
 from refloat.apiserver.logs import Logs
 from refloat.apiserver.registry import Registry
-from refloat.apiserver.targets import Target
+from refloat.apiserver.routes import Target
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 from refloat.store import errors as store_errors
 from refloat.store.contract import Entry
-from refloat.store.turns import give_way
+from refloat.store.yielding import give_way
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ Handler: TypeAlias = Callable[[Exchange, Identity, Target], Coroutine[Any, Any, 
 
 _READS = ("get", "list", "watch")
 
-# A watch without a timeout ends by itself after half an hour to an hour, so
-# that clients spread themselves anew.
+# The server ends a watch without a timeout after half an hour to an hour, so that
+# the load of clients spreads anew.
 MIN_WATCH_SECONDS = 1800
 
 _NOT_SERVED = {
@@ -60,21 +60,21 @@ _NOT_SERVED = {
 }
 
 
-class Resources:
+class ResourceHandlers:
     """Answers the requests that name a resource."""
 
     def __init__(
         self,
         objects: Registry,
-        dispatcher: watching.Dispatcher,
-        evictions: Evictions,
+        dispatcher: watch_index.Dispatcher,
+        evictions: PodEvictions,
         *,
         clock: Clock,
         rand: Rand,
         to_nodes: ssl.SSLContext | None = None,
     ) -> None:
         self._registry = objects
-        self._logs = Logs(objects, to_nodes)
+        self._logs = Logs(objects, to_nodes, clock)
         self._dispatcher = dispatcher
         self._evictions = evictions
         self._clock = clock
@@ -105,40 +105,37 @@ class Resources:
             if verb in _READS:
                 return await handle(exchange, user, target)
             await exchange.receive()
-            return await self._unbroken(handle(exchange, user, target))
+            # A client that disconnects does not leave a half-done write.
+            task = asyncio.ensure_future(handle(exchange, user, target))
+            self._writes.add(task)
+            task.add_done_callback(self._finish_write)
+            return await asyncio.shield(task)
         except store_errors.WriteFailed as error:
             log.error("a write failed: %s", error)
             raise errors.internal(f"the server cannot write: {error.reason}") from error
 
-    async def _unbroken(self, work: Coroutine[Any, Any, web.StreamResponse]) -> web.StreamResponse:
-        """A client that goes away in the middle does not leave a half-done write."""
-        task = asyncio.ensure_future(work)
-        self._writes.add(task)
-        task.add_done_callback(self._written)
-        return await asyncio.shield(task)
-
-    def _written(self, task: asyncio.Task[web.StreamResponse]) -> None:
+    def _finish_write(self, task: asyncio.Task[web.StreamResponse]) -> None:
         self._writes.discard(task)
         if not task.cancelled():
-            task.exception()  # has been told to the client, unless that is gone
+            task.exception()  # the client has the error, unless it disconnected
 
     def _call(
-        self, exchange: Exchange, user: Identity, kind: str, found: Iterable[FieldError] = ()
+        self, exchange: Exchange, user: Identity, kind: str, mistakes: Iterable[FieldError] = ()
     ) -> Call:
-        asked = options.write_options(exchange.query, kind, found)
+        write_options = options.write_options(exchange.query, kind, mistakes)
         return Call(
             user,
             self._clock.now(),
-            dry_run=asked.dry_run,
-            manager=entries.manager_name(asked.manager, exchange.user_agent),
-            force=asked.force,
-            validation=asked.validation,
+            dry_run=write_options.dry_run,
+            manager=managed_fields.manager_name(write_options.manager, exchange.user_agent),
+            force=write_options.force,
+            validation=write_options.validation,
             warnings=exchange.warnings,
-            aside=exchange.aside,
+            offload=exchange.offload,
             size=exchange.size,
         )
 
-    async def _one(
+    async def _answer_entry(
         self,
         exchange: Exchange,
         target: Target,
@@ -150,35 +147,39 @@ class Resources:
         form, size = exchange.form, len(entry.value)
         await exchange.reserve(size)
         now = self._clock.now()
-        if form == forms.PLAIN:
-            body = forms.one(target.resource, entry, form, now)
+        if form == negotiation.PLAIN:
+            body = negotiation.encode_entry(target.resource, entry, form, now)
         else:
-            body = await exchange.aside(size, forms.one, target.resource, entry, form, now)
+            body = await exchange.offload(
+                size, negotiation.encode_entry, target.resource, entry, form, now
+            )
         warnings = call.warnings if call else ()
         return exchange.answer(body, status=status, media=form.media, warnings=warnings)
 
     # -- reading ---------------------------------------------------------
 
     async def _get(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
-        # Kubernetes caches all kinds but events; a cache words its refusals as a watch does.
+        # Kubernetes caches all kinds but events; the errors of a cache are those of a watch.
         is_cached = target.resource.plural != "events"
-        given = exchange.query.get("resourceVersion", "")
-        asked = options.list_revision(given, watch=is_cached)
-        if asked is not None and asked > self._registry.store.revision:
-            raise listing.too_large(asked, self._registry.store.revision)
+        text = exchange.query.get("resourceVersion", "")
+        revision = options.list_revision(text, watch=is_cached)
+        if revision is not None and revision > self._registry.store.revision:
+            raise listing.too_large(revision, self._registry.store.revision)
         entry = self._registry.get(target.resource, target.namespace, target.name)
-        return await self._one(exchange, target, entry)
+        return await self._answer_entry(exchange, target, entry)
 
     async def _list(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
-        asked = options.list_options(exchange.query, watch=False)
-        found = await listing.plan(self._registry.store, _selection(target, asked), asked)
-        return await long_lists.send(exchange, target.resource, found, self._clock.now())
+        list_options = options.list_options(exchange.query, watch=False)
+        page = await listing.plan(
+            self._registry.store, _selection(target, list_options), list_options
+        )
+        return await long_lists.send(exchange, target.resource, page, self._clock.now())
 
     async def _watch(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        lines = self.watch(target, exchange.query, exchange.form, exchange.aside, exchange.hold)
-        response = await exchange.stream(forms.JSON)
+        lines = self.watch(target, exchange.query, exchange.form, exchange.offload, exchange.hold)
+        response = await exchange.stream(negotiation.JSON)
         async with aclosing(lines):
             async for line in lines:
                 await exchange.write(response, line)
@@ -189,69 +190,76 @@ class Resources:
         self,
         target: Target,
         query: MultiMapping[str],
-        form: forms.Form,
-        aside: Aside = directly,
-        hold: Hold = freely,
+        form: negotiation.Form,
+        offload: Offload = run_inline,
+        hold: Hold = hold_nothing,
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch; what is wrong with the question is raised at once."""
-        asked = options.list_options(query, watch=True)
-        wanted = _selection(target, asked)
+        """The lines of a watch; raises errors of the request at once."""
+        list_options = options.list_options(query, watch=True)
+        scope = _selection(target, list_options)
         if target.name:  # /api/v1/watch/.../name
-            if wanted.pinned("metadata.name") not in ("", target.name):
+            if scope.pinned("metadata.name") not in ("", target.name):
                 message = "fieldSelector metadata.name doesn't match requested name"
                 raise errors.bad_request(message)
-            wanted = _selection(target, replace(asked, fields=f"metadata.name={target.name}"))
-        watcher, initial = self._watcher(wanted, asked, form)
-        shaped = aside if form.shape else directly
-        return self._lines(watcher, initial, asked.timeout, shaped, hold)
+            scope = _selection(target, replace(list_options, fields=f"metadata.name={target.name}"))
+        watcher, initial = self._watcher(scope, list_options, form)
+        shaped = offload if form.shape else run_inline
+        return self._lines(watcher, initial, list_options.timeout, shaped, hold)
 
     async def _lines(
         self,
-        watcher: watching.Watcher,
+        watcher: watch_index.Watcher,
         initial: list[Entry] | None,
         timeout: int | None,
-        aside: Aside,
+        offload: Offload,
         hold: Hold,
     ) -> AsyncGenerator[bytes, None]:
         try:
             if initial is not None and watcher.after > self._registry.store.revision:
                 raise listing.too_large(watcher.after, self._registry.store.revision)
             seconds = timeout or self._rand.jitter(MIN_WATCH_SECONDS, 1.0)
-            lines = watching.lines(
+            lines = watch_index.lines(
                 watcher,
                 initial,
                 self._dispatcher,
                 self._clock,
                 seconds=seconds,
-                aside=aside,
+                offload=offload,
                 hold=hold,
             )
             async with aclosing(lines):
                 async for line in lines:
                     yield line
         except (store_errors.Compacted, errors.StatusError) as error:
-            yield _failed(watcher.after, error)
+            if isinstance(error, store_errors.Compacted):
+                text = f"too old resource version: {watcher.after} ({error.compacted})"
+                error = errors.expired(text)
+            yield b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(error.status())
         finally:
-            self._dispatcher.shut(watcher)
+            self._dispatcher.remove(watcher)
 
     def _watcher(
-        self, wanted: selection.Selection, asked: options.ListOptions, form: forms.Form
-    ) -> tuple[watching.Watcher, list[Entry] | None]:
-        """A watcher, and the state that it begins with, if it asked for that."""
-        resource, store = wanted.resource, self._registry.store
+        self, scope: selection.Selection, list_options: options.ListOptions, form: negotiation.Form
+    ) -> tuple[watch_index.Watcher, list[Entry] | None]:
+        """A watcher, and the initial state if the request asks for it."""
+        resource, store = scope.resource, self._registry.store
         initial: list[Entry] | None = None
-        after = asked.revision or 0
-        forms.check(form)
-        shows_state = asked.initial_events if asked.initial_events is not None else not after
+        after = list_options.revision or 0
+        negotiation.check(form)
+        shows_state = (
+            list_options.initial_events if list_options.initial_events is not None else not after
+        )
         if not after or shows_state:
             after = max(store.revision, after)
         if shows_state:
-            initial = listing.candidates(store, wanted)
+            initial = listing.candidates(store, scope)
         headers = form.shape == "Table"
 
-        def encode(event_type: watching.EventType, entry: Entry) -> bytes:
+        def encode(event_type: watch_index.EventType, entry: Entry) -> bytes:
             nonlocal headers
-            obj = forms.event_object(resource, entry, form, self._clock.now(), headers=headers)
+            obj = negotiation.event_object(
+                resource, entry, form, self._clock.now(), headers=headers
+            )
             if headers:
                 headers = False
                 watcher.form = key
@@ -259,23 +267,23 @@ class Resources:
 
         def bookmark(revision: int, initial_end: bool) -> bytes:
             nonlocal headers
-            shown, headers = headers, False
-            return forms.bookmark(
+            with_headers, headers = headers, False
+            return negotiation.bookmark(
                 resource,
                 form,
                 revision,
                 now=self._clock.now(),
                 initial_end=initial_end,
-                headers=shown,
+                headers=with_headers,
             )
 
-        # A Table's first event has the columns too: those who wait for their first share that.
+        # A Table's first event also has the columns: watchers before their first event share it.
         key = f"{resource.api_version}/{form.key}"
-        watcher = watching.Watcher(
-            wanted,
+        watcher = watch_index.Watcher(
+            scope,
             key if form.shape != "Table" else f"{key}/with-headers",
             encode,
-            bookmark if asked.bookmarks else None,
+            bookmark if list_options.bookmarks else None,
             after,
         )
         return watcher, initial
@@ -294,7 +302,7 @@ class Resources:
         body = await exchange.body()
         obj = await call.run(0, self._registry.decode, call, target.resource, body, media)
         entry = await self._registry.create(call, target.resource, target.namespace, obj)
-        return await self._one(exchange, target, entry, status=201, call=call)
+        return await self._answer_entry(exchange, target, entry, status=201, call=call)
 
     async def _update(
         self, exchange: Exchange, user: Identity, target: Target
@@ -302,85 +310,93 @@ class Resources:
         call = self._call(exchange, user, "UpdateOptions")
         media, body = exchange.media, await exchange.body()
 
-        def decode(held: Object | None) -> Object:
-            return self._registry.decode(call, target.resource, body, media, held)
+        def decode(live: Object | None) -> Object:
+            return self._registry.decode(call, target.resource, body, media, live)
 
-        entry, created = await self._registry.replace(
-            call,
-            target.resource,
-            target.namespace,
-            target.name,
-            decode,
-            subresource=target.subresource,
-        )
-        return await self._one(exchange, target, entry, status=201 if created else 200, call=call)
+        entry, created = await self._registry.replace(call, target, decode)
+        status = 201 if created else 200
+        return await self._answer_entry(exchange, target, entry, status=status, call=call)
 
     async def _patch(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
         media = exchange.content_type.partition(";")[0].strip()
-        is_apply = media == patching.APPLY
-        if not is_apply and media not in patching.MEDIA_TYPES:
+        is_apply = media == patch_verb.APPLY
+        if not is_apply and media not in patch_verb.MEDIA_TYPES:
             raise errors.StatusError(
                 415, "UnsupportedMediaType", "415: Unsupported Media Type", details={}
             )
-        found = applying.option_mistakes(exchange.query, is_apply=is_apply)
-        call = self._call(exchange, user, "PatchOptions", found)
-        where = (self._registry, call, target.resource, target.namespace, target.name)
-        body, subresource = await exchange.body(), target.subresource
+        mistakes = apply_verb.option_mistakes(exchange.query, is_apply=is_apply)
+        call = self._call(exchange, user, "PatchOptions", mistakes)
+        body = await exchange.body()
         if is_apply:
-            entry, created = await applying.patch(*where, subresource=subresource, body=body)
+            entry, created = await apply_verb.patch(self._registry, call, target, body)
             status = 201 if created else 200
-            return await self._one(exchange, target, entry, status=status, call=call)
-        entry = await patching.patch(
-            *where,
-            subresource=subresource,
-            patch_format=patching.MEDIA_TYPES[media],
-            body=body,
-        )
-        return await self._one(exchange, target, entry, call=call)
+            return await self._answer_entry(exchange, target, entry, status=status, call=call)
+        patch_format = patch_verb.MEDIA_TYPES[media]
+        entry = await patch_verb.patch(self._registry, call, target, patch_format, body)
+        return await self._answer_entry(exchange, target, entry, call=call)
 
     # -- deleting --------------------------------------------------------
 
     async def _delete(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        asked = await self._delete_options(exchange)
-        call = Call(user, self._clock.now(), dry_run=asked.dry_run, warnings=exchange.warnings)
-        entry, gone = await self._registry.delete(
-            call, target.resource, target.namespace, target.name, asked
+        delete_options = await self._delete_options(exchange)
+        call = Call(
+            user, self._clock.now(), dry_run=delete_options.dry_run, warnings=exchange.warnings
         )
+        entry, is_gone = await self._registry.delete(call, target, delete_options)
         strategy = self._registry.strategies[target.resource]
-        if not gone or strategy.returns_deleted:
-            code = 202 if not gone and asked.orphans is False else 200
-            return await self._one(exchange, target, entry, status=code, call=call)
-        obj = stored.unpack(target.resource, entry)
-        body = msgspec.json.encode(_deleted(target, obj))
-        return exchange.answer(body, warnings=call.warnings)
+        if not is_gone or strategy.returns_deleted:
+            code = 202 if not is_gone and delete_options.orphans is False else 200
+            return await self._answer_entry(exchange, target, entry, status=code, call=call)
+        resource = target.resource
+        details = {
+            "name": target.name,
+            "group": resource.group,
+            "kind": resource.plural,
+            "uid": storage_codec.unpack(resource, entry)["metadata"]["uid"],
+        }
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {name: value for name, value in details.items() if value},
+        }
+        return exchange.answer(msgspec.json.encode(status), warnings=call.warnings)
 
     async def _delete_options(self, exchange: Exchange) -> deletion.Options:
         body = await exchange.body()
         media = exchange.media if body else "json"
-        return await exchange.aside(len(body), options.delete_options, exchange.query, body, media)
+        return await exchange.offload(
+            len(body), options.delete_options, exchange.query, body, media
+        )
 
     async def _delete_collection(
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
-        asked = options.list_options(exchange.query, watch=options.flag(exchange.query, "watch"))
-        selected = _selection(target, asked)
-        wanted = await self._delete_options(exchange)
-        found = await listing.plan(self._registry.store, selected, asked)
-        call = Call(user, self._clock.now(), dry_run=wanted.dry_run, warnings=exchange.warnings)
-        self._registry.warn_of_orphans(call, target.resource, wanted)
-        for entry in found.entries:
+        list_options = options.list_options(
+            exchange.query, watch=options.flag(exchange.query, "watch")
+        )
+        selected = _selection(target, list_options)
+        delete_options = await self._delete_options(exchange)
+        page = await listing.plan(self._registry.store, selected, list_options)
+        call = Call(
+            user, self._clock.now(), dry_run=delete_options.dry_run, warnings=exchange.warnings
+        )
+        self._registry.warn_of_orphans(call, target.resource, delete_options)
+        for entry in page.entries:
             namespace, _, name = entry.key.partition("/")[2].rpartition("/")
+            one = Target(target.resource, namespace, name)
             try:
-                await self._registry.delete(call, target.resource, namespace, name, wanted)
+                await self._registry.delete(call, one, delete_options)
             except errors.StatusError as error:
                 if error.code != 404:
                     raise
-            await give_way()  # a dry run waits for nothing else
-        return await long_lists.send(exchange, target.resource, found, self._clock.now())
+            await give_way()  # a dry run has no other await
+        return await long_lists.send(exchange, target.resource, page, self._clock.now())
 
     # -- the pod's own subresources --------------------------------------
 
@@ -388,32 +404,32 @@ class Resources:
         self, exchange: Exchange, user: Identity, target: Target
     ) -> web.StreamResponse:
         call = self._call(exchange, user, "CreateOptions")
-        wish = await self._wish(exchange, call, target, "policy/v1", "Eviction")
-        asked = options.eviction_options(
-            target.name, wish.get("deleteOptions") or {}, dry_run=call.dry_run
+        obj = await self._subresource_body(exchange, call, target, "policy/v1", "Eviction")
+        delete_options = options.eviction_options(
+            target.name, obj.get("deleteOptions") or {}, dry_run=call.dry_run
         )
-        call.dry_run = asked.dry_run
-        await self._evictions.evict(call, target.namespace, target.name, asked)
+        call.dry_run = delete_options.dry_run
+        await self._evictions.evict(call, target, delete_options)
         return exchange.answer(_SUCCESS, status=201, warnings=call.warnings)
 
     async def _bind(self, exchange: Exchange, user: Identity, target: Target) -> web.StreamResponse:
         call = self._call(exchange, user, "CreateOptions")
-        wish = await self._wish(exchange, call, target, "v1", "Binding")
-        await binding.bind(self._registry, call, target.namespace, target.name, wish)
+        obj = await self._subresource_body(exchange, call, target, "v1", "Binding")
+        await binding.bind(self._registry, call, target, obj)
         return exchange.answer(_SUCCESS, status=201, warnings=call.warnings)
 
-    async def _wish(
+    async def _subresource_body(
         self, exchange: Exchange, call: Call, target: Target, api_version: str, kind: str
     ) -> Object:
-        """The body of a subresource that takes a kind of its own."""
+        """The body of a subresource with a kind of its own."""
         media = exchange.media
         struct = schema.struct(api_version, kind)
         body = await exchange.body()
-        wish = await call.run(0, registry.decode, call, body, struct, media)
-        registry.place(target.resource, target.namespace, wish)
-        if wish["metadata"].get("name") != target.name:
+        obj = await call.run(0, registry.decode, call, body, struct, media)
+        registry.set_namespace(target.resource, target.namespace, obj)
+        if obj["metadata"].get("name") != target.name:
             raise errors.bad_request(f"name in URL does not match name in {kind} object")
-        return wish
+        return obj
 
 
 _SUCCESS = msgspec.json.encode(
@@ -421,31 +437,10 @@ _SUCCESS = msgspec.json.encode(
 )
 
 
-def _selection(target: Target, asked: options.ListOptions) -> selection.Selection:
+def _selection(target: Target, list_options: options.ListOptions) -> selection.Selection:
     return selection.select(
-        target.resource, target.namespace, label_text=asked.labels, field_text=asked.fields
+        target.resource,
+        target.namespace,
+        label_text=list_options.labels,
+        field_text=list_options.fields,
     )
-
-
-def _failed(revision: int, error: store_errors.Compacted | errors.StatusError) -> bytes:
-    """The event that tells a watcher why there will be no others."""
-    if isinstance(error, store_errors.Compacted):
-        error = errors.expired(f"too old resource version: {revision} ({error.compacted})")
-    return b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(error.status())
-
-
-def _deleted(target: Target, obj: Object) -> Object:
-    resource = target.resource
-    details = {
-        "name": target.name,
-        "group": resource.group,
-        "kind": resource.plural,
-        "uid": obj["metadata"]["uid"],
-    }
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Success",
-        "details": {name: value for name, value in details.items() if value},
-    }

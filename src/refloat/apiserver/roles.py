@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what, as one table.
+"""The rights of all users but nodes, as one table.
 
-Rules mean what they mean in Kubernetes' RBAC, and the roles that exist there
-have their names and rules from there, cut down to the kinds served here. The
-table is fixed: there are no Role objects. What a node may do depends on the
-object and stands in `node_rights`.
+Rules have the meaning of Kubernetes' RBAC. Roles that exist there have the same names
+and rules here, reduced to Refloat's kinds. The table is fixed: there are no Role
+objects. The rights of nodes depend on the object, and are in `node_rights`.
 """
 
 from collections import defaultdict
@@ -20,13 +19,13 @@ from refloat.apiserver.identity import Identity
 
 ALL = ("*",)
 
-# Users whose grants are remembered; a request by one more costs microseconds.
+# Users with cached grants; a request by one more costs microseconds.
 _REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Verbs on resources, or on addresses."""
+    """Verbs on resources, or on paths."""
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -34,25 +33,23 @@ class Rule:
     names: tuple[str, ...] = ()  # none: every object
     paths: tuple[str, ...] = ()
 
-    def allows(self, asked: Attributes) -> bool:
-        if not _has(self.verbs, asked.verb):
+    def allows(self, request: Attributes) -> bool:
+        if not _has(self.verbs, request.verb):
             return False
-        if not asked.is_resource:
-            return any(_covers(path, asked.path) for path in self.paths)
+        if not request.is_resource:
+            return any(_covers(path, request.path) for path in self.paths)
         return (
-            _has(self.groups, asked.group)
-            and self._has_resource(asked)
-            and (not self.names or asked.name in self.names)
+            _has(self.groups, request.group)
+            and (
+                _has(self.resources, request.what)
+                or (bool(request.subresource) and f"*/{request.subresource}" in self.resources)
+            )
+            and (not self.names or request.name in self.names)
         )
 
-    def _has_resource(self, asked: Attributes) -> bool:
-        if _has(self.resources, asked.what):
-            return True
-        return bool(asked.subresource) and f"*/{asked.subresource}" in self.resources
 
-
-def _has(listed: tuple[str, ...], wanted: str) -> bool:
-    return wanted in listed or "*" in listed
+def _has(names: tuple[str, ...], name: str) -> bool:
+    return name in names or "*" in names
 
 
 def _covers(pattern: str, path: str) -> bool:
@@ -70,15 +67,15 @@ class Grant:
 
     @property
     def reason(self) -> str:
-        """Why something is allowed, as Kubernetes tells it."""
-        shown = self.holder
+        """The reason of an allowed request, as in Kubernetes."""
+        holder = self.holder
         if self.kind == "ServiceAccount":
             account = identity.account_of(self.holder)
             assert account is not None
-            shown = "/".join(reversed(account))
+            holder = "/".join(reversed(account))
         return (
             f'RBAC: allowed by ClusterRoleBinding "{self.role}" of ClusterRole "{self.role}" '
-            f'to {self.kind} "{shown}"'
+            f'to {self.kind} "{holder}"'
         )
 
 
@@ -99,7 +96,7 @@ _BASIC = (
 
 
 def _readable() -> tuple[Rule, ...]:
-    """Everything but secrets, and but the subresources that are no reading."""
+    """Read access to everything but secrets, and to the subresources log and status."""
     by_group: dict[str, list[str]] = defaultdict(list)
     for resource in kinds.RESOURCES:
         if resource.plural == "secrets":
@@ -117,7 +114,7 @@ def _readable() -> tuple[Rule, ...]:
 _EVENTS = Rule(("create", "patch", "update"), ("", "events.k8s.io"), ("events",))
 _WRITE_STATUS = ("patch", "update")
 
-# Each controller by its name in Kubernetes, or by one of the same make.
+# Controllers by their names in Kubernetes, or by similar names.
 CONTROLLERS: dict[str, tuple[Rule, ...]] = {
     "attachdetach-controller": (
         Rule(_READ, ("",), ("persistentvolumeclaims", "persistentvolumes")),
@@ -144,10 +141,7 @@ CONTROLLERS: dict[str, tuple[Rule, ...]] = {
         Rule(_READ, ("",), ("persistentvolumeclaims", "persistentvolumes")),
         _EVENTS,
     ),
-    "generic-garbage-collector": (
-        Rule(("delete", *_READ, "patch", "update"), ALL, ALL),
-        _EVENTS,
-    ),
+    "generic-garbage-collector": (Rule(("delete", *_READ, "patch", "update"), ALL, ALL), _EVENTS),
     "job-controller": (
         Rule((*_READ, "patch", "update"), ("batch",), ("jobs",)),
         Rule(_WRITE_STATUS, ("batch",), ("jobs/status",)),
@@ -169,11 +163,7 @@ CONTROLLERS: dict[str, tuple[Rule, ...]] = {
     ),
     "persistent-volume-binder": (
         Rule((*_READ, "patch", "update"), ("",), ("persistentvolumeclaims", "persistentvolumes")),
-        Rule(
-            _WRITE_STATUS,
-            ("",),
-            ("persistentvolumeclaims/status", "persistentvolumes/status"),
-        ),
+        Rule(_WRITE_STATUS, ("",), ("persistentvolumeclaims/status", "persistentvolumes/status")),
         _EVENTS,
     ),
     "pod-garbage-collector": (
@@ -187,10 +177,7 @@ CONTROLLERS: dict[str, tuple[Rule, ...]] = {
         Rule(_WRITE_STATUS, ("",), ("pods/status",)),
         _EVENTS,
     ),
-    "ttl-after-finished-controller": (
-        Rule(("delete", *_READ), ("batch",), ("jobs",)),
-        _EVENTS,
-    ),
+    "ttl-after-finished-controller": (Rule(("delete", *_READ), ("batch",), ("jobs",)), _EVENTS),
     "zombie-controller": (
         Rule(_READ, ("",), ("namespaces", "nodes")),
         Rule(("patch",), ("",), ("nodes",)),
@@ -226,12 +213,7 @@ def controller(name: str) -> Identity:
 
 
 GRANTS: tuple[Grant, ...] = (
-    Grant(
-        "cluster-admin",
-        "Group",
-        identity.ADMINS,
-        (Rule(ALL, ALL, ALL), Rule(ALL, paths=ALL)),
-    ),
+    Grant("cluster-admin", "Group", identity.ADMINS, (Rule(ALL, ALL, ALL), Rule(ALL, paths=ALL))),
     Grant("system:basic-user", "Group", identity.AUTHENTICATED, _BASIC),
     Grant(
         "system:discovery",
@@ -251,7 +233,7 @@ GRANTS: tuple[Grant, ...] = (
 
 
 @lru_cache(_REMEMBERED)
-def held(user: Identity) -> tuple[Grant, ...]:
+def grants_of(user: Identity) -> tuple[Grant, ...]:
     """The grants of a user, from its name and its groups."""
     return tuple(
         grant
@@ -260,15 +242,15 @@ def held(user: Identity) -> tuple[Grant, ...]:
     )
 
 
-def granting(user: Identity, asked: Attributes) -> Grant | None:
+def granting(user: Identity, request: Attributes) -> Grant | None:
     """The first grant of a user that allows this."""
-    for grant in held(user):
-        if any(rule.allows(asked) for rule in grant.rules):
+    for grant in grants_of(user):
+        if any(rule.allows(request) for rule in grant.rules):
             return grant
     return None
 
 
 def rules(user: Identity) -> Iterable[Rule]:
     """All rules of a user."""
-    for grant in held(user):
+    for grant in grants_of(user):
         yield from grant.rules

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target of a request line, read as Kubernetes' HTTP library reads it.
+"""The target of a request line, read as by Kubernetes' HTTP library.
 
-Clients escape what they send, and what is escaped wrongly in a path is an
-error, in a query it is only that one parameter which is not there.
+A wrong escape in the path is an error. In the query, only that parameter is missing.
 """
 
 import re
@@ -12,11 +11,12 @@ from urllib.parse import unquote, urlsplit
 from multidict import MultiDict, MultiDictProxy
 
 from refloat.api import errors
+from refloat.apiserver import target_caches
 
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
-# Of a request line's target. Selectors have half of it; what is left is more
-# than proxies let through.
+# Of a request line's target. The longest selectors have half of it, and proxies let
+# less through.
 MAX_TARGET = 256 * 1024
 
 # The bound of Go's own parser since version 1.26.
@@ -36,30 +36,28 @@ def parse(target: str) -> tuple[str, Query]:
     if not path.startswith("/"):
         path = _of_absolute(path)
     if "%" in path:
-        path = _unescaped_path(path)
+        if _BAD_ESCAPE.search(path):
+            raise errors.bad_request("malformed request target: invalid URL escape in the path")
+        path = unquote(path, errors="replace")
     return path, _parameters(query) if mark else NO_QUERY
 
 
 def _of_absolute(target: str) -> str:
-    """The path of `https://host/path`, as proxies are sent it; that of anything else is itself."""
+    """The path of `https://host/path`, as clients send to proxies; else the target itself."""
     if "://" not in target:
         return target
     try:
         return urlsplit(target).path or "/"
     except ValueError as error:
         raise errors.bad_request("malformed request target") from error
-
-
-def _unescaped_path(path: str) -> str:
-    if _BAD_ESCAPE.search(path):
-        raise errors.bad_request("malformed request target: invalid URL escape in the path")
-    return unquote(path, errors="replace")
+    finally:
+        target_caches.clear_after(target)
 
 
 def _parameters(query: str) -> Query:
     if query.count("&") >= MAX_PARAMETERS:
         raise errors.bad_request(f"the query has more than {MAX_PARAMETERS} parameters")
-    found: MultiDict[str] = MultiDict()
+    parameters: MultiDict[str] = MultiDict()
     for pair in query.split("&"):
         if not pair or ";" in pair:
             continue
@@ -68,8 +66,8 @@ def _parameters(query: str) -> Query:
             if _BAD_ESCAPE.search(pair):
                 continue
             name, value = (_unescaped(part) for part in (name, value))
-        found.add(name, value)
-    return found
+        parameters.add(name, value)
+    return parameters
 
 
 def _unescaped(text: str) -> str:

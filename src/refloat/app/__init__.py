@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composition: settings, clock and transport become a running whole."""
+"""Builds running programs from settings, clock and transport."""

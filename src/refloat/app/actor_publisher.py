@@ -16,10 +16,11 @@ from refloat.client.contract import Client
 from refloat.config import actors
 from refloat.config.actors import Actor
 from refloat.config.load import Configuration
+from refloat.policy.job.backoff import BackoffSettings
 
 log = logging.getLogger(__name__)
 
-# For the last record of a process that ends: a stop must not wait for it for long.
+# For the last record of a process: a stop must not wait long for this write.
 STOP_SECONDS = 2.0
 
 # The process of `refloat up`. Only one can have the data directory, so the name is unique.
@@ -35,15 +36,16 @@ def embedded(
     controllers: tuple[str, ...],
     period: timedelta,
     node_grace: timedelta,
+    delays: BackoffSettings,
 ) -> "ActorPublisher":
-    """The one of an embedded cluster, with its defaults of failure recovery."""
+    """The publisher of an embedded cluster, with that cluster's defaults of failure recovery."""
     document = actors.configuration(configured.document, gates, period, node_grace)
-    actor = Actor(EMBEDDED, "embedded", clock.now(), controllers)
+    actor = Actor(EMBEDDED, "embedded", clock.now(), controllers, delays=delays)
     return ActorPublisher(client, actor, lambda: document, clock)
 
 
 class ActorPublisher:
-    """Writes the record of this process when it starts, when it changes, and as a heartbeat."""
+    """Writes the record of this process at the start, at each change, and as a heartbeat."""
 
     name = "actor-publisher"
 
@@ -57,7 +59,7 @@ class ActorPublisher:
         self._tasks = Tasks()
         self._is_running = False
         self._failure = ""  # why the last write failed, as it was logged
-        self._spare: list[str] = []  # keys of records that are to be removed
+        self._spare: list[str] = []  # keys of records to remove
 
     def start(self) -> None:
         self._is_running = True

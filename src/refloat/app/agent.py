@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node of a cluster, which runs its pods' containers as processes of this machine.
+"""One node of a cluster, which runs the containers of pods as processes of this machine.
 
-A fleet of one on the process runtime, with the endpoint at which its logs are
-asked for. Strangers' commands must not run here: unless told otherwise, a node
-registers with a taint, and turns away every pod that does not tolerate just
-that taint by its name. All that outlives the process is in its folder; the
-containers are the keeper's, and run on without it.
+A fleet of one node on the process runtime, with an endpoint for logs. By default
+no commands of strangers run here: the node registers with a taint, and rejects
+every pod that does not tolerate this taint by its name. Everything that outlives
+the process is in the node's folder. The keeper owns the containers, so they run on
+without the agent.
 """
 
 import asyncio
@@ -21,40 +21,40 @@ from functools import partial
 from pathlib import Path
 
 import refloat
-from refloat.agent import machine, node_ownership
+from refloat.agent import machine_info, node_ownership
 from refloat.agent.admission import Check
-from refloat.agent.downward import Place
+from refloat.agent.container_inputs import ContainerInputs
+from refloat.agent.downward_api import NodeValues
 from refloat.agent.fleet import POD_INDEXES, Fleet, Member
-from refloat.agent.measuring import ProcessUsage
 from refloat.agent.node import NodeSettings
+from refloat.agent.pod_status import TERMINAL
 from refloat.agent.process.images import ImageSettings
 from refloat.agent.process.runtime import ProcessRuntime
 from refloat.agent.process.settings import ProcessSettings
-from refloat.agent.resources import Resources
+from refloat.agent.process_usage import ProcessUsage
 from refloat.agent.runtime import Attempts, StartError
 from refloat.agent.server import NodeServer
 from refloat.agent.static_pods import StaticClient, StaticPods
-from refloat.agent.status import TERMINAL
 from refloat.api import kinds as resources
 from refloat.api import times
 from refloat.api.core import Pod
 from refloat.api.meta import Object
-from refloat.app import files, node_tls, nodes, timings
-from refloat.app.faults import CUT, MEND
+from refloat.app import node_tls, nodes, private_files, timings
+from refloat.app.node_faults import CUT, MEND
 from refloat.base import metrics
 from refloat.base.clock import Clock
 from refloat.base.errors import UsageError
 from refloat.base.gates import TAINT_FORCE_EVICTION, Gates
 from refloat.base.rand import Rand
 from refloat.client import errors, kinds, kubeconfig
-from refloat.client.access import Access, Source
+from refloat.client.cluster_access import Access, Source
 from refloat.client.contract import Client, Kind, Selector
 from refloat.client.http import HttpClient
-from refloat.client.settings import Settings as ClientSettings
-from refloat.policy.eviction_thresholds import EvictionSettings
-from refloat.policy.node_admission import Rejection
-from refloat.policy.node_shutdown import ShutdownSettings
-from refloat.policy.switches import Switches
+from refloat.client.settings import ClientSettings
+from refloat.policy.job.job_gates import JobGates
+from refloat.policy.node.eviction_thresholds import EvictionSettings
+from refloat.policy.node.node_admission import Rejection
+from refloat.policy.node.node_shutdown import ShutdownSettings
 from refloat.runtime.controller import Instruments
 from refloat.runtime.event_series import EventType, Reference
 from refloat.runtime.informer import Informer
@@ -71,44 +71,44 @@ _NO_EXECUTE = "NoExecute"
 # Events of nodes and pods come from kubelets, and tools look for that name.
 COMPONENT = "kubelet"
 
-# Kubernetes learns which pods a node may read from a watch of its own, which is
-# behind the node's at times: within a second, or few if it is busy, or it is something else.
+# Kubernetes learns from a watch of its own which pods a node may read. At times this watch is
+# behind the node's watch, by a second or a few. A longer refusal has another cause.
 _READS, _READ_SECONDS = 50, 0.1
 
 _WHOLE_PODS: Kind[Object] = Kind(resources.of("pods"), dict)
 _WHOLE_NODES: Kind[Object] = Kind(resources.of("nodes"), dict)
 
-# For one that is told to end its pods before it has heard of them: it hears within a second.
+# For an agent that has to end its pods before it knows them: it learns them within a second.
 KNOW_SECONDS = 10.0
 
-# How soon an API server that does not answer is asked again who runs the node.
+# The wait before the agent asks a silent API server again who runs the node.
 CLAIM_SECONDS = 2.0
 
-# In the node's folder: which agent this is.
+# The file in the node's folder with the identity of the agent.
 INSTANCE_FILE = "instance"
 
 _WAITING = "node %s was run by another agent; it takes %g s to see whether it still is"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     """One node, and the cluster that it joins."""
 
     name: str
-    """The node's."""
+    """The name of the node."""
     folder: Path
-    """All that it keeps, one node each."""
+    """The folder of the node."""
     kubeconfig: Path | None = None
     """The file that names the cluster; else KUBECONFIG, the pod's own identity, ~/.kube/config."""
     context: str = ""
     """The context in that file; else the current one."""
     gates: Gates = field(default_factory=Gates)
     address: str = "127.0.0.1"
-    """Where it is asked for logs; the API server must be able to reach it."""
+    """The address of the log endpoint; the API server must be able to connect to it."""
     port: int = 0
-    """At which port; 0 takes a free one."""
+    """The port of the log endpoint; 0 takes a free one."""
     client_authority: Path | None = None
-    """Whose client certificates are trusted there; else the authority in the kubeconfig."""
+    """The authority of clients of the log endpoint; else the authority in the kubeconfig."""
     accept_all_pods: bool = False
     """Whether pods may run here that do not tolerate the taint."""
     trust_pods: bool = False
@@ -116,21 +116,21 @@ class Settings:
     images: ImageSettings = field(default_factory=ImageSettings)
     """Which images are commands, missing, or slow to pull."""
     fast: bool = False
-    """Whether it beats as a cluster with short waits expects (`timings`)."""
+    """Whether heartbeats are as fast as a cluster with short waits expects (`timings`)."""
     self_fence_seconds: int | None = None
-    """How long pods that ask for it go on without a renewal of the lease; else as `fast` says."""
+    """How long pods with self-fencing go on without a renewal of the lease; else as with `fast`."""
     end_pods: bool = False
-    """Whether pods and keeper end, too, when the agent is told to stop."""
+    """Whether a stop of the agent also ends pods and keeper."""
     eviction: EvictionSettings = field(default_factory=EvictionSettings)
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
     manifests: Path | None = None
-    """A folder of pods that run here whether there is an API server or not."""
+    """A folder of pods that run here, with or without an API server."""
 
 
 class Agent:
     """A running node."""
 
-    def __init__(self, settings: Settings, clock: Clock, rand: Rand) -> None:
+    def __init__(self, settings: AgentSettings, clock: Clock, rand: Rand) -> None:
         self._settings, self._clock, self._rand = settings, clock, rand
         self._access = kubeconfig.find(settings.kubeconfig, context=settings.context)
         self.server = self._access.cluster.server
@@ -139,9 +139,9 @@ class Agent:
         self._is_replaced = False
 
     async def run(self) -> None:
-        """Run until `stop`. The containers run on, and so does their keeper."""
-        with _sole(self._settings.folder):
-            # A limit of a kubelet's: 50 requests a second, 100 at once.
+        """Run until `stop`. The containers and their keeper run on."""
+        with _folder_lock(self._settings.folder):
+            # The limit of a kubelet: 50 requests a second, 100 at once.
             how = ClientSettings(component="agent", field_manager="kubelet", qps=50.0, burst=100)
             client = HttpClient(self._access, clock=self._clock, rand=self._rand, settings=how)
             try:
@@ -154,16 +154,16 @@ class Agent:
 
     async def _run(self, client: Client) -> None:
         settings = self._settings
-        capacity = machine.capacity(settings.folder)
+        capacity = machine_info.capacity(settings.folder)
         static = self._static()
         reading = client if static is None else StaticClient(client, static, _always)
         volumes = settings.folder.parent.parent / "volumes"
-        given = Resources(client, Place((settings.address,), capacity), volumes)
+        inputs = ContainerInputs(client, NodeValues((settings.address,), capacity), volumes)
         runtime = ProcessRuntime(
             _processes(settings, volumes),
             clock=self._clock,
-            whole=WholePods(reading, self._clock, lambda uid: host.pod_of(uid) is not None),
-            resources=given,
+            fetch_pod=WholePods(reading, self._clock, lambda uid: host.pod_of(uid) is not None),
+            inputs=inputs,
         )
         await runtime.open()
         host = _Host(runtime)
@@ -187,7 +187,7 @@ class Agent:
             await self._serve(client, host, member)
         finally:
             await server.close()
-            await (runtime.shutdown() if self._takes_all_along() else runtime.close())
+            await (runtime.shutdown() if self._ends_pods() else runtime.close())
 
     async def _listen(self, server: NodeServer) -> int:
         settings = self._settings
@@ -197,15 +197,15 @@ class Agent:
             where = f"--address {settings.address} --port {settings.port}"
             raise UsageError(f"{where}: {os.strerror(error.errno or 0)}") from error
 
-    def _takes_all_along(self) -> bool:
+    def _ends_pods(self) -> bool:
         return self._is_replaced or (self._settings.end_pods and self._stop.is_set())
 
     def _static(self) -> StaticPods | None:
-        """The pods of its files, if it is to have any."""
+        """The static pods, if there is a folder for them."""
         folder = self._settings.manifests
         if folder is None:
             return None
-        # What reads manifests knows all of the API, and few nodes need that.
+        # The reader of manifests imports the whole API, and few nodes need that.
         from refloat.agent.manifests import Manifests  # noqa: PLC0415
 
         def now() -> str:
@@ -239,26 +239,26 @@ class Agent:
             clock=self._clock,
             rand=self._rand,
             instruments=Instruments(ReconcileMetrics(registry), QueueMetrics(registry)),
-            tell=partial(_tell, recorder),
-            tell_of_node=partial(_tell_of_node, recorder),
-            switches=Switches.of(self._settings.gates),
+            record_event=partial(_record_event, recorder),
+            record_node_event=partial(_record_node_event, recorder),
+            job_gates=JobGates.of(self._settings.gates),
             replaced=self._give_way,
             force_eviction=self._settings.gates.enabled(TAINT_FORCE_EVICTION),
         )
         host.fleet = fleet
         parts = Parts(informers=[pods], controllers=[fleet], recorders=[recorder])
         manager = Manager(parts, clock=self._clock)
-        _on_faults(fleet, self._settings.name)
         fleet.begin()
+        _on_faults(fleet, self._settings.name)
         claiming = asyncio.ensure_future(self._claim(client, fleet))
         stopping = asyncio.ensure_future(self._until_stop(fleet, manager, claiming))
         try:
             await asyncio.wait({claiming})
-            if not claiming.cancelled():  # else it was told to stop meanwhile
+            if not claiming.cancelled():  # else `stop` was called meanwhile
                 claiming.result()
             await manager.run()
         finally:
-            await fleet.stop()  # the manager does not if it never got as far as to start it
+            await fleet.stop()  # the manager stops only what it has started
             for task in (claiming, stopping):
                 task.cancel()
             await asyncio.gather(claiming, stopping, return_exceptions=True)
@@ -271,12 +271,12 @@ class Agent:
         settle = partial(fleet.heartbeats.settle, name, partial(log.warning, _WAITING, name))
         try:
             await node_ownership.persist(settle, self._clock, CLAIM_SECONDS)
-        except node_ownership.Taken as error:
+        except node_ownership.OwnedByAnother as error:
             self._is_replaced = True
             raise UsageError(await self._refusal(client)) from error
 
     async def _refusal(self, client: Client) -> str:
-        """What to say of the other, and where it is, if that is known."""
+        """The error that names the other agent and, if known, its address."""
         name = self._settings.name
         where = ""
         with contextlib.suppress(errors.ClientError):
@@ -300,11 +300,11 @@ class Agent:
         if self._settings.end_pods and not self._is_replaced:
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(KNOW_SECONDS):
-                    await fleet.started()  # before, it knows of no pod that it could end
+                    await fleet.started()  # before, the fleet knows no pods
         claiming.cancel()
         if self._is_replaced:
-            fleet.fail(self._settings.name, "partition")  # it says nothing of them any more
-        if self._takes_all_along():
+            fleet.fail(self._settings.name, "partition")  # reports nothing about the pods any more
+        if self._ends_pods():
             await fleet.end_pods(self._settings.name)
         manager.stop()
 
@@ -313,30 +313,38 @@ class Agent:
 
 
 def _on_faults(fleet: Fleet, name: str) -> None:
+    """Let signals cut the node off and back, from before the first request on.
+
+    The supervisor starts agents with these signals blocked. A signal that is already pending is
+    obeyed here: the event loop would handle it only after it has sent the first request.
+    """
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(CUT, fleet.fail, name, "partition")
-    loop.add_signal_handler(MEND, fleet.heal, name)
-    # Whoever started us may have held them back until now.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (CUT, MEND))
+    actions = {CUT: partial(fleet.fail, name, "partition"), MEND: partial(fleet.heal, name)}
+    for number, act in actions.items():
+        loop.add_signal_handler(number, act)
+        if number in signal.sigpending():
+            signal.sigwait((number,))
+            act()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, actions)
 
 
-def _authority(settings: Settings, access: Access) -> bytes:
-    """Whose certificates clients of the node's endpoint have."""
+def _authority(settings: AgentSettings, access: Access) -> bytes:
+    """The authority of the clients of the node's endpoint."""
     source = access.cluster.authority
     if settings.client_authority is not None:
         source = Source(path=settings.client_authority)
-    found = source.data or (source.path.read_bytes() if source.path is not None else b"")
-    if not found:
+    content = source.data or (source.path.read_bytes() if source.path is not None else b"")
+    if not content:
         raise UsageError(
-            "the kubeconfig names no certificate authority, by which the API server could be "
-            "known that asks for logs; give it with --client-ca-file"
+            "the kubeconfig names no certificate authority, so the node could not verify the API "
+            "server's requests for logs; name the authority with --client-ca-file"
         )
-    return found
+    return content
 
 
 @contextlib.contextmanager
-def _sole(folder: Path) -> Iterator[None]:
-    """Of two agents on one folder the second is refused."""
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Refuse a second agent on the same folder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -363,39 +371,38 @@ def _place(node: Object) -> str:
 
 
 def _instance(folder: Path, rand: Rand) -> str:
-    """Which agent this is: the same on one folder, and on no other."""
+    """The identity of the agent: the same for all agents on one folder, and for no others."""
     path = folder / INSTANCE_FILE
     if not path.exists():
-        files.write(path, rand.uid().encode())
+        private_files.write(path, rand.uid().encode())
     return path.read_text().strip()
 
 
-def _processes(settings: Settings, volumes: Path) -> ProcessSettings:
-    """How containers run; they see neither the data directory nor the agent's credentials."""
-    hidden = (volumes.parent, *kubeconfig.credential_files(settings.kubeconfig))
-    return ProcessSettings(settings.folder, images=settings.images, hidden=hidden, shared=volumes)
+def _processes(settings: AgentSettings, volumes: Path) -> ProcessSettings:
+    """The settings of containers, which see neither the data directory nor the credentials."""
+    secrets = (volumes.parent, *kubeconfig.credential_files(settings.kubeconfig))
+    return ProcessSettings(settings.folder, images=settings.images, hidden=secrets, shared=volumes)
 
 
-def _node(settings: Settings, capacity: dict[str, str], port: int) -> NodeSettings:
+def _node(settings: AgentSettings, capacity: dict[str, str], port: int) -> NodeSettings:
     taint = {"key": TAINT, "effect": _NO_EXECUTE}
-    like = timings.chosen(fast=settings.fast)
     return replace(
-        nodes.fenced(like.node, settings.self_fence_seconds),
+        nodes.fenced(timings.select(fast=settings.fast).node, settings.self_fence_seconds),
         name=settings.name,
         capacity=capacity,
         version=f"v{refloat.__version__}",
-        info=machine.info(),
+        info=machine_info.info(),
         address=settings.address,
         port=port,
         taints=() if settings.accept_all_pods and _runs_pods(settings) else (taint,),
     )
 
 
-def _runs_pods(settings: Settings) -> bool:
+def _runs_pods(settings: AgentSettings) -> bool:
     return settings.trust_pods or os.geteuid() == 0
 
 
-def _checks(settings: Settings, static: StaticPods | None) -> tuple[Check, ...]:
+def _checks(settings: AgentSettings, static: StaticPods | None) -> tuple[Check, ...]:
     if not _runs_pods(settings):
         check: Check = refuse_untrusted
     elif settings.accept_all_pods:
@@ -404,7 +411,8 @@ def _checks(settings: Settings, static: StaticPods | None) -> tuple[Check, ...]:
         check = check_invited
     if static is None:
         return (check,)
-    # Whoever may write its files is no stranger. An annotation would not do: anybody writes those.
+    # The author of a static pod's file is no stranger. An annotation proves nothing: every user
+    # can write one.
     is_own = static.find
     return (lambda pod: None if is_own(pod.metadata.uid) else check(pod),)
 
@@ -419,11 +427,11 @@ def refuse_untrusted(_: Pod) -> Rejection:
 
 
 def _always() -> None:
-    """Whether it may write is the fleet's business."""
+    """The fleet checks whether the agent may write."""
 
 
 def check_invited(pod: Pod) -> Rejection | None:
-    """Whoever tolerates everything does not mean this machine: the taint has to be named."""
+    """A toleration of everything does not mean this machine: the pod has to name the taint."""
     for each in pod.spec.tolerations or ():
         if each.key == TAINT and each.effect in ("", _NO_EXECUTE):
             return None
@@ -431,17 +439,21 @@ def check_invited(pod: Pod) -> Rejection | None:
     return Rejection("TaintToleration", text)
 
 
-def _tell(sink: Recorder, pod: Pod, event_type: EventType, reason: str, note: str) -> None:
-    sink.event(Reference.of(kinds.PODS, pod), event_type, reason, reason, note)
+def _record_event(
+    recorder: Recorder, pod: Pod, event_type: EventType, reason: str, note: str
+) -> None:
+    recorder.event(Reference.of(kinds.PODS, pod), event_type, reason, reason, note)
 
 
-def _tell_of_node(sink: Recorder, name: str, event_type: EventType, reason: str, note: str) -> None:
-    # By its name, as a kubelet does: `kubectl describe node` looks for that.
-    sink.event(Reference("v1", "Node", name, uid=name), event_type, reason, reason, note)
+def _record_node_event(
+    recorder: Recorder, name: str, event_type: EventType, reason: str, note: str
+) -> None:
+    # The uid is the name, as for a kubelet: `kubectl describe node` looks for that.
+    recorder.event(Reference("v1", "Node", name, uid=name), event_type, reason, reason, note)
 
 
 async def _size_limits(client: Client, host: "_Host", uid: str) -> dict[str, str]:
-    """How large each emptyDir of a pod may be; those without a limit are left out."""
+    """The size limits of a pod's emptyDirs, without those that have no limit."""
     pod = host.pod_of(uid)
     if pod is None:
         return {}
@@ -453,10 +465,10 @@ async def _size_limits(client: Client, host: "_Host", uid: str) -> dict[str, str
 
 
 class WholePods:
-    """All of each pod, as it is now: the watch of an agent that slept may be far behind.
+    """Reads whole pods live, because the watch of an agent that slept may be far behind.
 
-    While the API server does not answer, a pod that was read before is as it was then: an
-    admitted pod restarts its containers in place without the API server, as on a kubelet.
+    While the API server does not answer, a pod is as in the last read: an admitted pod
+    restarts its containers in place without the API server, as on a kubelet.
     """
 
     def __init__(self, client: Client, clock: Clock, is_known: Callable[[str], bool]) -> None:
@@ -466,7 +478,7 @@ class WholePods:
         self._read: dict[str, Object] = {}  # by uid; no more than the node has pods
 
     async def __call__(self, pod: Pod) -> Object:
-        """Raises `StartError` for one of which nothing may be started any more (D4.1)."""
+        """Raises `StartError` for a pod that may start no more containers (D4.1)."""
         meta = pod.metadata
         try:
             whole = await _read(self._client, self._clock, meta.name, meta.namespace)
@@ -476,8 +488,8 @@ class WholePods:
             return self._read[meta.uid]
         if whole["metadata"]["uid"] != meta.uid:
             raise StartError(f"pod {meta.uid} is gone")
-        ended = (whole.get("status") or {}).get("phase") in TERMINAL
-        if ended or whole["metadata"].get("deletionTimestamp"):
+        is_over = (whole.get("status") or {}).get("phase") in TERMINAL
+        if is_over or whole["metadata"].get("deletionTimestamp"):
             raise StartError(f"pod {meta.uid} has ended, or is about to", reason="")
         self._read = {uid: each for uid, each in self._read.items() if self._is_known(uid)}
         self._read[meta.uid] = whole
@@ -493,7 +505,7 @@ async def _read(client: Client, clock: Clock, name: str, namespace: str) -> Obje
 
 
 class _Host:
-    """What the node's endpoint asks about."""
+    """The pods and logs for the node's endpoint."""
 
     def __init__(self, runtime: ProcessRuntime) -> None:
         self._runtime = runtime

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster's own certificate authority, and the certificates that it signs.
 
-They are made on the first start and kept in the data directory: the server's,
-and the one by which nodes know it. They are made anew when they expire soon,
-the server's also when it does not name the address to serve at. A node that
-has no authority signs its own.
+The first start makes two certificates in the data directory: the server's, and
+the one by which nodes know the server. Refloat renews certificates that expire
+soon, and the server's also if the certificate does not name the server's address.
+A node without an authority signs its own certificate.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from refloat.app import files, node_tls
+from refloat.app import node_tls, private_files
 from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 
@@ -28,12 +28,12 @@ AUTHORITY_DAYS = 3650
 SERVER_DAYS = 365
 RENEW_DAYS = 30  # this long before its end a certificate is replaced
 
-NODE_CLIENT = "kube-apiserver-kubelet-client"  # who the API server is to nodes, as with kubeadm
+NODE_CLIENT = "kube-apiserver-kubelet-client"  # the API server's name for nodes, as with kubeadm
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where the certificates lie."""
+    """The files of the certificates."""
 
     authority: Path
     authority_key: Path
@@ -48,7 +48,7 @@ class Paths:
 
 
 def ensure(folder: Path, address: str, now: datetime) -> Paths:
-    """Have an authority and a valid certificate for this address."""
+    """Make sure of an authority and a valid certificate for this address."""
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = Paths.below(folder)
     if not (paths.authority.exists() and paths.authority_key.exists()):
@@ -56,13 +56,20 @@ def ensure(folder: Path, address: str, now: datetime) -> Paths:
         paths.server.unlink(missing_ok=True)
         (folder / f"{NODE_CLIENT}.crt").unlink(missing_ok=True)
     _read_authority(paths)
-    if not _serves(paths, address, now):
-        _make_server(paths, address, now)
+    if not (
+        paths.server.exists()
+        and paths.server_key.exists()
+        and _names_address(paths.server, address)
+        and _lasts(paths.server, now)
+    ):
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        files = (paths.server_key, paths.server)
+        _sign(paths, files, _name("refloat-apiserver"), now, usage, _names(address))
     return paths
 
 
 def server_context(paths: Paths) -> ssl.SSLContext:
-    """TLS as a server does it."""
+    """The TLS context of the server."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     _load_pair(context, paths.server, paths.server_key)
     context.set_alpn_protocols(["http/1.1"])
@@ -114,12 +121,6 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _make_server(paths: Paths, address: str, now: datetime) -> None:
-    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    files_of = (paths.server_key, paths.server)
-    _sign(paths, files_of, _name("refloat-apiserver"), now, usage, _names(address))
-
-
 def _sign(
     paths: Paths,
     into: tuple[Path, Path],
@@ -128,11 +129,11 @@ def _sign(
     usage: x509.ExtendedKeyUsage,
     names: x509.SubjectAlternativeName | None = None,
 ) -> None:
-    """Make a key and a certificate of the authority's for it."""
+    """Make a key, and a certificate that the authority signs."""
     authority, authority_key = _read_authority(paths)
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    made = (
+    builder = (
         _builder(subject, authority.subject, key, now, SERVER_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
@@ -140,14 +141,14 @@ def _sign(
         .add_extension(issuer, critical=False)
     )
     if names is not None:
-        made = made.add_extension(names, critical=False)
-    _save(*into, key, made.sign(authority_key, hashes.SHA256()))
+        builder = builder.add_extension(names, critical=False)
+    _save(*into, key, builder.sign(authority_key, hashes.SHA256()))
 
 
 def ensure_client(
     folder: Path, now: datetime, *, user: str = NODE_CLIENT, group: str = "system:masters"
 ) -> tuple[Path, Path]:
-    """Have a client's certificate, by default the API server's for nodes; it and its key."""
+    """Make sure of a client's certificate, by default the API server's; returns it and its key."""
     certificate, key = folder / f"{user}.crt", folder / f"{user}.key"
     if not (key.exists() and _lasts(certificate, now)):
         names = ((NameOID.ORGANIZATION_NAME, group), (NameOID.COMMON_NAME, user))
@@ -158,7 +159,7 @@ def ensure_client(
 
 
 def client_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS as the API server speaks it to nodes, which sign their own certificates."""
+    """The TLS context of the API server for nodes, which sign their own certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     _load_pair(context, certificate, key)
@@ -166,9 +167,9 @@ def client_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    """Have TLS use a certificate and its key; `UsageError` if they are none, or no pair."""
+    """Load a certificate and its key; `UsageError` if they are no pair."""
     read_certificate(certificate)
-    files.read(key, secret=True)
+    private_files.read(key, secret=True)
     try:
         context.load_cert_chain(certificate, key)
     except ssl.SSLError as error:
@@ -179,9 +180,9 @@ def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
 
 
 def read_certificate(path: Path, advice: str = "") -> x509.Certificate:
-    """The certificate in a file; `UsageError`, with what to do, if there is none in it."""
+    """The certificate in a file; `UsageError` with advice if the file has none."""
     try:
-        return x509.load_pem_x509_certificate(files.read(path, secret=False))
+        return x509.load_pem_x509_certificate(private_files.read(path, secret=False))
     except ValueError as error:
         advice = advice or "remove it, and the server makes a new one"
         raise UsageError(f"{path} is not a certificate; {advice}") from error
@@ -194,7 +195,7 @@ def _read_authority(paths: Paths) -> tuple[x509.Certificate, ec.EllipticCurvePri
         "remove both for a new authority, with which clients need the new kubeconfig"
     )
     authority = read_certificate(paths.authority, advice)
-    content = files.read(paths.authority_key, secret=True)
+    content = private_files.read(paths.authority_key, secret=True)
     try:
         key = serialization.load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -208,26 +209,26 @@ def _read_authority(paths: Paths) -> tuple[x509.Certificate, ec.EllipticCurvePri
 
 
 def ensure_own(folder: Path, address: str, now: datetime) -> tuple[Path, Path]:
-    """Have a certificate for a node that nobody signs one for; it and its key."""
+    """Make sure of a certificate for a node without an authority; returns it and its key."""
     certificate, key_file = node_tls.paths(folder)
     if not (
         key_file.exists() and _lasts(certificate, now) and _names_address(certificate, address)
     ):
         key, subject = ec.generate_private_key(ec.SECP256R1()), _name("refloat-agent")
-        made = (
+        builder = (
             _builder(subject, subject, key, now, SERVER_DAYS)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
             .add_extension(_names(address), critical=False)
         )
-        _save(key_file, certificate, key, made.sign(key, hashes.SHA256()))
+        _save(key_file, certificate, key, builder.sign(key, hashes.SHA256()))
     return certificate, key_file
 
 
 def _names(address: str) -> x509.SubjectAlternativeName:
     """Every name under which a client may call the server."""
-    wanted = dict.fromkeys(["127.0.0.1", "::1", address])
-    addresses = [ipaddress.ip_address(each) for each in wanted]
+    texts = dict.fromkeys(["127.0.0.1", "::1", address])
+    addresses = [ipaddress.ip_address(each) for each in texts]
     return x509.SubjectAlternativeName(
         [
             x509.DNSName("localhost"),
@@ -235,13 +236,6 @@ def _names(address: str) -> x509.SubjectAlternativeName:
             *(x509.IPAddress(each) for each in addresses),
         ]
     )
-
-
-def _serves(paths: Paths, address: str, now: datetime) -> bool:
-    """Is the server's certificate there, of this authority, valid, and for this address?"""
-    if not (paths.server.exists() and paths.server_key.exists()):
-        return False
-    return _names_address(paths.server, address) and _lasts(paths.server, now)
 
 
 def _names_address(certificate: Path, address: str) -> bool:
@@ -254,7 +248,7 @@ def _names_address(certificate: Path, address: str) -> bool:
 
 
 def _lasts(certificate: Path, now: datetime) -> bool:
-    """Is it there, and good for some time?"""
+    """Whether the certificate exists and is valid for some time."""
     if not certificate.exists():
         return False
     end = read_certificate(certificate).not_valid_after_utc
@@ -267,8 +261,8 @@ def _save(
     key: ec.EllipticCurvePrivateKey,
     certificate: x509.Certificate,
 ) -> None:
-    """Write both; the certificate last, because its presence says that all is there."""
-    files.write(
+    """Write both; the certificate last, because its presence means that both exist."""
+    private_files.write(
         key_path,
         key.private_bytes(
             serialization.Encoding.PEM,
@@ -276,7 +270,7 @@ def _save(
             serialization.NoEncryption(),
         ),
     )
-    files.write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
+    private_files.write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
 
 
 if __name__ == "__main__":  # for `node_tls.certify`

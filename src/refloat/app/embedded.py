@@ -1,55 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded cluster: store, API server and what keeps them going, in one process."""
+"""The embedded cluster: store, API server, controllers and nodes in one process."""
 
 import logging
 import re
 import ssl
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refloat.apiserver import bootstrap, documents, identity, watching
+from refloat.apiserver import ApiServer, identity
 from refloat.apiserver.admission import TOLERATION_SECONDS
-from refloat.apiserver.authorization import Authorizer
-from refloat.apiserver.eviction import Evictions
-from refloat.apiserver.http import Server
-from refloat.apiserver.identity import Identity
-from refloat.apiserver.inprocess import InProcess
 from refloat.apiserver.metrics import Metrics
-from refloat.apiserver.registry import Registry
-from refloat.apiserver.resources import Resources
-from refloat.app import certificates, control, data_dir, faults, files, kubeconfig, tokens
-from refloat.app.controllers import Chosen
+from refloat.app import (
+    certificates,
+    control_socket,
+    data_dir,
+    kubeconfig,
+    node_faults,
+    private_files,
+    tokens,
+)
+from refloat.app.controller_names import ControllerSelection
 from refloat.base import metrics
 from refloat.base.clock import Clock
 from refloat.base.gates import TAINT_FORCE_EVICTION, Gates
+from refloat.base.loop_stalls import StallMeter
 from refloat.base.rand import Rand
-from refloat.base.stalls import StallMeter
 from refloat.base.tasks import Tasks
-from refloat.client.local import LocalClient
 from refloat.config.load import Configuration
 from refloat.store.contract import Store
 from refloat.store.disk_space import SpaceSettings
-from refloat.store.engine import LogStore
 from refloat.store.sqlite import OpenSettings, SqliteStore
+from refloat.store.store import LogStore
 
 if TYPE_CHECKING:
     from refloat.app.actor_publisher import ActorPublisher
-    from refloat.app.inside import Inside
+    from refloat.app.embedded_controllers import EmbeddedControllers
 
 log = logging.getLogger(__name__)
 
-# How often the store is asked whether there is something to forget. At a
-# thousand changes a second, what comes in between is a few megabytes.
+# How often the store drops old revisions. At a thousand changes a second, a few
+# megabytes come in between.
 MAINTENANCE_SECONDS = 1.0
 
-# How long pods stay on a node that is lost, where waits are short (`timings`).
+# How long pods stay on a lost node in a cluster with short waits (`timings`).
 FAST_TOLERATION_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Where and how an embedded cluster runs."""
+class EmbeddedSettings:
+    """The settings of an embedded cluster."""
 
     data_dir: Path
     """Everything that outlives a restart, and the kubeconfig."""
@@ -59,17 +60,17 @@ class Settings:
     """The address to listen at; loopback, because pods run this machine's processes."""
     gates: Gates = field(default_factory=Gates)
     configured: Configuration = field(default_factory=Configuration)
-    """What the configuration file says; its gates are in `gates` already."""
-    inside: Chosen = field(default_factory=Chosen)
-    """Which controllers and how many simulated nodes run beside the API server."""
+    """The configuration file; its gates are in `gates` already."""
+    selection: ControllerSelection = field(default_factory=ControllerSelection)
+    """The controllers and the number of simulated nodes."""
     accept_lost_writes: bool = False
     """Start although the store lacks writes that it acknowledged."""
 
 
-class Cluster:
+class EmbeddedCluster:
     """A running embedded cluster."""
 
-    def __init__(self, settings: Settings, clock: Clock, chance: Rand) -> None:
+    def __init__(self, settings: EmbeddedSettings, clock: Clock, chance: Rand) -> None:
         self._settings = settings
         self._clock = clock
         self._rand = chance
@@ -77,12 +78,12 @@ class Cluster:
         self._metrics = Metrics(metrics.process_registry())
         self._stalls = StallMeter(self._metrics.stalls.observe)
         self._store: LogStore | None = None
-        self._dispatcher: watching.Dispatcher | None = None
-        self._server: Server | None = None
-        self._inside: Inside | None = None
+        self._server: ApiServer | None = None
+        self._embedded: EmbeddedControllers | None = None
         self._publisher: ActorPublisher | None = None
-        self._control: control.Control | None = None
-        self.agents: faults.Processes | None = None  # nodes that run beside it
+        self._control: control_socket.Control | None = None
+        self._started_at = clock.now()
+        self.agents: node_faults.Processes | None = None  # nodes that run beside it
         self.url = ""
 
     @property
@@ -90,7 +91,7 @@ class Cluster:
         return self._settings.data_dir / "kubeconfig"
 
     async def start(self) -> None:
-        """Serve; everything that can be refused is refused before anything is changed."""
+        """Serve; all checks come before the first change."""
         folder = self._settings.data_dir
         data_dir.prepare(folder)
         how = OpenSettings(
@@ -102,129 +103,112 @@ class Cluster:
         tls = certificates.server_context(paths)
         await self._serve(self._store, tls)
         self.kubeconfig_written(paths.authority.read_bytes(), token)
-        if self._inside is not None:
-            self._inside.start()
+        if self._embedded is not None:
+            self._embedded.start()
         if self._publisher is not None:
             self._publisher.start()
-        self._control = control.Control(folder, self._told)
+        self._control = control_socket.Control(folder, self._execute)
         await self._control.start()
         self._tasks.spawn(self._maintain(self._store), name="store-maintenance")
 
     async def _serve(self, store: Store, tls: ssl.SSLContext) -> None:
         settings = self._settings
-        registry = Registry(
+        self._server = server = ApiServer(
             store,
-            rand=self._rand,
-            gates=settings.gates,
+            self._clock,
+            self._rand,
+            settings.gates,
+            metrics=self._metrics,
             toleration_seconds=(
-                FAST_TOLERATION_SECONDS if settings.inside.fast else TOLERATION_SECONDS
+                FAST_TOLERATION_SECONDS if settings.selection.fast else TOLERATION_SECONDS
+            ),
+            to_nodes=certificates.client_context(
+                *certificates.ensure_client(settings.data_dir / "pki", self._clock.now())
             ),
         )
-        await bootstrap.ensure(registry, self._clock)
-        self._dispatcher = watching.Dispatcher(
-            store, self._clock, self._metrics.dispatch_lag.observe
-        )
-        self._dispatcher.start()
-        self._measure(store, self._dispatcher)
-        evictions = Evictions(registry, self._clock, settings.gates)
-        resources = Resources(
-            registry,
-            self._dispatcher,
-            evictions,
-            clock=self._clock,
-            rand=self._rand,
-            to_nodes=self._to_nodes(),
-        )
-        authorizer = Authorizer(store)
-        self._join(resources, authorizer)
-        host = (
-            f"[{settings.bind_address}]" if ":" in settings.bind_address else settings.bind_address
-        )
-        port = settings.port or _last_port(settings.data_dir)
-        pages = documents.Documents(
-            f"{host}:{port}", self._metrics.registry, settings.gates, lambda: store.shortage
-        )
-        if self._inside is not None:
-            pages.notes.update(self._inside.notes)
-        self._server = Server(
-            resources,
-            pages,
-            tokens.accepted(settings.data_dir),
-            authorizer,
-            clock=self._clock,
-            rand=self._rand,
-            counts=self._metrics,
-        )
-        port = await self._listen(self._server, port, tls)
-        self.url = f"https://{host}:{port}"
+        await server.start()
+        self._stalls.start()
+        self._join(server)
+        port = await self._listen(server, tls)
+        address = settings.bind_address
+        self.url = f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
 
-    def _to_nodes(self) -> ssl.SSLContext:
-        """How the server asks nodes for logs."""
-        folder = self._settings.data_dir / "pki"
-        return certificates.client_context(*certificates.ensure_client(folder, self._clock.now()))
-
-    def _join(self, resources: Resources, authorizer: Authorizer) -> None:
-        """Make what runs inside, and its way to the server."""
-        if not self._settings.inside:
+    def _join(self, server: ApiServer) -> None:
+        """Make the controllers and the publisher."""
+        if not self._settings.selection:
             return
         # The API server alone starts sooner.
         from refloat.app import actor_publisher, timings  # noqa: PLC0415
-        from refloat.app.inside import Inside  # noqa: PLC0415
+        from refloat.app.embedded_controllers import EmbeddedControllers  # noqa: PLC0415
 
-        def connect(user: Identity) -> LocalClient:
-            way = InProcess(resources, authorizer, user)
-            return LocalClient(way, field_manager=user.name.rpartition(":")[2])
-
-        self._inside = Inside(
-            connect,
-            self._settings.inside,
+        self._embedded = EmbeddedControllers(
+            server.client,
+            self._settings.selection,
             gates=self._settings.gates,
             clock=self._clock,
             rand=self._rand,
             registry=self._metrics.registry,
             recovery=self._settings.configured.failure_recovery,
         )
-        waits = timings.chosen(fast=self._settings.inside.fast)
+        waits = timings.select(fast=self._settings.selection.fast)
         self._publisher = actor_publisher.embedded(
-            connect(identity.ADMIN),
+            server.client(identity.ADMIN),
             self._settings.configured,
             self._settings.gates,
             self._clock,
-            controllers=self._settings.inside.controllers,
+            controllers=self._settings.selection.controllers,
             period=waits.recovery_period,
             node_grace=waits.node_grace,
+            delays=waits.job.pods.delays,
         )
 
-    def _measure(self, store: Store, dispatcher: watching.Dispatcher) -> None:
-        self._metrics.read_store(store)
-        self._metrics.read_watchers(lambda: dispatcher.watchers)
-        self._stalls.start()
-
-    async def _listen(self, server: Server, port: int, tls: ssl.SSLContext) -> int:
-        """Listen at the port of the last time, or at any if nobody insists."""
-        address = self._settings.bind_address
+    async def _listen(self, server: ApiServer, tls: ssl.SSLContext) -> int:
+        """Listen at the configured port, else at the port of the last run, else at any."""
+        settings = self._settings
+        listen = partial(
+            server.listen,
+            settings.bind_address,
+            tokens=tokens.accepted(settings.data_dir),
+            tls=tls,
+            notes=self._embedded.notes if self._embedded is not None else None,
+        )
+        # The last port keeps a kubeconfig valid over restarts.
+        port = settings.port or _last_port(settings.data_dir)
         try:
-            return await server.start(address, port, tls)
+            return await listen(port)
         except OSError:
-            if self._settings.port or not port:
+            if settings.port or not port:
                 raise
-            return await server.start(address, 0, tls)
+            return await listen(0)
 
     def kubeconfig_written(self, authority: bytes, token: str) -> None:
         """Write the kubeconfig once the server answers."""
         content = kubeconfig.render(server=self.url, authority=authority, token=token)
-        files.write(self.kubeconfig, content)
-        files.write(self._settings.data_dir / "port", self.url.rpartition(":")[2].encode())
+        private_files.write(self.kubeconfig, content)
+        private_files.write(self._settings.data_dir / "port", self.url.rpartition(":")[2].encode())
 
-    def _told(self, request: control.Object) -> control.Object:
-        """Do what `refloat node` asks for."""
-        fleet = self._inside.fleet if self._inside is not None else None
+    async def wait_for_nodes(self) -> list[str]:
+        """Wait until all nodes are Ready; the nodes that are not after a bounded time."""
+        fleet = self._embedded.fleet if self._embedded is not None else None
+        names = [name for nodes in (self.agents, fleet) if nodes for name in nodes.names()]
+        if not names:
+            return []
+        from refloat.app import node_readiness  # noqa: PLC0415 - loaded only with nodes
+
+        assert self._server is not None
+        client = self._server.client(identity.ADMIN)
+        since = self._started_at
+        return await node_readiness.wait_until_ready(client, names, self._clock, since=since)
+
+    def _execute(self, request: control_socket.Object) -> control_socket.Object:
+        """Carry out a request of `refloat node`."""
+        fleet = self._embedded.fleet if self._embedded is not None else None
         if request.get("forceEvict") and not self._settings.gates.enabled(TAINT_FORCE_EVICTION):
-            raise control.Refused(
-                f"nobody force evicts nodes here: the gate {TAINT_FORCE_EVICTION} is off; "
+            raise control_socket.Refused(
+                f"force eviction is off, because the gate {TAINT_FORCE_EVICTION} is off; "
                 f"start the cluster with `refloat up --feature-gates {TAINT_FORCE_EVICTION}=true`"
             )
-        return faults.obey(fleet, request, self.agents)
+        return node_faults.execute(fleet, request, self.agents)
 
     async def _maintain(self, store: LogStore) -> None:
         while True:
@@ -232,17 +216,15 @@ class Cluster:
             await store.maintain(self._clock.monotonic())
 
     async def close(self) -> None:
-        """Stop in order: who writes inside, new requests, watches, then the store."""
+        """Stop in order: controllers and nodes, new requests, watches, then the store."""
         self._stalls.stop()
         if self._control is not None:
             await self._control.close()
         if self._publisher is not None:
             await self._publisher.stop()
-        if self._inside is not None:
-            await self._inside.close()
+        if self._embedded is not None:
+            await self._embedded.close()
         await self._tasks.close()
-        if self._dispatcher is not None:
-            await self._dispatcher.close()
         if self._server is not None:
             await self._server.close()
         if self._store is not None:
@@ -250,9 +232,8 @@ class Cluster:
 
 
 def _last_port(folder: Path) -> int:
-    """The port of the last time, so that a kubeconfig stays true over restarts."""
     try:
-        text = files.read(folder / "port", secret=False).strip()
+        text = private_files.read(folder / "port", secret=False).strip()
     except FileNotFoundError:
         return 0
     return int(text) if re.fullmatch(rb"[0-9]{1,5}", text) and int(text) < 65536 else 0

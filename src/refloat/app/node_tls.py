@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS as a node serves it. Apart from `certificates`, which needs a library as large as an agent.
+"""The TLS of a node's endpoint.
 
-So an agent has its certificate made by a process that ends.
+`certificates` needs a library as large as the agent, so the agent makes its
+certificate in another process, which ends.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ def paths(folder: Path) -> tuple[Path, Path]:
 
 
 async def certify(folder: Path, address: str) -> None:
-    """Have a certificate for this address in the folder."""
+    """Make sure of a certificate for this address in the folder."""
     command = (sys.executable, "-m", "refloat.app.certificates", str(folder), address)
     maker = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
     if await maker.wait():
@@ -26,10 +27,10 @@ async def certify(folder: Path, address: str) -> None:
 
 
 def context(certificate: Path, key: Path, authority: bytes) -> ssl.SSLContext:
-    """Clients have certificates of this authority, or none."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(certificate, key)
-    made.load_verify_locations(cadata=authority.decode())
-    made.verify_mode = ssl.CERT_OPTIONAL
-    made.set_alpn_protocols(["http/1.1"])
-    return made
+    """The TLS context of the endpoint; clients have certificates of this authority, or none."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    tls.load_verify_locations(cadata=authority.decode())
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    tls.set_alpn_protocols(["http/1.1"])
+    return tls

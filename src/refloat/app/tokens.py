@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The token files of a data directory: who may read one is who it names.
+"""The token files of a data directory; the right to read one makes the user.
 
     DIR/admin.token          the administrator
     DIR/readonly.token       reads everything but secrets
     DIR/nodes/NAME.token     the agent of node NAME
 
-All are of mode 0600. A node's token may be made by any process while the
-server runs, so the server looks at the directory again when it meets a token
-that it does not know.
+All files have mode 0600. Another process may make a node's token while the server
+runs, so for an unknown token the server reads the directory again.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from refloat.api import names
 from refloat.apiserver import authentication, identity
 from refloat.apiserver.authentication import Tokens
 from refloat.apiserver.identity import Identity
-from refloat.app import files
+from refloat.app import private_files
 from refloat.base import rand
 from refloat.base.errors import UsageError
 
@@ -28,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _SUFFIX = ".token"
 
-# What a client can send behind `Bearer`.
+# The characters that a client can send behind `Bearer`.
 _TOKEN = re.compile(rb"[!-~]+")
 
 
@@ -41,7 +40,7 @@ def readonly_token(data_dir: Path) -> str:
 
 
 def node_token(data_dir: Path, name: str) -> str:
-    """The token of a node's agent, made when it is first asked for."""
+    """The token of a node's agent; the first call makes it."""
     if complaints := names.dns_subdomain(name):
         raise UsageError(f"node name {name!r}: {complaints[0]}")
     folder = data_dir / "nodes"
@@ -62,13 +61,12 @@ def accepted(data_dir: Path) -> Tokens:
 
 
 class _Nodes:
-    """The nodes' tokens, each read once, when it is first looked for.
+    """The nodes' tokens; each file is read once.
 
-    A wrong token costs a listing of the directory and reads no file. The time
-    at which the directory changed would cost less, but two files that are
-    made within one tick of the clock do not differ by it. A file appears in
-    one step and is never changed; to take a node's token back, remove its
-    file and restart the server.
+    A wrong token costs a listing of the directory and reads no file. A check of
+    the directory's mtime would cost less, but misses a second file within one tick
+    of the clock. A file appears in one step and never changes; to revoke a node's
+    token, remove the file and restart the server.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -77,17 +75,11 @@ class _Nodes:
         self._identities: dict[bytes, Identity] = {}
 
     def find(self, hashed: bytes) -> Identity | None:
-        self._reload()
+        with contextlib.suppress(FileNotFoundError):
+            for path in list(self._folder.iterdir()):
+                if path.name.endswith(_SUFFIX) and path.name not in self._read:
+                    self._load(path)
         return self._identities.get(hashed)
-
-    def _reload(self) -> None:
-        try:
-            found = [path.name for path in self._folder.iterdir()]
-        except FileNotFoundError:
-            return
-        for name in found:
-            if name.endswith(_SUFFIX) and name not in self._read:
-                self._load(self._folder / name)
 
     def _load(self, path: Path) -> None:
         try:
@@ -95,7 +87,7 @@ class _Nodes:
         except (OSError, UsageError) as error:
             fields = {"file": path.name, "reason": str(error)}
             log.warning("cannot use a node's token", extra={"fields": fields})
-            self._read.add(path.name)  # once is enough to complain
+            self._read.add(path.name)  # log this file once
             return
         if token:
             self._read.add(path.name)
@@ -104,17 +96,16 @@ class _Nodes:
 
 
 def _ensured(path: Path) -> str:
-    """The token in a file; a new one where there is none, or nothing in it.
+    """The token in a file; makes a token if the file is missing or empty.
 
-    Of two processes that make one at the same time the first wins, and both
-    return its token.
+    If two processes make a token at the same time, both return that of the first.
     """
     with contextlib.suppress(FileNotFoundError):
         if token := _read_whole(path):
             return token
         path.unlink()
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    files.write(beside, rand.token().encode())
+    private_files.write(beside, rand.token().encode())
     try:
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(beside)
@@ -124,25 +115,23 @@ def _ensured(path: Path) -> str:
 
 
 def _read_whole(path: Path) -> str:
-    """As `_read`, also of a token whose maker has not removed its second name yet."""
+    """Like `_read`, also for a token that has a second name.
+
+    The second name is from `_ensured` in a process that makes the token now, or was killed.
+    """
     try:
         return _read(path)
     except UsageError:
-        _drop_second_name(path)
+        for beside in path.parent.glob(f".{path.name}.*"):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(beside.lstat(), path.lstat()):
+                    beside.unlink()
         return _read(path)
 
 
-def _drop_second_name(path: Path) -> None:
-    """Do the last step of `_ensured` for a process that makes this token now, or was killed."""
-    for beside in path.parent.glob(f".{path.name}.*"):
-        with contextlib.suppress(OSError):
-            if os.path.samestat(beside.lstat(), path.lstat()):
-                beside.unlink()
-
-
 def _read(path: Path) -> str:
-    """The token in a file, which no other user can have put there; "" if it is blank."""
-    content = files.read(path, secret=True).strip()
+    """The token in a file that no other user can have written; "" in a blank file."""
+    content = private_files.read(path, secret=True).strip()
     if content and not _TOKEN.fullmatch(content):
         raise UsageError(
             f"{path} is not a token: it has characters that no HTTP header carries; "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every other package may use: time, chance, gates, errors, logs, tasks.
+"""The base of all packages: time, chance, gates, errors, logs, tasks.
 
 Nothing here knows Kubernetes. Nothing here imports another Refloat package.
 """

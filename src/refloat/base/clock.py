@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one source of time.
 
-Everything that waits or asks for the time is given a `Clock`. The simulator
-gives one whose hours pass in seconds; no code can tell the difference.
+Code that waits or reads the time receives a `Clock`. Hours of the simulator's clock
+pass in seconds.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Handle(Protocol):
-    """A call that was scheduled and can be taken back."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -41,9 +41,9 @@ class Clock(Protocol):
         ...
 
 
-# What runs on while the machine is suspended: a leader that sleeps must find
-# its lease expired when it wakes. Linux's CLOCK_MONOTONIC stands still then;
-# elsewhere it is the one that does not.
+# The clock that continues while the machine sleeps: a leader must find its lease
+# expired when the machine wakes. Linux's CLOCK_MONOTONIC stops then; on other
+# systems that clock continues.
 _UNSTOPPED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

@@ -2,15 +2,15 @@
 """The root of Refloat's own errors.
 
 RefloatError
-└── UsageError      the caller's fault: bad flags, files or values; says what to do
+└── UsageError      the caller's fault: bad flags, files or values; the message has the remedy
 
 Each package draws its own tree below these in its `errors.py`.
 """
 
 
 class RefloatError(Exception):
-    """Something that Refloat foresaw; its text is meant for a person."""
+    """An expected error, with a message for users."""
 
 
 class UsageError(RefloatError):
-    """The command was used wrongly; exit code 2."""
+    """Wrong use of a command; exit code 2."""

@@ -10,7 +10,7 @@ from refloat.base.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A switch, with the stage it is in and the KEP that it comes from."""
+    """A feature gate, with its stage and KEP."""
 
     name: str
     default: bool
@@ -43,7 +43,7 @@ _DEFAULTS = {gate.name: gate.default for gate in KNOWN}
 
 
 class Gates:
-    """Which gates are on, in one component."""
+    """The gates of one component."""
 
     def __init__(self, overrides: Mapping[str, bool] | None = None) -> None:
         for name in overrides or {}:
@@ -61,7 +61,7 @@ class Gates:
 
 
 def parse(text: str) -> dict[str, bool]:
-    """Read `Name=true,Other=false`, as `--feature-gates` takes it."""
+    """Read `Name=true,Other=false`, the value of `--feature-gates`."""
     overrides: dict[str, bool] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, value = part.partition("=")

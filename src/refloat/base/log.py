@@ -22,8 +22,8 @@ def setup(log_format: Format = "text", level: str = "info") -> None:
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
-# Users write some of what is logged, for example the name of an owner that does not
-# exist. A line break in there would let a user write lines of the log.
+# Logs have texts of users, for example the name of a missing owner. With a line break
+# in the text, a user could write log lines.
 _ESCAPES = {
     code: ascii(chr(code))[1:-1]
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -32,7 +32,7 @@ _ESCAPES = {
 
 
 class TextFormatter(logging.Formatter):
-    """`12:00:01 INFO apiserver: request done  verb=get code=200`; only a traceback has lines."""
+    """`12:00:01 INFO apiserver: request done  verb=get code=200`; one line, plus tracebacks."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")

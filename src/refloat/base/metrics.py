@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of one process: a registry of its own, and its text.
 
-A registry is made where a process is composed and handed to whoever counts.
-The library's global one is never used, so two clusters in one process, as
-tests and the simulator have them, do not add up.
+The code that assembles a process makes a registry and passes it to all parts that
+count. Nothing uses the library's global registry, so that two clusters in one
+process, as in tests and the simulator, do not add up.
 """
 
 from prometheus_client import (
@@ -14,12 +14,12 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-# Kubernetes has no such series either, and they double the number of lines.
+# Kubernetes does not have these series either, and they double the number of lines.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 def process_registry() -> CollectorRegistry:
-    """A registry that already tells of the process itself: CPU, memory, files."""
+    """A registry with the metrics of the process: CPU, memory, files."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -27,6 +27,6 @@ def process_registry() -> CollectorRegistry:
 
 
 def exposition(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """All metrics in the format that a scraper accepts, and that format's media type."""
+    """All metrics in a format that the scraper accepts, and the media type."""
     encode, media = choose_encoder(accept)
     return encode(registry), media

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process that serves many for long asks of its system and interpreter.
+"""System and interpreter settings for a server process.
 
-All are settings of the whole process, so only a command makes them, never a
-component that a test or a simulation may start by the dozen.
+They apply to the whole process, so only commands use them, and never a component
+that a test or a simulation may start several times.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import resource
 
 
 def allow_many_files() -> int:
-    """Raise the soft limit of open files to the hard one; what is it now?
+    """Raise the soft limit of open files to the hard limit; returns the new limit.
 
     Every connection is a file, and many systems start a process with 1,024.
     """
@@ -23,17 +23,17 @@ def allow_many_files() -> int:
     return soft
 
 
-# Parameters of the C library's allocator (mallopt), and what they are set to.
+# Parameters of the C library's allocator (mallopt), and their values.
 _ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1
 _LARGE_BLOCK = 128 * 1024
 
 
 def return_memory() -> None:
-    """Have the C library give memory back to the system once it is free.
+    """Make the C library return free memory to the system.
 
-    By default each thread has an arena of its own, and after a first large
-    block such blocks come from the heap, where one small block above them keeps
-    them all. A server that saw some large requests would stay large.
+    By default each thread has an arena of its own, and after a first large block such
+    blocks come from the heap, where a small block above them prevents their return.
+    After some large requests, a server would stay large.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
@@ -43,16 +43,16 @@ def return_memory() -> None:
 
 
 def trim_memory() -> None:
-    """Give back to the system what is free now, wherever it lies; takes some milliseconds."""
+    """Return all free memory to the system now; takes some milliseconds."""
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def settle() -> None:
-    """Call it when everything is loaded: what there is now is no garbage.
+    """Exclude all current objects from garbage collection, after the start.
 
-    A full collection then looks only at what came later. Without this, one
-    holds the event loop for some 20 ms only to find all modules still there.
+    Otherwise each full collection visits all modules, and holds the event loop for some
+    20 ms.
     """
     gc.collect()
     gc.freeze()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one source of chance, and of the ids made from it.
+"""The one source of chance, and of ids.
 
-A `Rand` with a seed repeats itself exactly: for the simulator and tests. One
-without a seed asks the operating system each time. Its ids (of objects,
-requests, agents, candidates for a lease) can then not be foretold from ids
-that were seen before, as those of a seeded generator can. Tokens never repeat
-themselves (see `token`).
+A `Rand` with a seed repeats itself exactly, for the simulator and tests. A `Rand`
+without a seed reads the operating system's generator, so that earlier ids (of
+objects, requests, agents, candidates for a lease) do not reveal later ones, as those
+of a seeded generator do. Tokens never repeat (see `token`).
 """
 
 import random
@@ -16,18 +15,18 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# No vowels and no look-alikes, so that no word and no misreading comes out:
-# the letters that Kubernetes draws its name suffixes from.
+# Kubernetes' letters for name suffixes: no vowels and no look-alikes, so that there are
+# no words and no misreadings.
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 SUFFIX_LENGTH = 5
 
 
 class Rand:
-    """A source of chance: the system's, or one that repeats itself."""
+    """Random numbers and ids, from the system or from a seed."""
 
     def __init__(self, seed: int | None = None) -> None:
-        # 600 ids of the seeded one tell all that follow: it is for simulations alone.
+        # 600 ids of a seeded generator reveal all later ones: use seeds only in simulations.
         self._random = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
 
     def random(self) -> float:
@@ -43,7 +42,7 @@ class Rand:
         self._random.shuffle(items)
 
     def jitter(self, seconds: float, fraction: float) -> float:
-        """`seconds` raised by up to `fraction` of itself."""
+        """`seconds`, plus a random part of up to `fraction` of them."""
         return seconds * (1 + fraction * self._random.random())
 
     def suffix(self) -> str:
@@ -55,5 +54,5 @@ class Rand:
 
 
 def token() -> str:
-    """A secret that nobody can guess, never repeatable."""
+    """A new secret from the system's generator."""
     return secrets.token_urlsafe(32)

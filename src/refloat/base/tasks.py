@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Background tasks that are neither lost nor silent.
+"""Background tasks, with references and a log of their errors.
 
-asyncio keeps only weak references to tasks and tells nobody of an exception
-in one that is never awaited. `Tasks` holds them, logs what kills them, and
-ends them together.
+asyncio keeps only weak references to tasks, and does not report the exception of a
+task without an await. `Tasks` holds the tasks, logs their errors, and ends them
+together.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Tasks:
             log.error("task %s died", task.get_name(), exc_info=error)
 
     async def close(self) -> None:
-        """Cancel all of them and wait until each has ended."""
+        """Cancel all tasks and wait for their ends."""
         running = list(self._running)
         for task in running:
             task.cancel()

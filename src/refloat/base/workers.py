@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A thread for computations that would hold the event loop.
 
-Python runs one thread at a time, so nothing becomes faster here: the loop
-gets its turn after a switch interval instead of after the whole computation.
-Functions that run here must not touch what the loop changes meanwhile.
+Python runs one thread at a time, so nothing becomes faster: the loop waits for a
+switch interval instead of the whole computation. Functions in the thread must not
+touch data that the loop changes meanwhile.
 """
 
 import asyncio
@@ -20,45 +20,55 @@ from refloat.base.errors import RefloatError
 
 _T = TypeVar("_T")
 
-# While a computation runs, the loop waits this long for the interpreter each
-# time that it comes back from the system. Python's own 5 ms would make twenty
-# small requests wait for a tenth of a second; a switch costs microseconds.
+# During a computation, the loop waits this long for the interpreter after each system
+# call. With Python's own 5 ms, twenty small requests would wait for a tenth of a
+# second; a switch costs microseconds.
 SWITCH_SECONDS = 0.0005
 
-# After this the answer to a large request is sent, as a rule, and what it was made of
-# is free. A trim takes some milliseconds, so many requests share one.
+# Usually the answer to a large request is sent by then, and its memory is free. A trim
+# takes some milliseconds, so many requests share one.
 TRIM_SECONDS = 1.0
 
 
 class Worker:
-    """One thread, which is started when it is first needed."""
+    """One thread, which starts with the first computation."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
         self._trim: asyncio.TimerHandle | None = None
+        self._collects = False  # the next trim first collects garbage
 
     async def run(self, function: Callable[..., _T], *args: object) -> _T:
-        """What the function returns or raises; it runs to its end even if the caller leaves."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(1, "worker")
+        """Run the function in the thread, to its end even if the caller is cancelled."""
         loop = asyncio.get_running_loop()
         try:
-            result, error = await loop.run_in_executor(self._threads, _switching, function, args)
+            result, error = await loop.run_in_executor(self._thread(), _switching, function, args)
         finally:
-            if self._trim is None:
-                self._trim = loop.call_later(TRIM_SECONDS, self._trim_now)
+            self._collects = True
+            self.trim_soon()
         if error is not None:
             raise error
         return cast("_T", result)
 
+    def trim_soon(self) -> None:
+        """Return free memory to the system after a second; calls within it share one trim."""
+        if self._trim is None:
+            loop = asyncio.get_running_loop()
+            self._trim = loop.call_later(TRIM_SECONDS, self._trim_now)
+
     def _trim_now(self) -> None:
         self._trim = None
-        if self._threads is not None:
-            with contextlib.suppress(RuntimeError):  # it was closed meanwhile
-                self._threads.submit(_release)
+        collects, self._collects = self._collects, False
+        with contextlib.suppress(RuntimeError):  # the thread is closed
+            self._thread().submit(_release if collects else process.trim_memory)
+
+    def _thread(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(1, "worker")
+        return self._threads
 
     def close(self) -> None:
-        """Start nothing more; what runs is not waited for."""
+        """Start no more computations; does not wait for the current one."""
         if self._trim is not None:
             self._trim.cancel()
         if self._threads is not None:
@@ -66,13 +76,13 @@ class Worker:
 
 
 def _release() -> None:
-    """Free what large requests left behind in cycles, a failed one its body, and return it."""
+    """Free and return the cycles of large requests, for example the body of a failed one."""
     gc.collect()
     process.trim_memory()
 
 
 class _Pace:
-    """How the interpreter runs while at least one worker computes."""
+    """The interpreter's settings while at least one worker computes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,8 +96,8 @@ class _Pace:
                 return
             self._usual = sys.getswitchinterval()
             sys.setswitchinterval(SWITCH_SECONDS)
-            # A collection holds the interpreter, and looks in vain at all that is being
-            # made here: a decoded body is freed by its counts alone.
+            # A collection holds the interpreter and frees nothing here: reference counts
+            # free a decoded body.
             gc.disable()
 
     def end(self) -> None:
@@ -104,12 +114,12 @@ _PACE = _Pace()  # of the whole interpreter
 def _switching(
     function: Callable[..., _T], args: tuple[object, ...]
 ) -> tuple[_T | None, RefloatError | None]:
-    """What the function returns, or the foreseen error that it raises."""
+    """The function's result, or its expected error."""
     _PACE.begin()
     try:
         return function(*args), None
     except RefloatError as error:
-        # Its frames hold the whole body and all that was made of it.
+        # The frames hold the whole body and the decoded objects.
         error.__traceback__ = error.__cause__ = error.__context__ = None
         return None, error
     finally:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Kubernetes control plane on loopback ports, until a block ends.
 
-etcd, kube-apiserver, kube-controller-manager and kube-scheduler from a folder
-of binaries, set up as a cluster is: TLS, RBAC, the Node authorizer, service
-accounts, credentials of its own for each program. What Refloat promises on
-Kubernetes is measured and tested on this; it has no nodes of its own.
+etcd, kube-apiserver, kube-controller-manager and kube-scheduler run from a folder
+of binaries, with TLS, RBAC, the Node authorizer, service accounts, and separate
+credentials for each program. The control plane has no nodes. Benchmarks and tests
+of Refloat on Kubernetes use this control plane.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import re
 import secrets
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,9 +22,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from refloat.app import certificates, files, kubeconfig
+from refloat.app import certificates, kubeconfig, private_files
 from refloat.base.errors import UsageError
 from refloat.bench.daemons import Daemon, Probe
+from refloat.bench.results import Progress
 
 ETCD, APISERVER = "etcd", "kube-apiserver"
 CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
@@ -32,16 +33,15 @@ PROGRAMS = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER)
 
 ADMIN = "admin"
 
-# user name -> group; each gets a token and a kubeconfig of its own
+# user name -> group; each user has a token and a kubeconfig
 _USERS = {
     ADMIN: "system:masters",
     "system:kube-controller-manager": "",
     "system:kube-scheduler": "",
 }
 
-# A node is away after 24 s instead of 50, looked at each second, and nodes are
-# tainted as fast as they fail: a failure is over within a test's patience. It is
-# still more than two beats of ten seconds.
+# A node is lost after 24 s instead of 50 s, and the rate of taints is high, so that
+# tests do not wait long. 24 s is still more than two heartbeats of 10 s.
 _NODE_TIMINGS = (
     "--node-monitor-period=1s",
     "--node-monitor-grace-period=24s",
@@ -50,56 +50,54 @@ _NODE_TIMINGS = (
     "--secondary-node-eviction-rate=10",
 )
 
-Tell = Callable[[str], object]
-
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What to run, and where."""
+class ControlPlaneSettings:
+    """The programs to run, and their folder."""
 
     binaries: Path
     """A folder with the four programs."""
     folder: Path
-    """Where data, logs, certificates and kubeconfigs go."""
+    """The folder for data, logs, certificates and kubeconfigs."""
     port: int = 0
-    """The API server's; 0 is a free one."""
+    """The port of the API server; 0 for a free one."""
     api_only: bool = False
-    """Leave out all controllers: what a test writes stays as it is."""
+    """Run no controllers, so that only tests write objects."""
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Flags for a program, over those given here."""
+    """More flags for a program; they override the others."""
 
 
 @dataclass(frozen=True, slots=True)
-class ControlPlane:
+class KubernetesControlPlane:
     """A running control plane."""
 
-    settings: Settings
+    settings: ControlPlaneSettings
     url: str
     kubeconfig: Path
-    """The administrator's, of mode 0600."""
+    """The kubeconfig of the administrator, of mode 0600."""
     daemons: Mapping[str, Daemon]
-    """By the name of the program."""
+    """The daemons by the name of the program."""
 
     def pid(self, program: str) -> int:
         return self.daemons[program].pid
 
 
 def find_binaries() -> Path:
-    """The folder that KUBEBUILDER_ASSETS names, or the newest that the tests have built."""
+    """The folder in KUBEBUILDER_ASSETS, or the newest build of the tests."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    found = [Path(assets)] if assets else sorted(cache().glob("kubernetes-*"), key=_version)
-    for folder in reversed(found):
+    folders = [Path(assets)] if assets else sorted(cache().glob("kubernetes-*"), key=_version)
+    for folder in reversed(folders):
         if all((folder / program).exists() for program in PROGRAMS):
             return folder
     where = f"{assets!r} (KUBEBUILDER_ASSETS)" if assets else f"{cache()}"
     raise UsageError(
         f"no {', '.join(PROGRAMS)} in {where}; `make test-kubernetes` in a clone of Refloat "
-        "builds them, or let KUBEBUILDER_ASSETS name a folder that has them"
+        "builds them, or set KUBEBUILDER_ASSETS to a folder with the programs"
     )
 
 
 def cache() -> Path:
-    """Where what was built is kept."""
+    """The folder of the builds."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "refloat"
 
@@ -109,19 +107,20 @@ def _version(folder: Path) -> list[int]:
 
 
 @contextmanager
-def running(settings: Settings, tell: Tell = lambda _: None) -> Iterator[ControlPlane]:
-    """Start it, wait until all of it is ready, and stop it when the block ends."""
+def running(
+    settings: ControlPlaneSettings, progress: Progress = lambda _: None
+) -> Iterator[KubernetesControlPlane]:
+    """Start a control plane, wait until all programs are ready, and stop them at the end."""
     _check(settings)
     settings.folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        started = _Start(settings, tell, stack)
-        yield started.run()
+        yield _Start(settings, progress, stack).run()
 
 
-def _check(settings: Settings) -> None:
-    """Refuse what cannot become a control plane before anything runs."""
-    needed = (ETCD, APISERVER) if settings.api_only else PROGRAMS
-    missing = [each for each in needed if not (settings.binaries / each).exists()]
+def _check(settings: ControlPlaneSettings) -> None:
+    """Refuse missing programs and a port in use, before anything runs."""
+    programs = (ETCD, APISERVER) if settings.api_only else PROGRAMS
+    missing = [name for name in programs if not (settings.binaries / name).exists()]
     if missing:
         raise UsageError(f"no {', '.join(missing)} in {settings.binaries}")
     try:
@@ -137,10 +136,12 @@ def _check(settings: Settings) -> None:
 class _Start:
     """The start of one control plane, step by step."""
 
-    def __init__(self, settings: Settings, tell: Tell, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, settings: ControlPlaneSettings, progress: Progress, stack: contextlib.ExitStack
+    ) -> None:
         self._settings = settings
         self._folder = settings.folder
-        self._tell = tell
+        self._progress = progress
         self._stack = stack
         self._daemons: dict[str, Daemon] = {}
         etcd, peer, port, manager, scheduler = free_ports(5)
@@ -154,33 +155,46 @@ class _Start:
         self._url = f"https://127.0.0.1:{self._ports[APISERVER]}"
         now = datetime.now(UTC)
         self._pki = certificates.ensure(self._folder / "pki", "127.0.0.1", now)
-        self._to_nodes = certificates.ensure_client(self._folder / "pki", now)
+        self._kubelet_client = certificates.ensure_client(self._folder / "pki", now)
         self._context = ssl.create_default_context(cafile=self._pki.authority)
         self._tokens = {user: secrets.token_urlsafe(32) for user in _USERS}
         self._keys = self._folder / "service-accounts.key"
 
-    def run(self) -> ControlPlane:
-        files.write(self._keys, _private_key())
-        files.write(self._folder / "tokens.csv", self._token_file())
+    def run(self) -> KubernetesControlPlane:
+        # The older of the two formats, from which the API server can read the public key too.
+        key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+        private_files.write(self._keys, key)
+        tokens = [f'{self._tokens[user]},{user},{user},"{group}"' for user, group in _USERS.items()]
+        private_files.write(self._folder / "tokens.csv", "\n".join([*tokens, ""]).encode())
         self._daemon(ETCD, self._etcd(), Probe(self._ports[ETCD], "/health"))
         self._daemon(APISERVER, self._apiserver(), self._probe(APISERVER, "/readyz", ADMIN))
         if not self._settings.api_only:
             self._controllers()
         admin = _kubeconfig(self._folder, "kubeconfig", self._url, self._tokens[ADMIN])
-        return ControlPlane(self._settings, self._url, admin, self._daemons)
+        return KubernetesControlPlane(self._settings, self._url, admin, self._daemons)
 
     def _controllers(self) -> None:
-        manager, scheduler = self._controller_manager(), self._component(SCHEDULER)
         probe = self._probe
-        self._daemon(CONTROLLER_MANAGER, manager, probe(CONTROLLER_MANAGER, "/healthz"))
-        self._daemon(SCHEDULER, scheduler, probe(SCHEDULER, "/healthz"))
-        # Without it the API server refuses every pod.
+        manager_flags = [
+            *self._component(CONTROLLER_MANAGER),
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={self._keys}",
+            f"--root-ca-file={self._pki.authority}",
+            *_NODE_TIMINGS,
+        ]
+        self._daemon(CONTROLLER_MANAGER, manager_flags, probe(CONTROLLER_MANAGER, "/healthz"))
+        self._daemon(SCHEDULER, self._component(SCHEDULER), probe(SCHEDULER, "/healthz"))
+        # Without this account the API server refuses all pods.
         account = probe(APISERVER, "/api/v1/namespaces/default/serviceaccounts/default", ADMIN)
         self._daemons[CONTROLLER_MANAGER].wait_until(account, "service account")
 
     def _daemon(self, program: str, flags: list[str], ready: Probe) -> None:
         port = self._ports[program]
-        self._tell(f"waiting for {program} at 127.0.0.1:{port}")
+        self._progress(f"waiting for {program} at 127.0.0.1:{port}")
         log = self._folder / f"{program}.log"
         flags = [*flags, *self._settings.more.get(program, ())]
         daemon = Daemon([self._settings.binaries / program, *flags], log)
@@ -191,15 +205,11 @@ class _Start:
     def _probe(self, program: str, path: str, user: str = "") -> Probe:
         return Probe(self._ports[program], path, self._context, self._tokens.get(user, ""))
 
-    def _token_file(self) -> bytes:
-        lines = [f'{self._tokens[user]},{user},{user},"{group}"' for user, group in _USERS.items()]
-        return "\n".join([*lines, ""]).encode()
-
     def _etcd(self) -> list[str]:
         client = f"http://127.0.0.1:{self._ports[ETCD]}"
         return [
             f"--data-dir={self._folder / 'etcd'}",
-            # Nothing here outlives a crash of the machine.
+            # The data need not survive a crash of the machine.
             "--unsafe-no-fsync",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
@@ -215,16 +225,16 @@ class _Start:
         ]
 
     def _apiserver(self) -> list[str]:
-        # Nobody makes the service accounts that it would ask for.
+        # Without controllers there are no service accounts for the plugin.
         accounts = ["--disable-admission-plugins=ServiceAccount"] if self._settings.api_only else []
-        certificate, key = self._to_nodes
+        certificate, key = self._kubelet_client
         return [
             *self._serving(APISERVER),
             *accounts,
             f"--etcd-servers=http://127.0.0.1:{self._ports[ETCD]}",
             f"--client-ca-file={self._pki.authority}",
             f"--token-auth-file={self._folder / 'tokens.csv'}",
-            # It asks nodes for logs with this; theirs they sign themselves.
+            # For requests for logs; nodes sign their own certificates.
             f"--kubelet-client-certificate={certificate}",
             f"--kubelet-client-key={key}",
             "--authorization-mode=Node,RBAC",
@@ -233,15 +243,6 @@ class _Start:
             f"--service-account-key-file={self._keys}",
             f"--service-account-signing-key-file={self._keys}",
             "--service-cluster-ip-range=10.0.0.0/24",
-        ]
-
-    def _controller_manager(self) -> list[str]:
-        return [
-            *self._component(CONTROLLER_MANAGER),
-            "--use-service-account-credentials",
-            f"--service-account-private-key-file={self._keys}",
-            f"--root-ca-file={self._pki.authority}",
-            *_NODE_TIMINGS,
         ]
 
     def _component(self, program: str) -> list[str]:
@@ -259,23 +260,14 @@ class _Start:
 def _kubeconfig(folder: Path, name: str, url: str, token: str) -> Path:
     authority = certificates.Paths.below(folder / "pki").authority.read_bytes()
     path = folder / name
-    files.write(path, kubeconfig.render(server=url, authority=authority, token=token))
+    private_files.write(path, kubeconfig.render(server=url, authority=authority, token=token))
     return path
 
 
-def _private_key() -> bytes:
-    """In the older of the two forms: of it the API server can read the public key too."""
-    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    )
-
-
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens at just now, all different."""
+    """Different loopback ports without a listener."""
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in held]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [int(listener.getsockname()[1]) for listener in sockets]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that run in the background until a block ends, however it ends.
+"""Programs that run in the background until a block ends.
 
-Each writes into a log of its own, is asked whether it is ready, and is stopped
-by its pid. One that dies while it is waited for is told with the end of its
-log, because that is where the reason is. Whoever started it and is killed takes
-it along.
+Each program writes a log and has a probe for readiness. If a program dies before
+it is ready, the error shows the end of the log, which has the reason. The kernel
+kills a program together with the process that started it.
 """
 
 import http.client
@@ -16,28 +15,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from refloat.agent.keeper import linux
+from refloat.agent.keeper import syscalls
 from refloat.base.errors import RefloatError
 
-# On two busy cores an API server takes 20 s; what takes five times that is stuck.
+# An API server takes 20 s on two busy cores; a program that takes six times that is stuck.
 READY_SECONDS = 120.0
 
-# An API server ends its requests first; then nobody waits any more.
+# An API server first ends its requests; a program that takes longer is killed.
 STOP_SECONDS = 20.0
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 TAIL_LINES = 15
 
 Ready = Callable[[], bool]
 
 
 class DaemonError(RefloatError):
-    """A program could not be started, died, or did not become ready."""
+    """A program did not start, died, or did not become ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A page that answers 200 when a program is ready."""
+    """A URL that returns 200 when a program is ready."""
 
     port: int
     path: str
@@ -46,7 +45,13 @@ class Probe:
 
     def __call__(self) -> bool:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        connection = self._connection()
+        connection = (
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+            if self.context is None
+            else http.client.HTTPSConnection(
+                "127.0.0.1", self.port, timeout=5, context=self.context
+            )
+        )
         try:
             connection.request("GET", self.path, headers=headers)
             return connection.getresponse().status == http.client.OK
@@ -54,11 +59,6 @@ class Probe:
             return False
         finally:
             connection.close()
-
-    def _connection(self) -> http.client.HTTPConnection:
-        if self.context is None:
-            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=self.context)
 
 
 class Daemon:
@@ -69,14 +69,14 @@ class Daemon:
         self.log = log
         try:
             with log.open("ab") as output:
-                # A session of its own: Ctrl-C is for whoever started it, who ends it in order.
+                # A new session, because Ctrl-C is for the caller, which ends programs in order.
                 self._process = subprocess.Popen(  # noqa: S603 - a program that the caller chose
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    preexec_fn=linux.die_with_parent,  # noqa: PLW1509 - a system call, no more
+                    preexec_fn=syscalls.die_with_parent,  # noqa: PLW1509 - a system call, no more
                 )
         except OSError as error:
             raise DaemonError(f"cannot start {command[0]}: {error.strerror}") from error
@@ -86,27 +86,27 @@ class Daemon:
         return self._process.pid
 
     def wait_until(self, ready: Ready, what: str, seconds: float = READY_SECONDS) -> None:
-        """Wait for its answer; raises when it dies or takes too long."""
+        """Wait until the program is ready; raises if the program dies or takes too long."""
         deadline = time.monotonic() + seconds
         while not ready():
             if self._process.poll() is not None:
                 raise DaemonError(self._death())
             if time.monotonic() > deadline:
                 raise DaemonError(f"{self.name}: no {what} within {seconds:.0f} s\n{self.tail()}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def _death(self) -> str:
         tail = self.tail()
         if "address already in use" in tail:
-            why = "a port that it needs is taken by another program; run it again"
+            why = "another program uses one of its ports; try again"
         elif "no space left on device" in tail:
-            why = f"the disk of {self.log.parent} is full; make room and run it again"
+            why = f"the disk of {self.log.parent} is full; free some space and try again"
         else:
-            why = f"it ended with {self._process.returncode}"
+            why = f"ended with exit code {self._process.returncode}"
         return f"{self.name}: {why}\n{tail}"
 
     def tail(self) -> str:
-        """The last lines of its log, and where the rest is."""
+        """The last lines of the log, and the path of the log."""
         lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
         return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in lines)])
 
@@ -114,7 +114,7 @@ class Daemon:
         return self._process.poll() is None
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
-        """Ask it to end, make it end; returns when it is gone."""
+        """Send the signal, then SIGKILL; return when the program has ended."""
         if self.is_running():
             self._process.send_signal(by)
         try:

@@ -1,67 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
 """`refloat bench nodes`: the embedded cluster with thousands of simulated nodes.
 
-One `refloat up` has all of it: API server on disk, all controllers, all nodes
-with their heartbeats and pods. CPU is all of that process's and does not
-depend on what else the machine does; seconds by the clock do. Rates are per
-second of CPU. The stock figure is a control plane of Kubernetes with
-simulated kubelets on the same kind of machine.
+One `refloat up` runs everything: the API server on disk, all controllers, and all
+nodes with their heartbeats and pods. CPU is that of this process and does not
+depend on other load of the machine; seconds by the clock do. Rates are per second
+of CPU. The stock figure is that of a Kubernetes control plane with simulated
+kubelets on the same kind of machine.
 """
 
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from refloat.api import structs, times
-from refloat.api.batch import Job
 from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
-from refloat.app import control
+from refloat.app import control_socket
 from refloat.app.nodes import CAPACITY
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
-from refloat.bench import clients, jobs, processes
-from refloat.bench.results import Row
+from refloat.bench import clients, job_load, processes
+from refloat.bench.results import Progress, Row, cost
 from refloat.client import kinds
 from refloat.client.http import HttpClient
-from refloat.policy import demand as demands
-from refloat.policy.cluster import Cluster
-
-Progress = Callable[[str], None]
+from refloat.controllers.scheduler.scheduler_cache import SchedulerCache
+from refloat.policy.scheduling import demand as demands
 
 NODES = 5_000
 PODS = 50_000
 
-# The Job that a stock control plane takes 60 to 100 s for, at best.
+# A stock control plane takes 60 to 100 s for this Job, at best.
 JOB_PODS, JOB_NODES, STOCK_SECONDS = 1_000, 20, 60.0
 
-# Pods of one Job; and those that are bound by themselves.
+# Pods of one Job, and pods of the measurements of the scheduler.
 PODS_PER_JOB = 1_000
 BOUND_PODS = 5_000
 
 IDLE_SECONDS = 30.0
 LOST_SHARE = 10
-"""One node in so many is lost at once."""
+"""One node in so many is lost."""
 
-# A beat comes every 10 s and up to 4 % more; a lease is good for 40 s. Whoever
-# is silent for two beats has missed one.
+# A heartbeat comes every 10 s, plus up to 4 %, and a lease is good for 40 s. A node
+# that is silent for two heartbeats has missed one.
 LONGEST_SILENCE = 20.0
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 LONGEST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """How many of everything."""
+class NodeSizes:
+    """The sizes of all measurements."""
 
     nodes: int
     pods: int
@@ -76,74 +72,70 @@ class Sizes:
 
 
 async def measure(progress: Progress, *, nodes: int = NODES, pods: int = PODS) -> list[Row]:
-    sizes = Sizes(nodes, pods)
-    rows = _decisions(sizes, progress)
+    sizes = NodeSizes(nodes, pods)
+    rows = decisions(sizes, progress)
     rows += await _binds(sizes, progress)
     rows += await _one_job(progress)
-    return rows + await _whole(sizes, progress)
+    progress(f"{sizes.nodes} nodes join")
+    async with _cluster(sizes.nodes) as cluster:
+        rows.append(cost(f"{sizes.nodes:,} nodes: join, CPU", cluster.server.cpu_seconds(), "s"))
+        rows += await _fill(sizes, cluster, progress)
+        rows += await _idle(cluster.server, progress)
+        return rows + await _loss(sizes, cluster, progress)
 
 
 # -- the scheduler --------------------------------------------------------------------
 
 
-def _decisions(sizes: Sizes, progress: Progress) -> list[Row]:
-    """A place for each pod, one after the other, and nothing written."""
+def decisions(sizes: NodeSizes, progress: Progress) -> list[Row]:
+    """Choose a node for each pod, one after the other, without a write."""
     progress(f"places for {sizes.bound} pods on {sizes.nodes} nodes")
-    cluster = Cluster(Rand(1))
+    cluster = SchedulerCache(Rand(1))
     for number in range(sizes.nodes):
         cluster.put_node(msgspec.convert(_node(number), Node))
     pods = [msgspec.convert(_pod(number), Pod) for number in range(sizes.bound)]
-    known = demands.Demands()
+    cache = demands.Demands()
     started = time.process_time()
     for pod in pods:
-        wanted = known.of(pod)
-        place = cluster.choose(wanted)
-        assert place is not None
-        cluster.put_pod(pod, place, wanted)
-    spent = time.process_time() - started
-    return [_row("scheduler: decisions", sizes.bound / spent, "/s", aim=5_000, more=True)]
+        demand = cache.of(pod)
+        node = cluster.choose(demand)
+        assert node is not None
+        cluster.put_pod(pod, node, demand)
+    cpu = time.process_time() - started
+    return [Row("scheduler: decisions", sizes.bound / cpu, "/s", aim=5_000)]
 
 
-async def _binds(sizes: Sizes, progress: Progress) -> list[Row]:
-    """Pods that wait for a scheduler, until the last of them is bound."""
+async def _binds(sizes: NodeSizes, progress: Progress) -> list[Row]:
+    """Bind pods that wait for a scheduler; CPU from the first bind to the last."""
     progress(f"{sizes.bound} pods bound on {sizes.nodes} nodes")
     with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
         data_dir = Path(folder) / "data"
-        async with processes.server(data_dir), clients.connected(data_dir / "kubeconfig") as client:
-            await clients.each(range(sizes.nodes), lambda n: client.create(kinds.NODES, _node(n)))
-            await clients.each(
-                range(sizes.bound),
-                lambda n: client.create(kinds.PODS, _pod(n), namespace=jobs.NAMESPACE),
+        config = data_dir / "kubeconfig"
+        async with processes.server(data_dir), clients.connected(config) as client:
+            await clients.for_each(
+                range(sizes.nodes), lambda n: client.create(kinds.NODES, _node(n))
             )
-        inside = ("--controllers", "scheduler")
+            await clients.for_each(
+                range(sizes.bound),
+                lambda n: client.create(kinds.PODS, _pod(n), namespace=job_load.NAMESPACE),
+            )
         async with (
-            processes.server(data_dir, *inside) as server,
-            clients.connected(data_dir / "kubeconfig") as client,
+            processes.server(data_dir, "--controllers", "scheduler") as server,
+            clients.connected(config) as client,
         ):
-            spent = await _until_bound(client, server, sizes.bound)
-    return [_row("scheduler: binds", sizes.bound / spent, "/s", aim=400, more=True)]
-
-
-async def _until_bound(client: HttpClient, server: processes.Process, count: int) -> float:
-    """Seconds of CPU from the first bind to the last."""
-    bound: dict[str, None] = {}
-    first = server.cpu_seconds()
-    watch = client.watch(kinds.PODS, namespace=jobs.NAMESPACE, initial_events=True)
-    async for event in watch:
-        pod = event.object
-        if pod is None or not pod.spec.node_name:
-            continue
-        if not bound:
-            first = server.cpu_seconds()
-        bound[pod.metadata.name] = None
-        if len(bound) == count:
-            break
-    await watch.aclose()
-    return server.cpu_seconds() - first
+            cpus = await clients.watch_until(
+                client,
+                kinds.PODS,
+                sizes.bound,
+                lambda pod: server.cpu_seconds() if pod.spec.node_name else None,
+                namespace=job_load.NAMESPACE,
+            )
+            cpu = server.cpu_seconds() - min(cpus.values())
+    return [Row("scheduler: binds", sizes.bound / max(cpu, processes.TICK_SECONDS), "/s", aim=400)]
 
 
 def _node(number: int) -> Object:
-    """A node that is ready, with no agent behind it."""
+    """A node that is Ready, without an agent."""
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     status = {"capacity": CAPACITY, "allocatable": CAPACITY, "conditions": [ready]}
     return {"metadata": {"name": f"bench-{number}"}, "status": status}
@@ -161,157 +153,96 @@ def _pod(number: int) -> Object:
 
 async def _one_job(progress: Progress) -> list[Row]:
     progress(f"a Job of {JOB_PODS} pods on {JOB_NODES} nodes")
-    async with _cluster(JOB_NODES) as (_, server, client):
-        wanted = jobs.job("work", JOB_PODS, parallelism=JOB_PODS, managed_by=None)
-        started, spent = time.monotonic(), server.cpu_seconds()
-        await client.create(kinds.JOBS, wanted, namespace=jobs.NAMESPACE)
-        await jobs.completed(client, "work")
-        seconds, cpu = time.monotonic() - started, server.cpu_seconds() - spent
-    named = f"{JOB_PODS:,} pods, {JOB_NODES} nodes"
+    async with _cluster(JOB_NODES) as cluster:
+        body = job_load.job("work", JOB_PODS, parallelism=JOB_PODS, managed_by=None)
+        seconds, cpu = await job_load.run_job(cluster.client, cluster.server, body)
+    label = f"{JOB_PODS:,} pods, {JOB_NODES} nodes"
     return [
-        _row(f"{named}: makespan", seconds, "s", aim=10, stock=STOCK_SECONDS),
-        _row(f"{named}: CPU", cpu, "s"),
+        cost(f"{label}: makespan", seconds, "s", aim=10, stock=STOCK_SECONDS),
+        cost(f"{label}: CPU", cpu, "s"),
     ]
 
 
-# -- all of it ------------------------------------------------------------------------
+# -- the whole cluster ----------------------------------------------------------------
 
 
-async def _whole(sizes: Sizes, progress: Progress) -> list[Row]:
-    progress(f"{sizes.nodes} nodes join")
-    async with _cluster(sizes.nodes) as (data_dir, server, client):
-        rows = [_row(f"{sizes.nodes:,} nodes: join, CPU", server.cpu_seconds(), "s")]
-        rows += await _fill(sizes, server, client, progress)
-        rows += await _idle(server, progress)
-        return rows + await _loss(sizes, data_dir, server, client, progress)
-
-
-async def _fill(
-    sizes: Sizes, server: processes.Process, client: HttpClient, progress: Progress
-) -> list[Row]:
+async def _fill(sizes: NodeSizes, cluster: clients.UpCluster, progress: Progress) -> list[Row]:
     progress(f"{sizes.pods} pods start")
-    spent = server.cpu_seconds()
+    before = cluster.server.cpu_seconds()
     for first in range(0, sizes.pods, PODS_PER_JOB):
-        count = min(PODS_PER_JOB, sizes.pods - first)
-        wanted = jobs.job(f"j-{first}", count, parallelism=count, seconds=None, managed_by=None)
-        await client.create(kinds.JOBS, wanted, namespace=jobs.NAMESPACE)
-        await jobs.reached(client, f"j-{first}", partial(_are_ready, count))
-    each = (server.cpu_seconds() - spent) / sizes.pods * 1000
-    return [_row(f"{sizes.pods:,} pods: start, CPU each", each, "ms")]
+        name, count = f"j-{first}", min(PODS_PER_JOB, sizes.pods - first)
+        body = job_load.job(name, count, parallelism=count, seconds=None, managed_by=None)
+        await cluster.client.create(kinds.JOBS, body, namespace=job_load.NAMESPACE)
+        await job_load.all_ready(cluster.client, name, count)
+    cpu = (cluster.server.cpu_seconds() - before) / sizes.pods * 1000
+    return [cost(f"{sizes.pods:,} pods: start, CPU each", cpu, "ms")]
 
 
-def _are_ready(count: int, job: Job) -> bool:
-    return job.status.ready == count
-
-
-async def _idle(server: processes.Process, progress: Progress) -> list[Row]:
-    progress(f"{IDLE_SECONDS:g} s of nothing but heartbeats")
-    await asyncio.sleep(IDLE_SECONDS / 3)  # events that were told are still being written
+async def _idle(server: processes.MeasuredProcess, progress: Progress) -> list[Row]:
+    progress(f"{IDLE_SECONDS:g} s of heartbeats alone")
+    await asyncio.sleep(IDLE_SECONDS / 3)  # until the last events are written
     before = server.cpu_seconds()
     await asyncio.sleep(IDLE_SECONDS)
     share = (server.cpu_seconds() - before) / IDLE_SECONDS
     return [
-        _row("idle: CPU of one core", share * 100, "%", aim=30),
-        _row("memory", server.resident_bytes() / 1e6, "MB", aim=1_500),
+        cost("idle: CPU of one core", share * 100, "%", aim=30),
+        cost("memory", server.resident_bytes() / 1e6, "MB", aim=1_500),
     ]
 
 
-async def _loss(
-    sizes: Sizes, data_dir: Path, server: processes.Process, client: HttpClient, progress: Progress
-) -> list[Row]:
-    """Many nodes at once, until all their pods say that they are not ready."""
+async def _loss(sizes: NodeSizes, cluster: clients.UpCluster, progress: Progress) -> list[Row]:
+    """Crash many nodes at once, and wait until all their pods are not ready."""
     progress(f"{sizes.lost} nodes are lost")
-    lost = {f"node-{number}": None for number in range(sizes.lost)}
-    spent = server.cpu_seconds()
-    for name in lost:
-        await asyncio.to_thread(control.ask, data_dir, {"do": "crash", "node": name})
-    silence, missed = await _until_noticed(client, lost)
-    named = f"{sizes.lost:,} nodes lost"
+    names = {f"node-{number}": None for number in range(sizes.lost)}
+    before = cluster.server.cpu_seconds()
+    for name in names:
+        request = {"do": "crash", "node": name}
+        await asyncio.to_thread(control_socket.ask, cluster.data_dir, request)
+    silence, others = await _wait_unready(cluster.client, names)
+    label = f"{sizes.lost:,} nodes lost"
     return [
-        _row(f"{named}: CPU", server.cpu_seconds() - spent, "s"),
-        _row(f"{named}: silence", silence, "s", aim=LONGEST_SILENCE),
-        _row(f"{named}: others missed", float(missed), "", aim=0),
+        cost(f"{label}: CPU", cluster.server.cpu_seconds() - before, "s"),
+        cost(f"{label}: silence", silence, "s", aim=LONGEST_SILENCE),
+        cost(f"{label}: others missed", float(others), "", aim=0),
     ]
 
 
-async def _until_noticed(client: HttpClient, lost: dict[str, None]) -> tuple[float, int]:
-    """The longest silence of the others meanwhile, and how many of them were called lost."""
+async def _wait_unready(client: HttpClient, crashed: dict[str, None]) -> tuple[float, int]:
+    """The longest silence of the other nodes meanwhile, and how many of them became Unknown."""
     until = time.monotonic() + LONGEST_SECONDS
     silence = 0.0
     while time.monotonic() < until:
-        silence = max(silence, await _longest_silence(client, lost))
-        unknown = await _unknown(client)
-        if all(name in unknown for name in lost) and not await _still_ready(client, lost):
-            return silence, len(unknown.keys() - lost.keys())
-        await asyncio.sleep(LOOK_SECONDS)
+        renewals = [
+            times.parse(lease.spec.renew_time)
+            async for page in client.list(kinds.LEASES, namespace=NODE_NAMESPACE)
+            for lease in page.items
+            if lease.metadata.name not in crashed and lease.spec.renew_time
+        ]
+        if renewals:
+            silence = max(silence, (RealClock().now() - min(renewals)).total_seconds())
+        unknown = {
+            node.metadata.name: None
+            async for page in client.list(kinds.NODES)
+            for node in page.items
+            if any(
+                c.type == "Ready" and c.status == "Unknown" for c in node.status.conditions or ()
+            )
+        }
+        ready_pods = [
+            pod
+            async for page in client.list(kinds.PODS, namespace=job_load.NAMESPACE)
+            for pod in page.items
+            if pod.spec.node_name in crashed and structs.is_true(pod.status.conditions, "Ready")
+        ]
+        if all(name in unknown for name in crashed) and not ready_pods:
+            return silence, len(unknown.keys() - crashed.keys())
+        await asyncio.sleep(POLL_SECONDS)
     raise RuntimeError(f"nodes that were lost were not noticed in {LONGEST_SECONDS:g} s")
 
 
-async def _longest_silence(client: HttpClient, lost: dict[str, None]) -> float:
-    renewed = [
-        times.parse(lease.spec.renew_time)
-        async for page in client.list(kinds.LEASES, namespace=NODE_NAMESPACE)
-        for lease in page.items
-        if lease.metadata.name not in lost and lease.spec.renew_time
-    ]
-    return (RealClock().now() - min(renewed)).total_seconds() if renewed else 0.0
-
-
-async def _unknown(client: HttpClient) -> dict[str, None]:
-    """The nodes that are called lost."""
-    found: dict[str, None] = {}
-    async for page in client.list(kinds.NODES):
-        for node in page.items:
-            ready = structs.find(node.status.conditions, "Ready")
-            if ready is not None and ready.status == "Unknown":
-                found[node.metadata.name] = None
-    return found
-
-
-async def _still_ready(client: HttpClient, lost: dict[str, None]) -> bool:
-    """Whether a pod of those nodes says that it is ready."""
-    async for page in client.list(kinds.PODS, namespace=jobs.NAMESPACE):
-        for pod in page.items:
-            if pod.spec.node_name in lost and structs.is_true(pod.status.conditions, "Ready"):
-                return True
-    return False
-
-
-# -- how ------------------------------------------------------------------------------
-
-
-def _row(
-    what: str,
-    value: float,
-    unit: str,
-    *,
-    aim: float | None = None,
-    stock: float | None = None,
-    more: bool = False,
-) -> Row:
-    return Row(what, value, unit, stock=stock, aim=aim, smaller_is_better=not more)
-
-
 @asynccontextmanager
-async def _cluster(nodes: int) -> AsyncIterator[tuple[Path, processes.Running, HttpClient]]:
-    """A whole cluster, once all of its nodes are ready."""
-    with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
-        data_dir = Path(folder) / "data"
-        async with (
-            processes.server(data_dir, "--simulated-nodes", str(nodes)) as server,
-            clients.connected(data_dir / "kubeconfig") as client,
-        ):
-            await until_ready(client, nodes)
-            yield data_dir, server, client
-
-
-async def until_ready(client: HttpClient, count: int) -> None:
-    ready: dict[str, None] = {}
-    watch = client.watch(kinds.NODES, initial_events=True)
-    async for event in watch:
-        node = event.object
-        if node is not None and structs.is_true(node.status.conditions, "Ready"):
-            ready[node.metadata.name] = None
-        if len(ready) == count:
-            break
-    await watch.aclose()
+async def _cluster(nodes: int) -> AsyncIterator[clients.UpCluster]:
+    """A whole cluster with all nodes Ready."""
+    async with clients.up("--simulated-nodes", str(nodes)) as cluster:
+        await clients.nodes_ready(cluster.client, nodes)
+        yield cluster

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods as large clusters have them, for measuring what holds many of them.
+"""Pods like those of large clusters, for measurements of caches.
 
-About 6 KB each: two containers with probes, environment and mounts, volumes,
-tolerations, five conditions, and who set which field. A hundred pods of an
-Indexed Job are alike but for what is really a pod's own.
+A pod has about 6 KB: two containers with probes, environment and mounts, volumes,
+tolerations, five conditions, and managed fields. The hundred pods of an Indexed Job
+differ only in the fields that differ in a real cluster.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -21,14 +21,14 @@ _START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class PodMaker:
-    """Makes pods one after the other, the same ones for the same seed."""
+    """Makes pods in order; the same seed gives the same pods."""
 
     def __init__(self, seed: int = 1) -> None:
         self._rand = Rand(seed)
         self._job_uid = ""
 
     def pod(self, number: int) -> Object:
-        """The pod of this number; they are made in order."""
+        """The pod of this number; call in order."""
         job, index = divmod(number, PODS_PER_JOB)
         if index == 0 or not self._job_uid:
             self._job_uid = self._rand.uid()
@@ -77,7 +77,7 @@ class PodMaker:
                 }
             ],
             "finalizers": ["batch.kubernetes.io/job-tracking"],
-            "managedFields": _managed(created),
+            "managedFields": _managed_fields(created),
         }
 
     def _status(self, created: datetime) -> Object:
@@ -132,20 +132,25 @@ def _condition(kind: str, when: datetime) -> Object:
 
 def _spec(node: str, job: int, suffix: str) -> Object:
     token = f"kube-api-access-{suffix}"
+    root = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    sources: list[Any] = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": root},
+    ]
     tolerations = [
         {
-            "key": f"node.kubernetes.io/{what}",
+            "key": f"node.kubernetes.io/{condition}",
             "operator": "Exists",
             "effect": "NoExecute",
             "tolerationSeconds": 300,
         }
-        for what in ("not-ready", "unreachable")
+        for condition in ("not-ready", "unreachable")
     ]
     return {
         "volumes": [
             {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{job}"}},
             {"name": "scratch", "emptyDir": {}},
-            {"name": token, "projected": {"defaultMode": 420, "sources": _token_sources()}},
+            {"name": token, "projected": {"defaultMode": 420, "sources": sources}},
         ],
         "containers": [_container("main", job, token), _container("metrics", job, token)],
         "restartPolicy": "Never",
@@ -162,13 +167,6 @@ def _spec(node: str, job: int, suffix: str) -> Object:
         "enableServiceLinks": True,
         "preemptionPolicy": "PreemptLowerPriority",
     }
-
-
-def _token_sources() -> list[Any]:
-    return [
-        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-    ]
 
 
 def _container(name: str, job: int, token: str) -> Object:
@@ -213,10 +211,10 @@ def _container(name: str, job: int, token: str) -> Object:
     }
 
 
-def _managed(when: str) -> list[Object]:
-    """Who set which field: of no use to a controller."""
-    set_up: Object = {f"f:{name}": {".": {}} for name in ("env", "image", "name", "resources")}
-    spec = {"f:containers": {f'k:{{"name":"{name}"}}': set_up for name in ("main", "metrics")}}
+def _managed_fields(when: str) -> list[Object]:
+    """Managed fields, which no controller reads."""
+    container: Object = {f"f:{name}": {".": {}} for name in ("env", "image", "name", "resources")}
+    spec = {"f:containers": {f'k:{{"name":"{name}"}}': container for name in ("main", "metrics")}}
     names = ("podIP", "podIPs", "hostIP", "phase", "startTime", "containerStatuses", "conditions")
     return [
         {

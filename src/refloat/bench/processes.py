@@ -1,30 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refloat's processes, as users run them, and what they cost."""
+"""Refloat's processes, started as users start them, with their memory and CPU."""
 
 import asyncio
 import os
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-# What is not up by then will not come.
+# A process that is not ready by then is stuck.
 START_SECONDS = 30.0
 
 # A process that takes less of a core than this, so many times in a row, is idle.
 QUIET_SHARE = 0.03
-QUIET_LOOKS = 3
-LOOK_SECONDS = 1.0
+QUIET_POLLS = 3
+POLL_SECONDS = 1.0
+
+Output: TypeAlias = tuple[asyncio.subprocess.Process, asyncio.StreamReader]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
+# The resolution of CPU times.
+TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """A process under measurement, of whichever program."""
+class MeasuredProcess:
+    """The memory and CPU of a process of any program."""
 
     pid: int
 
@@ -33,31 +37,31 @@ class Process:
         return int(pages) * _PAGE
 
     def peak_bytes(self) -> int:
-        """The most that was ever resident."""
+        """The highest resident memory so far."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         raise RuntimeError(f"process {self.pid} has ended")
 
     def cpu_seconds(self) -> float:
-        """Of all its threads, in user and kernel mode."""
-        # The second field is the name, in brackets, and may hold anything.
+        """The CPU time of all threads, in user and kernel mode."""
+        # The second field is the name, in brackets, and may contain anything.
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return (int(fields[11]) + int(fields[12])) * TICK_SECONDS
 
     async def settled(self) -> None:
-        """Wait until it has nothing more to do: its caches are full, its Jobs looked at."""
+        """Wait until the process is idle: the caches are full and no reconcile is left."""
         quiet, before = 0, self.cpu_seconds()
-        while quiet < QUIET_LOOKS:
-            await asyncio.sleep(LOOK_SECONDS)
+        while quiet < QUIET_POLLS:
+            await asyncio.sleep(POLL_SECONDS)
             now = self.cpu_seconds()
-            quiet = quiet + 1 if now - before <= QUIET_SHARE * LOOK_SECONDS else 0
+            quiet = quiet + 1 if now - before <= QUIET_SHARE * POLL_SECONDS else 0
             before = now
 
 
 @dataclass(frozen=True, slots=True)
-class Running(Process):
-    """A server under measurement."""
+class ServerProcess(MeasuredProcess):
+    """A running `refloat up`."""
 
     url: str
     token: str
@@ -66,23 +70,23 @@ class Running(Process):
 
 
 @dataclass(frozen=True, slots=True)
-class Manager(Process):
-    """A manager under measurement."""
+class ManagerProcess(MeasuredProcess):
+    """A running `refloat manager`."""
 
     metrics: str
-    """The address of its metrics."""
+    """The URL of the manager's metrics."""
 
 
 @asynccontextmanager
-async def server(data_dir: Path, *more: str) -> AsyncIterator[Running]:
-    """`refloat up` until the block ends; the API server alone unless `more` says otherwise."""
+async def server(data_dir: Path, *flags: str) -> AsyncIterator[ServerProcess]:
+    """`refloat up` until the block ends; without flags, the API server alone."""
     started = time.monotonic()
-    arguments = more or ("--controllers", "none")
+    arguments = flags or ("--controllers", "none")
     if "--nodes" not in arguments:
         arguments = (*arguments, "--nodes", "0")
     async with refloat("up", "--data-dir", str(data_dir), *arguments) as (process, output):
         line = await _line(output)
-        yield Running(
+        yield ServerProcess(
             process.pid,
             line.split()[-1],
             (data_dir / "admin.token").read_text().strip(),
@@ -92,24 +96,27 @@ async def server(data_dir: Path, *more: str) -> AsyncIterator[Running]:
 
 
 @asynccontextmanager
-async def manager(kubeconfig: Path, *more: str) -> AsyncIterator[Manager]:
+async def manager(kubeconfig: Path, *flags: str) -> AsyncIterator[ManagerProcess]:
     """`refloat manager` on that cluster, until the block ends."""
-    arguments = ("--kubeconfig", str(kubeconfig), "--log-level", "warning", *more)
+    arguments = ("--kubeconfig", str(kubeconfig), "--log-level", "warning", *flags)
     async with refloat("manager", *arguments) as (process, output):
         while "metrics at" not in (line := await _line(output)):
             pass
-        yield Manager(process.pid, f"{line.split()[-1]}/metrics")
+        yield ManagerProcess(process.pid, f"{line.split()[-1]}/metrics")
+
+
+def refloat(*arguments: str) -> AbstractAsyncContextManager[Output]:
+    """A command of Refloat and its output, until the block ends."""
+    return python("refloat.cli.main", *arguments)
 
 
 @asynccontextmanager
-async def refloat(
-    *arguments: str,
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
-    """A command of Refloat's, with what it prints, until the block ends."""
+async def python(module: str, *arguments: str) -> AsyncIterator[Output]:
+    """The `main` of a module in a new process and its output, until the block ends."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "from refloat.cli.main import main; main()",
+        f"from {module} import main; main()",
         *arguments,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -126,5 +133,5 @@ async def _line(output: asyncio.StreamReader) -> str:
     async with asyncio.timeout(START_SECONDS):
         line = await output.readline()
     if not line:
-        raise RuntimeError("the process ended before it was ready; what it said is above")
+        raise RuntimeError("the process ended before it was ready; its errors are above")
     return line.decode()

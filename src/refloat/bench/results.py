@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a benchmark found."""
+"""The figures of a benchmark, and the progress that it reports."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
+
+Progress: TypeAlias = Callable[[str], object]
+"""Reports the step that begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured figure, beside what there is to compare it with."""
+    """One measured figure, beside the figures to compare it with."""
 
     what: str
     value: float
@@ -27,3 +32,10 @@ class Row:
         if self.aim is None:
             return None
         return self.value <= self.aim if self.smaller_is_better else self.value >= self.aim
+
+
+def cost(
+    what: str, value: float, unit: str, *, stock: float | None = None, aim: float | None = None
+) -> Row:
+    """A figure of which less is better."""
+    return Row(what, value, unit, stock=stock, aim=aim, smaller_is_better=True)

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refloat bench soak`: mixed load for ten minutes, and what it does to memory.
+"""`refloat bench soak`: ten minutes of mixed load, and the growth of memory.
 
-Creates, reads, patches, lists, watches and deletes, all at once; the number
-of objects stays the same, so memory must too. The store's history fills up
-first, so growth is counted from the end of the first third.
+Workers create, read, patch, list and delete pods while others watch. The number
+of objects stays the same, so memory must too. The history of the store fills up
+first; so growth counts from the end of the first third.
 """
 
 import asyncio
+import contextlib
 import os
-import ssl
-import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
 
-import aiohttp
-
-from refloat.bench import processes
-from refloat.bench.api import MERGE_PATCH, PODS_PATH, STATUS, Client, pod
-from refloat.bench.results import Row
+from refloat.bench import clients
+from refloat.bench.api import PODS_PATH, create_pod, patch_status, pod
+from refloat.bench.clients import RawClient
+from refloat.bench.results import Progress, Row, cost
 
 SECONDS = float(os.environ.get("REFLOAT_SOAK_SECONDS", "600"))
 WORKERS = 16
@@ -26,69 +22,52 @@ WATCHERS = 8
 SAMPLE_SECONDS = 5.0
 
 
-async def measure(progress: Callable[[str], None]) -> list[Row]:
-    with tempfile.TemporaryDirectory(prefix="refloat-soak-") as folder:
-        async with processes.server(Path(folder) / "data") as running:
-            return await _measure(running, progress)
-
-
-async def _measure(running: processes.Running, progress: Callable[[str], None]) -> list[Row]:
-    tls = ssl.create_default_context(cafile=str(running.authority))
-    connector = aiohttp.TCPConnector(limit=0, ssl=tls)
-    headers = {"Authorization": f"Bearer {running.token}"}
+async def measure(progress: Progress) -> list[Row]:
     until = time.monotonic() + SECONDS
-    done: list[int] = [0]
-    async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
-        client = Client(session, running.url)
-        watches = [
-            asyncio.ensure_future(_watch(session, running.url, until)) for _ in range(WATCHERS)
+    counts = [0] * WORKERS
+    samples: list[float] = []
+    async with clients.up() as cluster:
+        client = RawClient(cluster.server)
+        load = [
+            *(asyncio.ensure_future(_watch(client, until)) for _ in range(WATCHERS)),
+            *(asyncio.ensure_future(_work(client, n, until, counts)) for n in range(WORKERS)),
         ]
-        work = [asyncio.ensure_future(_work(client, n, until, done)) for n in range(WORKERS)]
-        samples = await _sample(running, until, done, progress)
-        await asyncio.gather(*work, *watches)
+        try:
+            while time.monotonic() < until:
+                await asyncio.sleep(min(SAMPLE_SECONDS, SECONDS / 20))
+                samples.append(cluster.server.resident_bytes() / 1e6)
+                progress(f"{sum(counts)} requests, {samples[-1]:.0f} MB")
+            await asyncio.gather(*load)
+        finally:
+            await client.close()
     early = max(samples[len(samples) // 3 : len(samples) // 2])
     late = max(samples[-len(samples) // 4 :])
     return [
-        Row("mixed load", done[0] / SECONDS, "/s"),
+        Row("mixed load", sum(counts) / SECONDS, "/s"),
         Row("memory after a third", early, "MB"),
-        Row("memory at the end", late, "MB", aim=early * 1.05, smaller_is_better=True),
+        cost("memory at the end", late, "MB", aim=early * 1.05),
     ]
 
 
-async def _sample(
-    running: processes.Running, until: float, done: list[int], progress: Callable[[str], None]
-) -> list[float]:
-    samples = []
-    while time.monotonic() < until:
-        await asyncio.sleep(min(SAMPLE_SECONDS, SECONDS / 20))
-        samples.append(running.resident_bytes() / 1e6)
-        progress(f"{done[0]} requests, {samples[-1]:.0f} MB")
-    return samples
-
-
-async def _work(client: Client, worker: int, until: float, done: list[int]) -> None:
-    """One object's life over and over, with lists in between."""
+async def _work(client: RawClient, worker: int, until: float, counts: list[int]) -> None:
+    """Create, patch, read and delete one pod after the other, with lists in between."""
     turn = 0
     while time.monotonic() < until:
         name = f"soak-{worker}-{turn}"
         turn += 1
-        await client.call(
-            "POST", PODS_PATH, data=pod(name), headers={"Content-Type": "application/json"}
-        )
-        path = f"{PODS_PATH}/{name}"
-        await client.call("PATCH", f"{path}/status", data=STATUS, headers=MERGE_PATCH)
-        await client.call("GET", path)
+        await create_pod(client, pod(name))
+        await patch_status(client, name)
+        await client.call("GET", f"{PODS_PATH}/{name}")
         await client.call("GET", f"{PODS_PATH}?limit=10&labelSelector=example.com/label-1")
-        await client.call("DELETE", path)
-        done[0] += 5
+        await client.call("DELETE", f"{PODS_PATH}/{name}")
+        counts[worker] += 5
 
 
-async def _watch(session: aiohttp.ClientSession, url: str, until: float) -> None:
-    """Watch and come back again and again, as clients do."""
-    timeout = aiohttp.ClientTimeout(total=None)
-    while (left := until - time.monotonic()) > 0:
-        seconds = max(1, min(20, int(left)))
-        address = f"{url}{PODS_PATH}?watch=1&timeoutSeconds={seconds}"
-        async with session.get(address, timeout=timeout) as answer:
-            async for _ in answer.content.iter_any():
+async def _watch(client: RawClient, until: float) -> None:
+    """Watch again and again, as clients do."""
+    while (rest := until - time.monotonic()) > 0:
+        seconds = max(1, min(20, int(rest)))
+        stream = await client.stream(f"{PODS_PATH}?watch=1&timeoutSeconds={seconds}")
+        with contextlib.closing(stream):
+            while await stream.read():
                 pass

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: argv becomes settings, settings become an app.
 
-The only place that prints or exits. A command's module is imported when the
-command runs, so that `refloat --help` answers at once.
+Only this package prints or exits. `commands` imports the module of a command when
+the command runs, so that `refloat --help` answers at once.
 """

@@ -14,14 +14,15 @@ from refloat.base import gates, log, process
 from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
-from refloat.cli import options, pressure
+from refloat.cli import eviction_options, options
 
 if TYPE_CHECKING:
     from refloat.agent.process.images import ImageSettings
     from refloat.app import agent
 
-_NO_PODS = (
-    "refloat: not root: pods are refused; with --trust-pods they run, with all rights of this user"
+_NOT_ROOT = (
+    "refloat: not root: the agent refuses pods; with --trust-pods they run, with all rights of "
+    "this user"
 )
 
 
@@ -38,57 +39,65 @@ _NO_PODS = (
     type=click.Path(file_okay=False, path_type=Path),
     default=options.DEFAULT_DATA_DIR,
     show_default=True,
-    help="What the node keeps is in nodes/NAME of it.",
+    help="The node keeps its state in nodes/NAME of this directory.",
 )
 @click.option(
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="Where the API server asks for logs: an address of this machine that it can reach.",
+    help="An IP address of this machine that the API server can reach, for logs.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="At which port. [default: a free one]"
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port at this address. [default: a free one]",
 )
 @click.option(
     "--client-ca-file",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="Whose certificate the API server comes with. [default: the kubeconfig's authority]",
+    help="The authority that signed the API server's client certificate. [default: the "
+    "kubeconfig's authority]",
 )
 @click.option(
     "--accept-all-pods",
     is_flag=True,
-    help="Run pods that do not ask for it too: whoever may create one runs commands here.",
+    help="Run all pods, not only those that tolerate the node's taint. Each user who may create "
+    "pods then runs commands on this machine.",
 )
 @click.option(
     "--trust-pods",
     is_flag=True,
-    help="Run pods although the agent is not root: containers then have all rights of its user.",
+    help="Run pods although the agent is not root. Containers then have all rights of its user.",
 )
 @click.option(
     "--images",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file that says which images are commands, missing, or slow to pull.",
+    help="A file with the images that are commands, are missing, or are slow to pull.",
 )
 @click.option(
     "--pod-manifest-path",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder of pods (*.yaml, *.json) to run here, also while there is no API server.",
+    help="A folder of static pods (*.yaml, *.json), which run here also without the API server.",
 )
-@pressure.options
+@eviction_options.options
 @click.option(
     "--end-pods",
     is_flag=True,
-    help="When told to stop, end all pods first, as a machine that is shut down does.",
+    help="End all pods on Ctrl-C and SIGTERM, as at a shutdown of the machine.",
 )
 @click.option(
-    "--fast", is_flag=True, help="Beat ten times as often, on a cluster that runs with --fast."
+    "--fast",
+    is_flag=True,
+    help="Renew the Lease ten times as often, for a cluster of `refloat up --fast`.",
 )
 @options.self_fence_seconds
 @options.feature_gates_alone
 @click.option(
     "--simulated-nodes",
     type=click.IntRange(min=1),
-    help="Join so many nodes instead whose pods run only as an annotation says.",
+    help="Join this number of simulated nodes instead: no container runs there; annotations of a "
+    "pod set when and how the pod ends.",
 )
 @options.log_level("warning")
 @options.log_format
@@ -114,31 +123,31 @@ def command(  # one parameter for each option
     log_format: log.Format,
     **pressures: Any,
 ) -> None:
-    """Join this machine to the cluster that the kubeconfig names, as a node, until Ctrl-C.
+    """Join this machine to a Kubernetes cluster as a node, until Ctrl-C.
 
-    Containers run as processes of this machine, and go on when the agent ends:
-    the next one on the same --data-dir and --name finds them again. Only pods
-    that tolerate the taint refloat.dev/process-runtime by its name are taken.
+    Containers are processes of this machine. They run on when the agent ends;
+    the next agent with the same --data-dir and --name finds them. The agent
+    takes only pods that tolerate the key of the taint refloat.dev/process-runtime.
 
     With --simulated-nodes N the nodes NAME-0, NAME-1 and so on are simulated.
     """
     log.setup(log_format, level=log_level)
     fence = options.check_self_fence(self_fence_seconds, fast=fast)
-    chosen = gates.Gates(gates.parse(feature_gates))
+    flags = gates.Gates(gates.parse(feature_gates))
     if simulated_nodes:
-        shared = {"gates": chosen, "fast": fast, "self_fence_seconds": fence}
+        shared = {"gates": flags, "fast": fast, "self_fence_seconds": fence}
         options.run(_simulate(kubeconfig, context, name or "node", simulated_nodes, **shared))
         return
-    from refloat.app import agent  # noqa: PLC0415 - simulated nodes do without
+    from refloat.app import agent  # noqa: PLC0415 - not needed for simulated nodes
 
-    node = _checked(name or platform.node().lower())
-    settings = agent.Settings(
+    node = check_name(name or platform.node().lower())
+    settings = agent.AgentSettings(
         name=node,
         folder=data_dir.expanduser().absolute() / "nodes" / node,
         kubeconfig=kubeconfig,
         context=context,
-        gates=chosen,
-        address=_address(address),
+        gates=flags,
+        address=check_address(address),
         port=port,
         client_authority=client_ca_file,
         accept_all_pods=accept_all_pods,
@@ -148,28 +157,28 @@ def command(  # one parameter for each option
         end_pods=end_pods,
         fast=fast,
         self_fence_seconds=fence,
-        eviction=pressure.eviction(pressures),
-        shutdown=pressure.shutdown(pressures),
+        eviction=eviction_options.eviction(pressures),
+        shutdown=eviction_options.shutdown(pressures),
     )
     options.run(_run(agent.Agent(settings, RealClock(), Rand()), node, trust_pods=trust_pods))
 
 
 def _images(path: Path | None) -> "ImageSettings":
-    from refloat.agent.process import image_file  # noqa: PLC0415 - simulated nodes do without
+    from refloat.agent.process import image_file  # noqa: PLC0415 - not needed for simulated nodes
     from refloat.agent.process.images import ImageSettings  # noqa: PLC0415
 
     return ImageSettings() if path is None else image_file.read(path)
 
 
-def _checked(name: str, shown: str = "") -> str:
-    """Refuse what the cluster would refuse for each node."""
+def check_name(name: str, flag_value: str = "") -> str:
+    """Refuse a name that the API server would refuse for a node."""
     mistakes = names.dns_subdomain(name)
     if mistakes:
-        raise UsageError(f"--name {shown or name!r}: {mistakes[0]}")
+        raise UsageError(f"--name {flag_value or name!r}: {mistakes[0]}")
     return name
 
 
-def _address(text: str) -> str:
+def check_address(text: str) -> str:
     try:
         ipaddress.ip_address(text)
     except ValueError as error:
@@ -179,7 +188,7 @@ def _address(text: str) -> str:
 
 async def _run(running: "agent.Agent", name: str, *, trust_pods: bool) -> None:
     if not trust_pods and os.geteuid() != 0:
-        click.echo(_NO_PODS, err=True)
+        click.echo(_NOT_ROOT, err=True)
     options.on_stop(running.stop)
     click.echo(f"node {name} on {running.server}")
     await running.run()
@@ -188,11 +197,11 @@ async def _run(running: "agent.Agent", name: str, *, trust_pods: bool) -> None:
 async def _simulate(
     kubeconfig: Path | None, context: str, prefix: str, count: int, **shared: Any
 ) -> None:
-    from refloat.app import nodes  # noqa: PLC0415 - one node does without
+    from refloat.app import nodes  # noqa: PLC0415 - not needed for one node
 
     process.allow_many_files()
-    _checked(f"{prefix}-0", repr(prefix))
-    settings = nodes.Settings(
+    check_name(f"{prefix}-0", repr(prefix))
+    settings = nodes.ClusterNodesSettings(
         kubeconfig=kubeconfig, context=context, prefix=prefix, simulated_nodes=count, **shared
     )
     running = nodes.ClusterNodes(settings, RealClock(), Rand())

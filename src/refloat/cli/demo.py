@@ -2,9 +2,11 @@
 """`refloat demo`"""
 
 import asyncio
+import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Mapping
 
 import click
 import uvloop
@@ -13,112 +15,129 @@ from refloat.base import log
 from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
-from refloat.cli import options, output
-from refloat.demo import catalogue, story
-from refloat.demo.line import Kind, Line
-from refloat.demo.stage import Stage
+from refloat.cli import completers, options, output
+from refloat.demo import catalogue, demo_run
+from refloat.demo.demo_cluster import DemoCluster
+from refloat.demo.output_lines import Kind, Line
 
 WIDTH = 80
 
-# Long enough to read a step's lines, short enough for a whole story in seconds.
+# Long enough to read a step's lines, short enough for a whole demo in seconds.
 PACE_SECONDS = 0.6
 
-# Lines of a terminal beside the picture of how things are.
-BESIDE = 6
+# Lines of the terminal that the picture leaves free.
+FREE_LINES = 6
 
 _COLOURS: dict[Kind, str] = {"event": "cyan", "answer": "green", "refusal": "yellow"}
 
-_UP = "\x1b[{}A\x1b[J"
-"""To the beginning of so many lines above, and nothing below."""
+_CLEAR_UP = "\x1b[{}A\x1b[J"
+"""Move up so many lines, and clear the screen from there."""
 
 
 @click.command()
-@click.argument("name", metavar="[STORY]", default=catalogue.DEFAULT.name)
-@click.option("--list", "lists", is_flag=True, help="List the stories.")
+@click.argument(
+    "name",
+    metavar="[DEMO]",
+    default=catalogue.DEFAULT.name,
+    shell_complete=completers.names(lambda: [(each.name, each.title) for each in catalogue.DEMOS]),
+)
+@click.option("--list", "show_list", is_flag=True, help="List the demos.")
 @output.option
-@click.option("--keep", is_flag=True, help="Leave the cluster running afterwards, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep the cluster running after the demo, until Ctrl-C.")
 @click.option(
     "--pace",
     type=click.FloatRange(min=0),
     default=PACE_SECONDS,
     show_default=True,
-    help="Seconds to read each step.",
+    help="Seconds of pause after each step.",
 )
-def command(*, name: str, lists: bool, form: output.Form, keep: bool, pace: float) -> None:
-    """Play a story on a cluster of its own, and show it live.
+def command(*, name: str, show_list: bool, form: output.Form, keep: bool, pace: float) -> None:
+    """Watch a failure and its recovery, on a temporary cluster.
 
-    The cluster runs on a free port of this machine's loopback, in a temporary
-    directory, and is gone afterwards. Exits with 1 if the story goes wrong.
+    Without DEMO, zombie runs: a pod hangs on a lost node. A demo starts its own
+    cluster on a free loopback port, in a temporary directory, and removes both
+    at the end. Exit code: 1 if the demo does not end as expected.
     """
-    if lists:
-        output.listed([(each.name, each.title) for each in catalogue.STORIES], "title", form)
+    if show_list:
+        output.show_list([(entry.name, entry.title) for entry in catalogue.DEMOS], "title", form)
         return
     if form != "table":
         raise UsageError(f"-o {form}: only with --list")
-    chosen = catalogue.find(name)
-    log.setup(level="error")  # what goes wrong is the story
+    entry = catalogue.find(name)
+    log.setup(level="error")  # the demo itself shows the failures that it causes
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_show(chosen, pace, keep=keep))
+        runner.run(_show(entry, pace, keep=keep))
 
 
-async def _show(chosen: story.Story, pace: float, *, keep: bool) -> None:
+async def _show(entry: demo_run.Demo, pace: float, *, keep: bool) -> None:
     clock = RealClock()
     began = clock.monotonic()
-    screen = Screen(live=is_live())
-    click.secho(chosen.title, bold=True)
-    async for line in story.play(chosen, clock, Rand(), pace=pace, keep=_kept if keep else None):
+    screen = Screen(live=is_live(), colours=has_colours(os.environ))
+    click.echo(screen.styled(entry.title, bold=True))
+    async for line in demo_run.run(entry, clock, Rand(), pace=pace, keep=_keep if keep else None):
         screen.show(line)
     if not keep:
-        click.echo(f"\nThe story ended well, after {clock.monotonic() - began:.1f} s.")
+        click.echo(f"\nThe demo ended as expected after {clock.monotonic() - began:.1f} s.")
 
 
-async def _kept(stage: Stage) -> None:
-    """Say what can be done with the cluster, and wait for the end."""
+async def _keep(cluster: DemoCluster) -> None:
+    """Print the commands for the cluster, and wait for Ctrl-C."""
     stop = asyncio.Event()
     options.on_stop(stop.set)
-    stage.line("")
-    stage.line("The story ended well. Its cluster runs on until Ctrl-C:")
-    stage.line(f"  export KUBECONFIG={stage.kubeconfig}")
-    stage.line("  kubectl get nodes,jobs,pods -A")
-    for name in stage.nodes.agents.names():
-        if stage.nodes.agents.fault(name):
-            stage.line(f"  refloat node heal {name} --data-dir {stage.kubeconfig.parent}")
+    cluster.line("")
+    cluster.line("The demo ended as expected. Its cluster runs until Ctrl-C:")
+    cluster.line(f"  export KUBECONFIG={cluster.kubeconfig}")
+    cluster.line("  kubectl get nodes,jobs,pods -A")
+    for name in cluster.nodes.agents.names():
+        if cluster.nodes.agents.fault(name):
+            cluster.line(f"  refloat node heal {name} --data-dir {cluster.kubeconfig.parent}")
     await stop.wait()
 
 
 def is_live() -> bool:
-    """Whether somebody watches, with room for a picture."""
+    """Whether the standard output is a terminal wide enough for the picture."""
     return sys.stdout.isatty() and shutil.get_terminal_size().columns >= WIDTH
 
 
-class Screen:
-    """Lines one after the other and, live, below them the picture of how things are."""
+def has_colours(environ: Mapping[str, str]) -> bool:
+    """Whether colours are allowed: a NO_COLOR that is not empty forbids them (no-color.org)."""
+    return not environ.get("NO_COLOR")
 
-    def __init__(self, *, live: bool) -> None:
+
+class Screen:
+    """Prints lines and, on a terminal, keeps the picture of the pods below them."""
+
+    def __init__(self, *, live: bool, colours: bool = True) -> None:
         self._live = live
+        self._colours = colours
         self._board: list[str] = []
 
     def show(self, line: Line) -> None:
         if line.kind == "board" and not self._live:
             return
         if self._board:
-            click.echo(_UP.format(len(self._board)), nl=False)
+            click.echo(_CLEAR_UP.format(len(self._board)), nl=False)
         if line.kind == "board":
             self._board = self._fitting(line.text)
         else:
             for text in render(line):
-                click.secho(text, fg=_COLOURS.get(line.kind), bold=line.kind == "step" or None)
+                bold = line.kind == "step" or None
+                click.echo(self.styled(text, fg=_COLOURS.get(line.kind), bold=bold))
         for text in self._board:
             click.echo(text)
 
+    def styled(self, text: str, *, fg: str | None = None, bold: bool | None = None) -> str:
+        """The text with its colour; click removes the colour where no terminal reads it."""
+        return click.style(text, fg=fg, bold=bold) if self._colours else text
+
     def _fitting(self, text: str) -> list[str]:
-        """Nothing if it would not fit: what has scrolled away cannot be drawn anew."""
-        lines = [f"  {each}" if each else "" for each in text.split("\n")] if text else []
-        return lines if len(lines) + BESIDE <= shutil.get_terminal_size().lines else []
+        """The lines to draw; none if they do not fit, because scrolled lines cannot be redrawn."""
+        lines = [f"  {row}" if row else "" for row in text.split("\n")] if text else []
+        return lines if len(lines) + FREE_LINES <= shutil.get_terminal_size().lines else []
 
 
 def render(line: Line) -> list[str]:
-    """A line as text of at most `WIDTH` columns."""
+    """The line as rows of at most `WIDTH` columns."""
     if line.kind == "step":
         return ["", *textwrap.wrap(line.text, WIDTH)]
     if line.kind == "table":

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the process begins.
+"""The entry point of the process.
 
-It imports next to nothing: Python answers a Ctrl-C during an import with a
-traceback, so the imports come after the handler that ends the process quietly.
+Python answers a Ctrl-C during an import with a traceback. So this module imports
+next to nothing before the handler is set that ends the process quietly.
 """
 
-from refloat.cli import interrupts
+from refloat.cli import ctrl_c
 
 
 def main() -> None:
     """Run the command that the arguments name."""
-    with interrupts.that_end():
+    with ctrl_c.quiet_exit():
         from refloat.cli import commands  # noqa: PLC0415 - see above
-    commands.run()
+    try:
+        commands.run()
+    finally:
+        ctrl_c.exit_quietly()

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import click
 
-from refloat.app import controllers as controller_table
-from refloat.app import manager
+from refloat.app import controller_names, manager
 from refloat.base import gates, log, process
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
 from refloat.cli import options
-from refloat.runtime import serving
+from refloat.runtime import health_server
 
-# How often it looks whether the caches are filled, which nobody waits for.
-_LOOK_SECONDS = 0.5
+# How often the command checks whether the caches are filled. No user waits for this.
+_POLL_SECONDS = 0.5
 
 
 @click.command()
@@ -25,30 +24,42 @@ _LOOK_SECONDS = 0.5
     "--namespace",
     "namespaces",
     multiple=True,
-    help="Act in this namespace only; may be given several times. [default: all]",
+    help="Act in this namespace only; repeat the option for more. [default: all]",
 )
-@options.config("A configuration file; taken up again when it changes.")
+@options.config("A configuration file; the manager reloads the file when it changes.")
 @options.feature_gates
 @options.controllers
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
     show_default=True,
-    help="Let one of several managers act, by a Lease.",
+    help="Wait for the Lease, so that only one of several managers acts.",
 )
-@click.option("--kube-api-qps", type=click.FloatRange(min=0), default=20.0, show_default=True)
-@click.option("--kube-api-burst", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option(
+    "--kube-api-qps",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    show_default=True,
+    help="Requests per second to the API server; 0 for no limit.",
+)
+@click.option(
+    "--kube-api-burst",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Requests that may go out at once, above that rate.",
+)
 @click.option(
     "--metrics-bind-address",
     default="127.0.0.1:0",
     show_default=True,
-    help="Where /metrics and /debug/caches are served; 0 for nowhere.",
+    help="Serve /metrics and /debug/caches at this address; 0 to not serve them.",
 )
 @click.option(
     "--health-probe-bind-address",
     default="127.0.0.1:0",
     show_default=True,
-    help="Where /healthz and /readyz are served; 0 for nowhere.",
+    help="Serve /healthz and /readyz at this address; 0 to not serve them.",
 )
 @options.log_level("info")
 @options.log_format
@@ -68,20 +79,22 @@ def command(  # one parameter for each option
     log_level: str,
     log_format: log.Format,
 ) -> None:
-    """Run the controllers on the cluster that the kubeconfig names.
+    """Run Refloat's controllers on a Kubernetes cluster.
 
-    Takes care of Jobs that say `managedBy: refloat.dev/job-controller`, and of
-    no others. With the gate FailureRecoveryPolicy it also frees pods that hang
-    on lost nodes, where they opted in; with TaintForceEviction those of nodes
-    that somebody says are down. Ends with 0 on Ctrl-C or SIGTERM, with 1 when
-    it loses its Lease.
+    The Job controller acts on Jobs with spec.managedBy
+    refloat.dev/job-controller only. The feature gate FailureRecoveryPolicy adds
+    zombie recovery: pods that hang on a lost node and opted in become Failed.
+    The gate TaintForceEviction adds force eviction from nodes that an operator
+    declares off with a taint.
+
+    The rights that the manager needs are in examples/manager-rbac.yaml.
+    Exit code: 0 after Ctrl-C or SIGTERM, 1 after the loss of the Lease.
     """
     log.setup(log_format, level=log_level)
-    chosen = controller_table.chosen(controllers, among=controller_table.ON_KUBERNETES)
     flags = gates.parse(feature_gates)
-    gates.Gates(flags)  # unknown ones are told before anything starts
-    settings = manager.Settings(
-        controllers=chosen,
+    gates.Gates(flags)  # refuses unknown gates before anything starts
+    settings = manager.ClusterManagerSettings(
+        controllers=controller_names.select(controllers, among=controller_names.ON_KUBERNETES),
         kubeconfig=kubeconfig,
         context=context,
         namespaces=namespaces,
@@ -90,13 +103,15 @@ def command(  # one parameter for each option
         leader_elect=leader_elect,
         qps=kube_api_qps,
         burst=kube_api_burst,
-        metrics_at=serving.parse_address(metrics_bind_address, "--metrics-bind-address"),
-        health_at=serving.parse_address(health_probe_bind_address, "--health-probe-bind-address"),
+        metrics_at=health_server.parse_address(metrics_bind_address, "--metrics-bind-address"),
+        health_at=health_server.parse_address(
+            health_probe_bind_address, "--health-probe-bind-address"
+        ),
     )
     options.run(_run(settings))
 
 
-async def _run(settings: manager.Settings) -> None:
+async def _run(settings: manager.ClusterManagerSettings) -> None:
     running = manager.ClusterManager(settings, RealClock(), Rand())
     options.on_stop(running.stop)
     click.echo(f"managing {running.server}")
@@ -106,6 +121,6 @@ async def _run(settings: manager.Settings) -> None:
     for what, (host, port) in running.endpoints.addresses.items():
         click.echo(f"  {what} at http://{host}:{port}")
     while not work.done() and not running.synced:
-        await asyncio.wait([work], timeout=_LOOK_SECONDS)
+        await asyncio.wait([work], timeout=_POLL_SECONDS)
     process.settle()
     await work

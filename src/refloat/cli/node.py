@@ -5,64 +5,76 @@ from pathlib import Path
 
 import click
 
-from refloat.app import control
+from refloat.app import control_socket
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
-from refloat.cli import options
+from refloat.cli import completers, options
 
-_TOLD = {
-    "crash": "is off: its pods are gone with it",
+_EFFECTS = {
+    "crash": "is off: its pods are gone",
     "freeze": "is silent: its agent does nothing, its pods run on",
-    "partition": "is cut off: its agent goes on with what it knows",
-    "shutdown": "shuts down: it ends its pods with their grace, and goes off",
+    "partition": "is cut off from the API server: its agent and its pods run on",
+    "shutdown": "shuts down: the agent gives the pods their grace periods, then the node is off",
     "heal": "is back",
 }
 
 
+_node_name = click.argument("name", shell_complete=completers.embedded_nodes)
+
+
 @click.group()
 def command() -> None:
-    """Make a node of the embedded cluster fail, or return.
+    """Make a node of `refloat up` fail, or bring it back.
 
-    The node says nothing any more; what the cluster makes of that is what you
-    want to see: watch it with `kubectl get nodes,pods -w`. With `--fast`,
-    `refloat up` notices about ten times sooner.
+    The cluster notices a lost node after about 50 s, or 5 s with `refloat up
+    --fast`. Watch it with `kubectl get nodes,pods -w`. Examples:
+
+    \b
+      refloat node crash n1
+      refloat node heal n1
+
+    The cluster is the one of --data-dir, else the one of $KUBECONFIG.
     """
 
 
 def _add(verb: str, text: str) -> None:
     @command.command(verb, help=text)
-    @click.argument("name")
-    @options.data_dir
-    def run(name: str, data_dir: Path) -> None:
-        _do(verb, name, data_dir)
+    @_node_name
+    @options.node_data_dir
+    def run(name: str, data_dir: Path | None) -> None:
+        _send(verb, name, options.find_data_dir(data_dir))
 
 
-def _do(verb: str, name: str, data_dir: Path, **more: bool) -> None:
-    control.ask(data_dir.expanduser(), {"do": verb, "node": name, **more})
-    click.echo(f"node {name} {_TOLD[verb]}")
+def _send(verb: str, name: str, data_dir: Path, **parameters: bool) -> None:
+    control_socket.ask(data_dir, {"do": verb, "node": name, **parameters})
+    click.echo(f"node {name} {_EFFECTS[verb]}")
 
 
-_add("crash", "Switch a node off, with all that runs on it.")
+_add("crash", "Switch a node off: its agent and its containers end.")
 _add("freeze", "Stop a node's agent; its containers run on.")
 _add("partition", "Cut a node off from the API server.")
 
 
 @command.command()
-@click.argument("name")
-@options.data_dir
+@_node_name
+@options.node_data_dir
 @click.option(
     "--force-evict",
     is_flag=True,
-    help="When it is off, say so with a taint: its pods and volumes are free at once.",
+    help="Taint the node when it is off, so that force eviction frees its pods and volumes.",
 )
-def shutdown(name: str, data_dir: Path, force_evict: bool) -> None:
-    """Shut a node of --nodes down: its pods end with their grace."""
-    _do("shutdown", name, data_dir, forceEvict=force_evict)
+def shutdown(name: str, data_dir: Path | None, force_evict: bool) -> None:
+    """Shut a node down: its pods end with their grace periods.
+
+    Only nodes of `refloat up --nodes` can shut down, not simulated nodes.
+    """
+    folder = options.find_data_dir(data_dir)
+    _send("shutdown", name, folder, forceEvict=force_evict)
     if force_evict:
-        from refloat.app import powering  # noqa: PLC0415 - the others ask nothing of the API
+        from refloat.app import declare_off  # noqa: PLC0415 - no other command needs a client
 
-        options.run(powering.say_that_it_is_off(data_dir.expanduser(), name, RealClock(), Rand()))
-        click.echo(f"node {name} is off, and has the taint {powering.SHOWN}")
+        options.run(declare_off.declare_off(folder, name, RealClock(), Rand()))
+        click.echo(f"node {name} is off, and has the taint {declare_off.SHOWN}")
 
 
-_add("heal", "Bring a node back, whatever is the matter with it.")
+_add("heal", "Bring a node back after any of these failures.")

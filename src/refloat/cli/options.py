@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that the long-running commands share, and how these commands run."""
+"""The options and the event loop that the commands share."""
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import uvloop
 
 from refloat.base import gates
 from refloat.base.errors import UsageError
+from refloat.cli import completers
 from refloat.config import load
 
 DEFAULT_DATA_DIR = "~/.local/share/refloat"
@@ -20,38 +22,53 @@ data_dir = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=DEFAULT_DATA_DIR,
     show_default=True,
-    help="Where the cluster's state lives; it resumes from there.",
+    help="The directory of the cluster's state; `refloat up` continues from that state.",
+)
+node_data_dir = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The data directory of the cluster. [default: that of the kubeconfig in $KUBECONFIG, "
+    f"else {DEFAULT_DATA_DIR}]",
 )
 controllers = click.option(
     "--controllers",
     default="*",
     show_default=True,
-    help="Which controllers to run: '*', 'none', or names; '-name' leaves one out.",
+    help="The controllers to run: '*', 'none', or names; '*,-job-controller' leaves one out.",
 )
 kubeconfig = click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="[default: KUBECONFIG, the pod's own identity, ~/.kube/config]",
+    help="The kubeconfig file. [default: $KUBECONFIG, in a pod its service account, "
+    "~/.kube/config]",
 )
-context = click.option("--context", default="", help="A context of the kubeconfig.")
+context = click.option(
+    "--context", default="", help="The context of the kubeconfig. [default: the current one]"
+)
 feature_gates = click.option(
-    "--feature-gates", default="", help="Name=true,Other=false; over those of the file."
+    "--feature-gates",
+    default="",
+    shell_complete=completers.gates,
+    help="Feature gates, such as Name=true,Other=false; they override the file's (docs/gates.md).",
 )
 feature_gates_alone = click.option(
-    "--feature-gates", default="", help="Name=true,Other=false; those of the cluster."
+    "--feature-gates",
+    default="",
+    shell_complete=completers.gates,
+    help="Feature gates, such as Name=true,Other=false: the same as the cluster's (docs/gates.md).",
 )
 log_format = click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Log lines for people or for machines.",
+    help="The format of log lines: text for people, json for programs.",
 )
 self_fence_seconds = click.option(
     "--self-fence-seconds",
     type=click.IntRange(min=1),
-    help="How long pods that ask for it go on after their node last reached the API."
-    " [default: 380; with --fast 38]",
+    help="How long pods with the self-fence annotation run on after their node last reached the "
+    "API server. [default: 380; with --fast 38]",
 )
 
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
@@ -63,7 +80,7 @@ def config(text: str) -> _Option:
     )
 
 
-def log_level(default: str, text: str = "What to log.") -> _Option:
+def log_level(default: str, text: str = "The log level.") -> _Option:
     return click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
@@ -73,27 +90,41 @@ def log_level(default: str, text: str = "What to log.") -> _Option:
     )
 
 
+def find_data_dir(given: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """The data directory that is given, or of a kubeconfig in KUBECONFIG, or the default one.
+
+    An embedded cluster keeps its kubeconfig in its data directory, beside its store.
+    """
+    if given is not None:
+        return given.expanduser()
+    for name in environ.get("KUBECONFIG", "").split(os.pathsep):
+        folder = Path(name).resolve().parent
+        if name and (folder / "state.db").exists():
+            return folder
+    return Path(DEFAULT_DATA_DIR).expanduser()
+
+
 def configuration(file: Path | None) -> load.Configuration:
-    """What the file says, if there is one."""
+    """The configuration of the file, or the default one."""
     return load.Configuration() if file is None else load.load(file)
 
 
-def chosen_gates(configured: load.Configuration, text: str) -> gates.Gates:
-    """Those of the file, and over them those of the command line."""
-    return gates.Gates({**configured.feature_gates, **gates.parse(text)})
+def merge_gates(configuration: load.Configuration, text: str) -> gates.Gates:
+    """The gates of the file; those of the command line override them."""
+    return gates.Gates({**configuration.feature_gates, **gates.parse(text)})
 
 
 def check_self_fence(seconds: int | None, *, fast: bool) -> int | None:
-    """Refuse what would end pods of a node that only just missed a beat."""
+    """Refuse a time that would end pods of a node that missed one heartbeat."""
     if seconds is None:
         return None
-    from refloat.app import timings  # noqa: PLC0415 - not before it is needed
+    from refloat.app import timings  # noqa: PLC0415 - loaded only when needed
 
-    least = timings.chosen(fast=fast).node.lease_seconds
+    least = timings.select(fast=fast).node.lease_seconds
     if seconds < least:
         raise UsageError(
             f"--self-fence-seconds: {seconds} is less than the {least} s for which a node's"
-            " lease is good; pods would end though nobody misses their node"
+            " lease is good; pods would end although their node is not lost"
         )
     return seconds
 
@@ -104,10 +135,15 @@ def run(main: Coroutine[object, object, None]) -> None:
 
 
 def on_stop(stop: Callable[[], object]) -> None:
-    """Call it when the process is told to end."""
+    """Call `stop` on SIGINT and SIGTERM."""
+    on_signal(lambda _: stop())
+
+
+def on_signal(handle: Callable[[signal.Signals], object]) -> None:
+    """Call `handle` with each SIGINT and SIGTERM."""
     loop = asyncio.get_running_loop()
-    told = (signal.SIGINT, signal.SIGTERM)
-    for each in told:
-        loop.add_signal_handler(each, stop)
-    # Whoever started us may have held them back until now.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, told)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for signum in signals:
+        loop.add_signal_handler(signum, handle, signum)
+    # The parent process may have blocked these signals until now.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)

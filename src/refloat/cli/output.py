@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands print for machines: one option, and JSON and YAML that mean the same.
+"""Output for machines: the option, and JSON and YAML with the same meaning.
 
-YAML is for kubectl and other programs in Go, whose rules for what is a text are
-not PyYAML's: left to itself that writes the text `1e3` as a word that Go takes
-for a number.
+kubectl and other Go programs read the YAML. Their rules for strings differ from
+PyYAML's: PyYAML writes the string `1e3` without quotes, and Go reads a number.
 """
 
 import json
@@ -25,44 +24,44 @@ option = click.option(
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="For people or for machines.",
+    help="Output format: table for people, json and yaml for programs.",
 )
 
 
 def show(value: Any, form: Literal["json", "yaml"]) -> None:
-    """Print what JSON can say."""
+    """Print a value of JSON types."""
     click.echo(as_yaml(value) if form == "yaml" else json.dumps(value, indent=2) + "\n", nl=False)
 
 
-def listed(named: Sequence[tuple[str, str]], about: str, form: Form) -> None:
-    """Print names with a line about each, which machines find under this name."""
+def show_list(entries: Sequence[tuple[str, str]], key: str, form: Form) -> None:
+    """Print names with a line of text each; in JSON and YAML the text has this key."""
     if form != "table":
-        show([{"name": name, about: text} for name, text in named], form)
+        show([{"name": name, key: text} for name, text in entries], form)
         return
-    width = max(len(name) for name, _ in named)
-    for name, text in named:
+    width = max(len(name) for name, _ in entries)
+    for name, text in entries:
         click.echo(f"{name:<{width}}  {text}")
 
 
 def as_yaml(value: Any) -> str:
-    """YAML in which Kubernetes reads every text as that text."""
-    made: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return made
+    """YAML in which Kubernetes reads every string as that string."""
+    text: str = yaml.dump(value, Dumper=_GoDumper, sort_keys=False, allow_unicode=True)
+    return text
 
 
-class _Dumper(yaml.SafeDumper):
-    """Quotes what is not plainly a text, by PyYAML's rules and by Go's."""
+class _GoDumper(yaml.SafeDumper):
+    """Quotes each string that PyYAML or Go would read as something else."""
 
 
-# Ends of lines that readers make others of, unless they are escaped.
-_ENDS = re.compile("[\x85\u2028\u2029]")
+# Line ends that readers replace by others unless they are escaped.
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 
 
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+def _represent_str(dumper: _GoDumper, text: str) -> yaml.ScalarNode:
     style = None if goyaml.is_text(text) else "'"
-    if _ENDS.search(text):
+    if _LINE_ENDS.search(text):
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text)
+_GoDumper.add_representer(str, _represent_str)

@@ -10,60 +10,69 @@ import yaml
 from refloat.api import gojson, goyaml
 from refloat.base.errors import RefloatError, UsageError
 from refloat.cli import output
-from refloat.policy import policy_conversion, policy_document
+from refloat.config import policy_document
+from refloat.policy.job import policy_conversion
 
 WIDTH = 79
 
 
 @click.group()
 def command() -> None:
-    """Convert failure policies, without a cluster."""
+    """Convert failure policies of Jobs, without a cluster."""
 
 
-@command.command()
+@command.command(short_help="Convert between podFailurePolicy and backoffPolicy.")
 @click.argument("file", type=click.File())
 @click.option(
     "--to",
     type=click.Choice(policy_document.KINDS),
-    help="[default: the other one; for the KEP's other spellings, backoffPolicy]",
+    help="The policy to write. [default: the other one; for other spellings of the KEP, "
+    "backoffPolicy]",
 )
 def convert(file: TextIO, to: policy_document.Kind | None) -> None:
-    """Make a podFailurePolicy of a backoffPolicy, or the other way round.
+    """Convert a podFailurePolicy to a backoffPolicy, or back.
 
-    FILE has a Job, or a policy alone, in YAML or JSON; - is the standard input.
-    The result goes to the standard output, and what it cannot say to the
-    standard error. Ends with 1 if there is no policy that says the same.
+    FILE contains a Job or a policy alone, in YAML or JSON; - is the standard
+    input. The command prints the converted document, and a warning on the
+    standard error for each part that the result cannot express. Exit code: 1 if
+    no policy of the other kind has the same effect. Example:
+
+    \b
+      refloat policy convert job.yaml > converted.yaml
     """
     try:
-        made, converted = policy_document.convert(_read(file), to)
-        shown = output.as_yaml(made)
+        document, conversion = policy_document.convert(_read(file), to)
+        text = output.as_yaml(document)
     except RecursionError:
         raise UsageError(f"{file.name}: nested too deeply") from None
-    except policy_conversion.Invalid as problem:
+    except policy_conversion.InvalidPolicy as problem:
         raise UsageError(f"{file.name}: {problem}") from None
-    except policy_conversion.Refused as problem:
+    except policy_conversion.NotConvertible as problem:
         raise RefloatError(f"{file.name}: cannot be converted: {problem}") from None
-    for warning in converted.warnings:
-        click.echo(_wrapped(f"warning: {warning}"), err=True)
-    click.echo(shown, nl=False)
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(
-        text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
+    for warning in conversion.warnings:
+        lines = textwrap.wrap(
+            f"warning: {warning}",
+            WIDTH,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        click.echo("\n".join(lines), err=True)
+    click.echo(text, nl=False)
 
 
 def _read(file: TextIO) -> Any:
     try:
         text = file.read()
-        if _documents(text) != 1:
+        # Events, because building the values would recurse as deep as the text.
+        events = yaml.parse(text, Loader=yaml.CSafeLoader)
+        if sum(isinstance(event, yaml.DocumentStartEvent) for event in events) != 1:
             raise UsageError(f"{file.name}: expected one document")
         value, repeated = goyaml.parse(text.encode())
     except UnicodeDecodeError:
-        raise UsageError(f"{file.name}: is no text") from None
+        raise UsageError(f"{file.name}: is not UTF-8 text") from None
     except yaml.YAMLError as problem:
-        raise UsageError(f"{file.name}: {_said(problem)}") from None
+        raise UsageError(f"{file.name}: {_describe(problem)}") from None
     except goyaml.YamlProblem as problem:
         raise UsageError(f"{file.name}: {problem}") from None
     if repeated:
@@ -71,17 +80,11 @@ def _read(file: TextIO) -> Any:
     return gojson.plain(value)
 
 
-def _documents(text: str) -> int:
-    """By the parser's events, which nest as deep as they like."""
-    events = yaml.parse(text, Loader=yaml.CSafeLoader)
-    return sum(isinstance(each, yaml.DocumentStartEvent) for each in events)
-
-
-def _said(problem: yaml.YAMLError) -> str:
-    """In one line, counted as editors count."""
+def _describe(problem: yaml.YAMLError) -> str:
+    """The problem in one line; lines and columns start at 1, as in editors."""
     if isinstance(problem, yaml.reader.ReaderError):
         return str(problem.reason)
     if not isinstance(problem, yaml.MarkedYAMLError) or problem.problem_mark is None:
         return str(problem)
-    at = problem.problem_mark
-    return f"line {at.line + 1}, column {at.column + 1}: {problem.problem}"
+    mark = problem.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem.problem}"

@@ -5,13 +5,13 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from refloat.app import controllers as controller_table
-from refloat.app import embedded
+from refloat.app import controller_names, embedded
 from refloat.base import log, process
 from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
@@ -19,10 +19,13 @@ from refloat.base.rand import Rand
 from refloat.cli import options
 
 if TYPE_CHECKING:
-    from refloat.app import supervision
+    from refloat.app import agent_supervisor
 
-# Pods run without a further word; a cluster of simulated nodes is there for those alone.
+# One node, so that pods run without any option; none beside simulated nodes.
 DEFAULT_NODES = 1
+
+# Names in a message.
+MAX_NAMES = 5
 
 
 @click.command()
@@ -31,18 +34,18 @@ DEFAULT_NODES = 1
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="The API server's port. [default: that of the last time, or a free one]",
+    help="The API server's port. [default: the port of the last run, or a free one]",
 )
 @click.option(
     "--bind-address",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen at.",
+    help="The IP address of the API server.",
 )
 @click.option(
     "--nodes",
     type=click.IntRange(min=0),
-    help="How many nodes to run: n1, n2 and so on run containers as processes of this machine. "
+    help="Number of nodes: n1, n2 and so on run containers as processes of this machine. "
     "[default: 1, or 0 with --simulated-nodes]",
 )
 @click.option(
@@ -50,25 +53,26 @@ DEFAULT_NODES = 1
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="How many nodes to simulate: their pods run for as long, and end as, an annotation says.",
+    help="Number of simulated nodes: no container runs there; annotations of a pod set when and "
+    "how the pod ends.",
 )
 @click.option(
     "--fast",
     is_flag=True,
-    help="Waits about ten times shorter than Kubernetes': for demonstrations and tests.",
+    help="Shorten the waits of Kubernetes about ten times, to watch a failure without long pauses.",
 )
 @options.self_fence_seconds
 @click.option(
     "--accept-lost-writes",
     is_flag=True,
-    help="Start although the store lacks writes that it acknowledged: after damage, or with a "
-    "backup. Clients list everything anew.",
+    help="Start although the store lost acknowledged writes, after damage or from a backup. "
+    "Clients then list all objects again.",
 )
 @options.controllers
 @options.config("A configuration file.")
 @options.feature_gates
 @options.log_format
-@options.log_level("warning", "What to log: info has every write, debug every request.")
+@options.log_level("warning", "The log level: info logs each write, debug each request.")
 def command(  # one parameter for each option
     *,
     data_dir: Path,
@@ -87,20 +91,27 @@ def command(  # one parameter for each option
 ) -> None:
     """Run a Kubernetes-compatible cluster on this machine, until Ctrl-C.
 
-    Writes DIR/kubeconfig, with which kubectl and every other client can use
-    it. With --nodes 0 --controllers none it is the API server alone.
+    The command writes a kubeconfig into the data directory and prints its path.
+    kubectl and all other clients of Kubernetes work with it:
+
+    \b
+      export KUBECONFIG=~/.local/share/refloat/kubeconfig
+      kubectl get nodes
+
+    `refloat node` makes a node fail. With --nodes 0 --controllers none only the
+    API server runs.
     """
     log.setup(log_format, level=log_level)
-    chosen = controller_table.chosen(controllers)
+    names = controller_names.select(controllers)
     fence = options.check_self_fence(self_fence_seconds, fast=fast)
-    configured = options.configuration(config_file)
-    settings = embedded.Settings(
+    configuration = options.configuration(config_file)
+    settings = embedded.EmbeddedSettings(
         data_dir=data_dir.expanduser(),
         port=port,
         bind_address=check_address(bind_address),
-        gates=options.chosen_gates(configured, feature_gates),
-        configured=configured,
-        inside=controller_table.Chosen(chosen, simulated_nodes, fast, fence),
+        gates=options.merge_gates(configuration, feature_gates),
+        configured=configuration,
+        selection=controller_names.ControllerSelection(names, simulated_nodes, fast, fence),
         accept_lost_writes=accept_lost_writes,
     )
     if nodes is None:
@@ -112,8 +123,8 @@ def command(  # one parameter for each option
 
 
 def check_address(text: str) -> str:
-    """Refuse what is no address of this machine to listen at."""
-    import ipaddress  # noqa: PLC0415 - not before it is needed
+    """Refuse an address that is not an IP address."""
+    import ipaddress  # noqa: PLC0415 - loaded only when needed
 
     try:
         return str(ipaddress.ip_address(text))
@@ -121,81 +132,85 @@ def check_address(text: str) -> str:
         raise UsageError(f"--bind-address: {text!r} is not an IP address") from error
 
 
-class _Stop(asyncio.Event):
-    """Set when the process is to end."""
-
-    is_interrupt = False
-
-    def listen(self) -> None:
-        options.on_stop(self.set)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
-
-    def _interrupt(self) -> None:
-        self.is_interrupt = True
-        self.set()
-
-
-async def _run(settings: embedded.Settings, nodes: int, flags: list[str]) -> None:
-    stop = _Stop()
-    stop.listen()
+async def _run(settings: embedded.EmbeddedSettings, nodes: int, flags: list[str]) -> None:
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    options.on_signal(signals.put_nowait)
     async with contextlib.AsyncExitStack() as stack:
-        cluster = embedded.Cluster(settings, RealClock(), Rand())
+        cluster = embedded.EmbeddedCluster(settings, RealClock(), Rand())
         stack.push_async_callback(cluster.close)
-        if not await _starts(cluster, settings, stop):
+        if not await _finish_unless_stopped(_start(cluster, settings), signals):
             return
         if nodes:
             agents = _agents(cluster, settings, nodes, flags)
             agents.start()
             cluster.agents = agents
             stack.push_async_callback(agents.close)
+        if not await _finish_unless_stopped(_wait_for_nodes(cluster), signals):
+            return
         process.settle()
         click.echo(f"Kubernetes API at {cluster.url}")
         click.echo(f"  export KUBECONFIG={cluster.kubeconfig}")
         click.echo("  kubectl get namespaces")
         if nodes and os.geteuid() != 0:
             click.echo(f"Not root: pods run with all rights of user {os.geteuid()}.")
-        click.echo("Ctrl-C stops it; its state stays in the data directory.")
-        await stop.wait()
+        click.echo("Ctrl-C stops the cluster; its state stays in the data directory.")
+        await signals.get()
 
 
 def _agents(
-    cluster: embedded.Cluster, settings: embedded.Settings, nodes: int, flags: list[str]
-) -> "supervision.Agents":
-    import ipaddress  # noqa: PLC0415 - not before it is needed
+    cluster: embedded.EmbeddedCluster,
+    settings: embedded.EmbeddedSettings,
+    nodes: int,
+    flags: list[str],
+) -> "agent_supervisor.Agents":
+    import ipaddress  # noqa: PLC0415 - loaded only when needed
 
-    from refloat.app import supervision  # noqa: PLC0415 - without nodes it is not needed
+    from refloat.app import agent_supervisor  # noqa: PLC0415 - loaded only with nodes
 
     flags = [*flags, f"--feature-gates={settings.gates!r}"]
-    # Beyond this machine others may create pods, and their commands would run here.
+    # At another address, users of other machines may create pods, which run commands here.
     if ipaddress.ip_address(settings.bind_address).is_loopback:
         flags.append("--accept-all-pods")
-    if settings.inside.fast:
+    if settings.selection.fast:
         flags.append("--fast")
-    if settings.inside.self_fence_seconds is not None:
-        flags.append(f"--self-fence-seconds={settings.inside.self_fence_seconds}")
+    if settings.selection.self_fence_seconds is not None:
+        flags.append(f"--self-fence-seconds={settings.selection.self_fence_seconds}")
     folder = settings.data_dir.absolute()
-    commands = supervision.commands(folder, cluster.url, nodes, flags)
-    return supervision.Agents(commands, folder / "nodes", RealClock())
+    commands = agent_supervisor.commands(folder, cluster.url, nodes, flags)
+    return agent_supervisor.Agents(commands, folder / "nodes", RealClock())
 
 
-async def _starts(cluster: embedded.Cluster, settings: embedded.Settings, stop: _Stop) -> bool:
-    """Start; False if the process is told to end before that is done."""
-    starting = asyncio.ensure_future(_start(cluster, settings))
-    waiting = asyncio.ensure_future(stop.wait())
+async def _finish_unless_stopped(
+    part: Coroutine[object, object, None], signals: "asyncio.Queue[signal.Signals]"
+) -> bool:
+    """Finish a part of the start; False if SIGTERM arrives before that."""
+    start = asyncio.ensure_future(part)
+    stop = asyncio.ensure_future(signals.get())
     try:
-        await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        waiting.cancel()
-        starting.cancel()  # which does nothing once it is done
-        await asyncio.wait({starting})
-    if not starting.cancelled():
-        await starting  # it may have failed
-    if stop.is_interrupt:
+        start.cancel()  # does nothing once the start is complete
+        stop.cancel()
+        await asyncio.wait({start, stop})
+    if not start.cancelled():
+        await start  # raises the error of a start that failed
+    if stop.cancelled():
+        return True
+    if stop.result() == signal.SIGINT:
         raise click.exceptions.Abort
-    return not stop.is_set()
+    return False
 
 
-async def _start(cluster: embedded.Cluster, settings: embedded.Settings) -> None:
+async def _wait_for_nodes(cluster: embedded.EmbeddedCluster) -> None:
+    if late := await cluster.wait_for_nodes():
+        others = f" and {len(late) - MAX_NAMES} more" if len(late) > MAX_NAMES else ""
+        names = f"{', '.join(late[:MAX_NAMES])}{others}"
+        click.echo(
+            f"refloat: not Ready after 60 s: {names}; the cluster runs without them", err=True
+        )
+
+
+async def _start(cluster: embedded.EmbeddedCluster, settings: embedded.EmbeddedSettings) -> None:
     try:
         await cluster.start()
     except OSError as error:

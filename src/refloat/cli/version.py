@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`refloat version`"""
+"""`refloat version` and `refloat --version`"""
 
 import click
 
@@ -9,6 +9,10 @@ import refloat
 @click.command()
 def command() -> None:
     """Print the version of Refloat and of the Kubernetes API that it follows."""
-    from refloat.api import schema  # noqa: PLC0415 - not before it is needed
+    click.echo(text())
 
-    click.echo(f"refloat {refloat.__version__} (Kubernetes API {schema.kubernetes_version()})")
+
+def text() -> str:
+    from refloat.api import schema  # noqa: PLC0415 - loaded only when needed
+
+    return f"refloat {refloat.__version__} (Kubernetes API {schema.kubernetes_version()})"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs of the Kubernetes API, typed, on two transports.
 
-`contract` is what a controller sees; `http` speaks to any API server over the
-wire, `local` to the embedded one in this process. One contract suite runs on
-both. Nothing here knows a controller.
+Controllers use `contract`. `http` talks to any API server over the wire, `local`
+to the embedded API server in this process. One contract suite runs on both.
+This package knows no controller.
 """

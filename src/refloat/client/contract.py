@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a controller can ask of a cluster, whichever it is.
+"""The interface through which controllers use any cluster.
 
-Objects come out as the partial structs of a `Kind`, decoded once; what a
-struct does not name is not decoded and cannot be lost, because writes are
-creates and patches, never whole objects.
+Reads return the partial structs of a `Kind`, decoded once. Fields that a struct
+does not name are not decoded. They cannot get lost, because writes are creates
+and patches, never whole objects.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -24,7 +24,7 @@ EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """A resource, and the struct that its objects are decoded into."""
+    """A resource, and the struct for its objects."""
 
     resource: kinds.Resource
     type: type[T]
@@ -35,7 +35,7 @@ class Kind(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """A chunk of a list, all chunks as of one resourceVersion."""
 
     items: list[T]
@@ -76,10 +76,10 @@ class DeleteOptions:
 
 
 class Watch(Protocol[T]):
-    """A watch that is read by one task, and closed by any.
+    """A watch that one task reads, and any task may close.
 
-    Whoever waits for the next event when it is closed sees it end. A reader
-    that is cancelled loses no event: it may read on.
+    Closing ends the iteration of a waiting reader. A cancelled reader loses no
+    event and may read on.
     """
 
     def __aiter__(self) -> "Watch[T]": ...
@@ -102,8 +102,8 @@ class Client(Protocol):
         selector: Selector = EVERYTHING,
         limit: int = 500,
         resource_version: str = "",
-    ) -> AsyncIterator[Page[T]]:
-        """The objects in chunks; an empty namespace is all of them."""
+    ) -> AsyncIterator[ListPage[T]]:
+        """The objects in chunks; an empty namespace means all namespaces."""
         ...
 
     def watch(
@@ -116,12 +116,11 @@ class Client(Protocol):
         initial_events: bool = False,
         timeout_seconds: int | None = None,
     ) -> Watch[T]:
-        """The changes after a resourceVersion, with bookmarks, until the server ends it.
+        """The changes after a resourceVersion, with bookmarks, until the server ends the watch.
 
         With `initial_events` the present objects come first, then a bookmark
-        with `initial_end`. Ends by itself when the server closes the watch;
-        raises `Expired` when the resourceVersion is too old. Close it with
-        `aclose()`: that ends it at once.
+        with `initial_end`. Raises `Expired` when the resourceVersion is too old.
+        `aclose()` ends the watch at once.
         """
         ...
 
@@ -161,19 +160,19 @@ class Client(Protocol):
     async def close(self) -> None: ...
 
 
-class Registry(Protocol):
-    """What the in-process client needs of the embedded API server, as one user.
+class LocalServer(Protocol):
+    """The embedded API server for the in-process client of one user.
 
-    `apiserver` implements it and `app` joins the two. Bodies are encoded JSON
+    `apiserver.local_server` implements this interface. Bodies are encoded JSON
     in both directions; failures are `refloat.api.errors.StatusError`.
     """
 
     async def call(
         self, method: str, target: str, body: bytes = b"", content_type: str = "application/json"
     ) -> bytes:
-        """One request that is not a watch; `target` is the path with its query."""
+        """One request that is not a watch; `target` is the path with the query."""
         ...
 
     def watch(self, target: str) -> AsyncGenerator[bytes, None]:
-        """A watch: encoded events, a line each, one or more lines an item."""
+        """A watch: encoded events, a line each; an item has one or more lines."""
         ...

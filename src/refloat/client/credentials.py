@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who we are at this moment: the headers and the certificate of the next request.
+"""The credentials of the next request: headers and client certificate.
 
-Tokens and certificates change while we run: files are renewed in place,
-plugins' credentials expire, and an API server may refuse what seemed good. A
-plugin runs once for all who wait for it. Nothing here sends a request.
+Tokens and certificates change during a run: other programs renew the files in
+place, credentials of plugins expire, and an API server may refuse credentials
+that seemed good. One run of a plugin serves all requests that wait. This module
+sends no request.
 """
 
 import asyncio
@@ -14,10 +15,10 @@ from dataclasses import dataclass, field
 
 from refloat.base.clock import Clock
 from refloat.base.tasks import Tasks
-from refloat.client import access, errors
+from refloat.client import cluster_access, errors
 from refloat.client.exec_plugin import Credential, ExecPlugin
-from refloat.client.settings import Settings
-from refloat.client.watched import Content
+from refloat.client.reloading_files import Content
+from refloat.client.settings import ClientSettings
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ Outcome = Credential | errors.Unauthorized
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What one request proves itself with. Compared by what it holds."""
+    """The credentials of one request."""
 
     headers: tuple[Header, ...] = field(default=(), repr=False)
     certificate: bytes = field(default=b"", repr=False)
@@ -37,9 +38,11 @@ class Identity:
 class Credentials:
     """A user's credentials on one cluster."""
 
-    def __init__(self, where: access.Access, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self, where: cluster_access.Access, clock: Clock, settings: ClientSettings
+    ) -> None:
         user = where.user
-        self._given = _Given(user, clock)
+        self._static = _KubeconfigIdentity(user, clock)
         self._authority = Content(where.cluster.authority, clock)
         self._clock = clock
         self._plugin = (
@@ -50,31 +53,31 @@ class Credentials:
         self._printed: Credential | None = None
 
     async def current(self) -> Identity:
-        """What to use now; raises `Unauthorized` when there is nothing to be had."""
+        """The identity to use now; raises `Unauthorized` without credentials."""
         if self._plugin is None:
-            return self._given.identity()
-        printed = self._printed
-        if printed is None or self._has_expired(printed):
-            printed = await self._run(self._plugin)
-        return self._given.identity(printed)
+            return self._static.identity()
+        credential = self._printed
+        if credential is None or (
+            credential.expires is not None and self._clock.now() > credential.expires
+        ):
+            credential = await self._run(self._plugin)
+        return self._static.identity(credential)
 
-    def _has_expired(self, printed: Credential) -> bool:
-        return printed.expires is not None and self._clock.now() > printed.expires
-
-    async def renewed(self, refused: Identity) -> Identity | None:
-        """Something else, after this was refused; None if there is nothing else."""
+    async def renewed(self, identity_in_use: Identity) -> Identity | None:
+        """Another identity, after the server refused this one; None if there is no other."""
         if self._plugin is None:
-            found = self._given.identity(now=True)
-        elif (held := self._printed) and (found := self._given.identity(held)) != refused:
-            return found  # somebody else was refused too, and has renewed it
+            identity = self._static.identity(now=True)
+        elif self._printed and self._static.identity(self._printed) != identity_in_use:
+            # Another refused request has already renewed the credentials.
+            return self._static.identity(self._printed)
         else:
-            found = self._given.identity(await self._run(self._plugin))
-        return found if found != refused else None
+            identity = self._static.identity(await self._run(self._plugin))
+        return identity if identity != identity_in_use else None
 
     async def _run(self, plugin: ExecPlugin) -> Credential:
-        """Run the plugin, or wait for the run that is under way.
+        """Run the plugin, or wait for the run in progress.
 
-        The run is nobody's own: who stops waiting does not stop it for others.
+        A cancelled waiter does not stop the run for the others.
         """
         running = self._running or self._start(plugin)
         await asyncio.wait({running})
@@ -95,7 +98,7 @@ class Credentials:
         self._running = None
 
     async def _once(self, plugin: ExecPlugin) -> Outcome:
-        """A failure is a value here: it is for those who wait, not for the log."""
+        """Return a failure as a value, for all waiters."""
         try:
             self._printed = await plugin.run(self._read_authority())
         except errors.Unauthorized as error:
@@ -106,25 +109,28 @@ class Credentials:
         try:
             return self._authority.read()
         except OSError:
-            return b""  # the TLS layer complains about it in better words
+            return b""  # the TLS layer raises an error with better words
 
     async def close(self) -> None:
         await self._tasks.close()
 
 
-class _Given:
-    """What the kubeconfig itself holds, with the files that it names."""
+class _KubeconfigIdentity:
+    """The credentials in the kubeconfig and in the files that the kubeconfig names."""
 
-    def __init__(self, user: access.User, clock: Clock) -> None:
+    def __init__(self, user: cluster_access.User, clock: Clock) -> None:
         self._user = user
-        self._token = Content(access.Source(path=user.token_file), clock)
+        self._token = Content(cluster_access.Source(path=user.token_file), clock)
         self._certificate = Content(user.certificate, clock)
         self._key = Content(user.key, clock)
         self._as = tuple(_impersonation(user.impersonate))
-        self._held: tuple[tuple[object, ...], Identity] | None = None
+        self._cached: tuple[tuple[object, ...], Identity] | None = None
 
-    def identity(self, printed: Credential | None = None, *, now: bool = False) -> Identity:
-        """The present identity; the same object as long as nothing changes."""
+    def identity(self, credential: Credential | None = None, *, now: bool = False) -> Identity:
+        """The present identity, with a plugin's credential if there is one.
+
+        As long as nothing changes, this is the same object.
+        """
         try:
             token = self._token.read(now=now)
             pair = (self._certificate.read(now=now), self._key.read(now=now))
@@ -132,43 +138,38 @@ class _Given:
             raise errors.Unauthorized(
                 f"no credentials: {error.filename}: cannot be read: {error.strerror}"
             ) from error
-        seen = (token, pair, printed)
-        if self._held is None or self._held[0] != seen:
-            self._held = (seen, self._made(token, pair, printed))
-        return self._held[1]
+        inputs = (token, pair, credential)
+        if self._cached is None or self._cached[0] != inputs:
+            if credential is not None and credential.certificate:
+                pair = (credential.certificate, credential.key)
+            headers = (*self._authorization(token, credential), *self._as)
+            self._cached = (inputs, Identity(headers, *pair))
+        return self._cached[1]
 
-    def _made(
-        self, token: bytes, pair: tuple[bytes, bytes], printed: Credential | None
-    ) -> Identity:
-        authorization = self._authorization(token, printed)
-        if printed is not None and printed.certificate:
-            pair = (printed.certificate, printed.key)
-        return Identity((*authorization, *self._as), *pair)
-
-    def _authorization(self, token: bytes, printed: Credential | None) -> Sequence[Header]:
+    def _authorization(self, token: bytes, credential: Credential | None) -> Sequence[Header]:
         user = self._user
         if user.username or user.password:
             pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
             return [("Authorization", f"Basic {pair}")]
-        # A file is the newer word than what stands beside it in the kubeconfig.
+        # A token file is newer than a token beside it in the kubeconfig.
         bearer = token.decode(errors="replace").strip() or user.token
-        bearer = bearer or (printed.token if printed is not None else "")
+        bearer = bearer or (credential.token if credential is not None else "")
         return [("Authorization", f"Bearer {bearer}")] if bearer else []
 
 
-def _impersonation(wanted: access.Impersonation | None) -> list[Header]:
-    if wanted is None:
+def _impersonation(target: cluster_access.Impersonation | None) -> list[Header]:
+    if target is None:
         return []
-    headers = [("Impersonate-User", wanted.user)]
-    if wanted.uid:
-        headers.append(("Impersonate-Uid", wanted.uid))
-    headers += [("Impersonate-Group", group) for group in wanted.groups]
-    headers += [(f"Impersonate-Extra-{_escaped(key)}", value) for key, value in wanted.extra]
+    headers = [("Impersonate-User", target.user)]
+    if target.uid:
+        headers.append(("Impersonate-Uid", target.uid))
+    headers += [("Impersonate-Group", group) for group in target.groups]
+    headers += [(f"Impersonate-Extra-{_escaped(key)}", value) for key, value in target.extra]
     return headers
 
 
 def _escaped(key: str) -> str:
-    """A key as part of a header's name: what may not stand there is percent-encoded."""
+    """A key as part of a header's name; percent-encodes characters that a name may not have."""
     allowed = "!#$&'*+-.^_`|~"
     return "".join(
         char

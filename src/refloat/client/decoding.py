@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the bytes of an answer to structs and typed errors.
+"""Decodes the bytes of an answer to structs and typed errors.
 
-An object is decoded once, straight into its Kind's struct. What is not JSON,
-or not of the expected shape, is `Unavailable`: somebody between us and the
-API server answered, and asking again may help.
+An object is decoded once, straight into its Kind's struct. An answer of another
+shape raises `Unavailable`: something between Refloat and the API server has
+answered, and a retry may help.
 """
 
 from collections.abc import Callable, Hashable
@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from refloat.client import errors
-from refloat.client.contract import EventType, Kind, Page, WatchEvent
+from refloat.client.contract import EventType, Kind, ListPage, WatchEvent
 
 T = TypeVar("T")
 
@@ -80,8 +80,8 @@ def _key(kind: Kind[Any]) -> Hashable:
 
 
 @cache
-def _list_decoder(of: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_List[of])  # type: ignore[valid-type]
+def _decoder(struct: Any, of: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(struct[of])
 
 
 def one(kind: Kind[T], body: Body) -> T:
@@ -92,75 +92,60 @@ def one(kind: Kind[T], body: Body) -> T:
         raise _unexpected(f"a {kind.resource.kind}", body, error) from error
 
 
-def page(kind: Kind[T], body: Body) -> tuple[Page[T], str]:
-    """A chunk of a list, and the token that leads to the next one."""
+def page(kind: Kind[T], body: Body) -> tuple[ListPage[T], str]:
+    """A chunk of a list, and the token for the next chunk."""
     try:
-        found: _List[T] = _list_decoder(_key(kind)).decode(body)
+        chunk: _List[T] = _decoder(_List, _key(kind)).decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unexpected(f"a list of {kind.resource.plural}", body, error) from error
-    meta = found.metadata or _ListMeta()
+    meta = chunk.metadata or _ListMeta()
     token = meta.continue_ or ""
-    return Page(found.items or [], meta.resourceVersion or "", last=not token), token
+    return ListPage(chunk.items or [], meta.resourceVersion or "", last=not token), token
 
 
-class _Told(msgspec.Struct, Generic[T], gc=False):
+class _ObjectEvent(msgspec.Struct, Generic[T], gc=False):
     """An event whose object is one of its kind."""
 
     type: EventType
     object: T
 
 
-@cache
-def _told_decoder(of: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_Told[of])  # type: ignore[valid-type]
-
-
-# How the lines begin that need no second look at what their object is.
-_ORDINARY = (b'{"type":"ADDED"', b'{"type":"MODIFIED"', b'{"type":"DELETED"')
-
-
-def event(kind: Kind[T], line: Body) -> WatchEvent[T]:
-    """A line of a watch; raises what an ERROR event says."""
-    if line.startswith(_ORDINARY):
-        try:
-            told: _Told[T] = _told_decoder(_key(kind)).decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _unexpected("a watch event", line, error) from error
-        return WatchEvent(told.type, told.object, _version_in(kind, told.object, line))
-    return _careful(kind, line)
-
-
-def _version_in(kind: Kind[T], obj: T, line: Body) -> str:
-    read = _version_reader(_key(kind))
-    if read is _version_from_bytes:
-        return read(obj, _event.decode(line).object)
-    return read(obj, _NO_BYTES)
-
+# The lines with these starts are events with an object, and are decoded in one step.
+_OBJECT_STARTS = (b'{"type":"ADDED"', b'{"type":"MODIFIED"', b'{"type":"DELETED"')
 
 _NO_BYTES = msgspec.Raw(b"")
 
 
-def _careful(kind: Kind[T], line: Body) -> WatchEvent[T]:
-    """An event that may be of any type, and may have its fields in any order."""
+def event(kind: Kind[T], line: Body) -> WatchEvent[T]:
+    """A line of a watch; raises the error of an ERROR event."""
+    if not line.startswith(_OBJECT_STARTS):
+        return _any_event(kind, line)
     try:
-        found = _event.decode(line)
-        if found.type in _OBJECT_EVENTS:
-            obj = kind.decoder.decode(found.object)
-            version = _version_reader(_key(kind))(obj, found.object)
-            return WatchEvent(cast("EventType", found.type), obj, version)
-        if found.type == "BOOKMARK":
-            return _bookmark(found.object)
+        change: _ObjectEvent[T] = _decoder(_ObjectEvent, _key(kind)).decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unexpected("a watch event", line, error) from error
-    if found.type == "ERROR":
-        raise failure(0, bytes(found.object), what="watch")
-    raise _unexpected("a watch event", line, f"of type {found.type!r}")
+    reader = _version_reader(_key(kind))
+    raw = _event.decode(line).object if reader is _version_from_bytes else _NO_BYTES
+    return WatchEvent(change.type, change.object, reader(change.object, raw))
 
 
-def _bookmark(raw: msgspec.Raw) -> WatchEvent[Any]:
-    meta = _metadata.decode(raw).metadata or _Meta()
-    ends = (meta.annotations or {}).get(INITIAL_END) == "true"
-    return WatchEvent("BOOKMARK", None, meta.resourceVersion or "", initial_end=ends)
+def _any_event(kind: Kind[T], line: Body) -> WatchEvent[T]:
+    """An event of any type, with the fields in any order."""
+    try:
+        event = _event.decode(line)
+        if event.type in _OBJECT_EVENTS:
+            obj = kind.decoder.decode(event.object)
+            version = _version_reader(_key(kind))(obj, event.object)
+            return WatchEvent(cast("EventType", event.type), obj, version)
+        if event.type == "BOOKMARK":
+            meta = _metadata.decode(event.object).metadata or _Meta()
+            ends = (meta.annotations or {}).get(INITIAL_END) == "true"
+            return WatchEvent("BOOKMARK", None, meta.resourceVersion or "", initial_end=ends)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unexpected("a watch event", line, error) from error
+    if event.type == "ERROR":
+        raise failure(0, bytes(event.object), what="watch")
+    raise _unexpected("a watch event", line, f"of type {event.type!r}")
 
 
 _VersionReader = Callable[[Any, msgspec.Raw], str]
@@ -168,11 +153,12 @@ _VersionReader = Callable[[Any, msgspec.Raw], str]
 
 @cache
 def _version_reader(of: Hashable) -> _VersionReader:
-    """How to find the resourceVersion: in the struct, or else in the bytes once more."""
+    """The function that finds the resourceVersion: in the struct, else in the bytes."""
     outer = _attribute(of, "metadata")
     if outer is None:
         return _version_from_bytes
-    inner = _attribute(_struct_of(outer[1]), "resourceVersion")
+    hints = (outer[1], *getattr(outer[1], "__args__", ()))  # the struct in `T | None`
+    inner = next(filter(None, (_attribute(hint, "resourceVersion") for hint in hints)), None)
     if inner is None:
         return _version_from_bytes
     metadata, version = outer[0], inner[0]
@@ -189,7 +175,7 @@ def _version_from_bytes(_obj: object, raw: msgspec.Raw) -> str:
 
 
 def _attribute(of: object, name: str) -> tuple[str, object] | None:
-    """The attribute that holds a field of the wire, and its type."""
+    """The attribute for a field of the wire, and the type of the attribute."""
     if not (isinstance(of, type) and issubclass(of, msgspec.Struct)):
         return None
     for each in msgspec.structs.fields(of):
@@ -198,16 +184,8 @@ def _attribute(of: object, name: str) -> tuple[str, object] | None:
     return None
 
 
-def _struct_of(hint: object) -> object:
-    """The struct in `T | None`."""
-    for each in (hint, *getattr(hint, "__args__", ())):
-        if isinstance(each, type) and issubclass(each, msgspec.Struct):
-            return each
-    return None
-
-
-def _unexpected(wanted: str, body: Body, problem: object) -> errors.Unavailable:
-    return errors.Unavailable(f"the answer is not {wanted}: {problem}; it was: {shown(body)}")
+def _unexpected(expectation: str, body: Body, problem: object) -> errors.Unavailable:
+    return errors.Unavailable(f"the answer is not {expectation}: {problem}; it was: {shown(body)}")
 
 
 def shown(body: Body) -> str:
@@ -246,7 +224,7 @@ _BY_CODE: dict[int, type[errors.ClientError]] = {
 def failure(
     code: int, body: Body, *, what: str, retry_after: float | None = None
 ) -> errors.ClientError:
-    """The error of an answer that is none of 2xx, or of an ERROR event."""
+    """The error for an answer other than 2xx, or for an ERROR event."""
     try:
         status = _status.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -269,7 +247,7 @@ def failure(
 
 
 def _class(reason: str, code: int) -> type[errors.ClientError]:
-    found = _BY_REASON.get(reason) or _BY_CODE.get(code)
-    if found is not None:
-        return found
+    error = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if error is not None:
+        return error
     return errors.Invalid if 400 <= code < 500 else errors.Unavailable

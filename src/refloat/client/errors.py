@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call to a cluster can come back with instead of an answer.
+"""The errors of calls to a cluster.
 
 RefloatError
 ├── UsageError
-│   └── KubeconfigError the files that say where the cluster is are wrong or missing
+│   └── KubeconfigError a kubeconfig file is missing or wrong
 └── ClientError         carries code, reason, message, causes, retry_after
-    ├── NotFound        404: it is gone; often as good as done
-    ├── AlreadyExists   409: somebody was faster; read it
-    ├── Conflict        409: it changed under us; read again and decide anew
+    ├── NotFound        404: the object is gone; often as good as done
+    ├── AlreadyExists   409: another process was faster; read the object
+    ├── Conflict        409: the object has changed; read again and decide anew
     ├── Invalid         422, 400: our mistake; the causes name the fields
     ├── Forbidden       403: a right is missing; retrying does not help
-    ├── Unauthorized    401: the credentials are not accepted
+    ├── Unauthorized    401: the server refuses the credentials
     ├── Expired         410: the resourceVersion is too old; list anew
     ├── TooManyRequests 429: wait for `retry_after` seconds
-    ├── Timeout         no answer in time, or 504: it may have happened
-    └── Unavailable     5xx or a broken connection: it may have happened
-        └── Unreachable no connection: it did not happen
+    ├── Timeout         no answer in time, or 504: the write may have happened
+    └── Unavailable     5xx or a broken connection: the write may have happened
+        └── Unreachable no connection: the write did not happen
 """
 
 from refloat.base.errors import RefloatError, UsageError
 
 
 class KubeconfigError(UsageError):
-    """Raised before the first call; its text names the file and the field."""
+    """Raised before the first call; the message names the file and the field."""
 
 
 class ClientError(RefloatError):

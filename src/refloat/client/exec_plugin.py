@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a credential plugin: a command that prints an ExecCredential.
 
-Of `client.authentication.k8s.io` v1 and v1beta1. The command gets what it
-needs in KUBERNETES_EXEC_INFO, and a terminal only if it may have one. What it
-says on stderr is logged, and told when it fails; what it prints on stdout is
-a secret and appears nowhere. When to run it is `credentials`' business.
+The formats are `client.authentication.k8s.io` v1 and v1beta1. The command gets
+its input in KUBERNETES_EXEC_INFO, and a terminal only if the kubeconfig allows
+that. Refloat logs the command's stderr, and adds stderr to the error of a failed
+run. The command's stdout is a secret and appears nowhere. `credentials` decides
+when to run the command.
 """
 
 import asyncio
@@ -13,31 +14,30 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from refloat.api import times
 from refloat.base.clock import Clock
-from refloat.client import access, errors
-from refloat.client.settings import Settings
+from refloat.client import cluster_access, errors
+from refloat.client.settings import ClientSettings
 
 log = logging.getLogger(__name__)
 
-# Certificates and tokens are a few kilobytes; the rest is not an answer.
+# Certificates and tokens have a few kilobytes; larger output is no credential.
 MAX_OUTPUT_BYTES = 1024 * 1024
 
-# How much of a plugin's complaints an error tells: the last of it says most.
-MAX_TOLD = 500
+# An error has so many characters from the end of a plugin's stderr.
+MAX_STDERR = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a plugin printed."""
+    """The credentials that a plugin printed."""
 
     token: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
@@ -60,16 +60,25 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 _decoder = msgspec.json.Decoder(_ExecCredential)
 
+_Transport: TypeAlias = asyncio.SubprocessTransport
+_Process: TypeAlias = asyncio.subprocess.Process
+
+_PIPE_BYTES = 64 * 1024
+
 
 class PluginFailed(errors.Unauthorized):
-    """No credentials came of it."""
+    """The plugin gave no credentials."""
 
 
 class ExecPlugin:
     """One plugin of one user."""
 
     def __init__(
-        self, plugin: access.Plugin, cluster: access.Cluster, clock: Clock, settings: Settings
+        self,
+        plugin: cluster_access.Plugin,
+        cluster: cluster_access.ClusterEndpoint,
+        clock: Clock,
+        settings: ClientSettings,
     ) -> None:
         self._plugin = plugin
         self._cluster = cluster
@@ -77,22 +86,25 @@ class ExecPlugin:
         self._settings = settings
 
     async def run(self, authority: bytes) -> Credential:
-        """Run it once; `authority` is told to a plugin that asks for its cluster."""
+        """Run the plugin once; `authority` goes to a plugin that wants cluster information."""
         interactive = self._is_interactive()
-        process = await self._start(interactive, self._info(interactive, authority))
+        transport, process = await self._start(interactive, authority)
         settings = self._settings
         seconds = settings.sign_in_seconds if interactive else settings.plugin_seconds
         try:
             async with self._clock.timeout(seconds):
-                output, complaints = await asyncio.gather(
-                    _read(process.stdout), _read(process.stderr)
-                )
+                output, stderr = await asyncio.gather(_read(process.stdout), _read(process.stderr))
                 code = await process.wait()
         except TimeoutError as error:
             raise self._failed(f"gave no credentials within {seconds:g} s") from error
         finally:
-            await _end(process, is_group=not interactive)
-        return self._result(code, output, complaints.decode(errors="replace").strip())
+            await _end(transport, process, is_group=not interactive)
+        if text := stderr.decode(errors="replace").strip():
+            log.info("credential plugin %s: %s", self._plugin.command, text)
+        if code:
+            tail = f": {text[-MAX_STDERR:]}" if text else ""
+            raise self._failed(f"ended with code {code}{tail}")
+        return self._parse(output)
 
     def _is_interactive(self) -> bool:
         mode = self._plugin.interactive
@@ -100,55 +112,50 @@ class ExecPlugin:
             return False
         has_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
         if mode == "Always" and not has_terminal:
-            raise self._failed("wants to ask somebody, but standard input is not a terminal")
+            raise self._failed("asks the user, but standard input is not a terminal")
         return has_terminal
 
-    def _info(self, interactive: bool, authority: bytes) -> bytes:
+    def _info(self, interactive: bool, authority: bytes) -> str:
+        """The plugin's input."""
         spec: dict[str, Any] = {}
         if self._plugin.wants_cluster:
-            told = {**self._cluster.info}
+            cluster = {**self._cluster.info}
             if authority:
-                told["certificate-authority-data"] = base64.b64encode(authority).decode()
-            spec["cluster"] = {key: value for key, value in told.items() if value}
+                cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+            spec["cluster"] = {key: value for key, value in cluster.items() if value}
         spec["interactive"] = interactive
         info = {"kind": "ExecCredential", "apiVersion": self._plugin.api_version, "spec": spec}
-        return msgspec.json.encode(info)
+        return msgspec.json.encode(info).decode()
 
-    async def _start(self, interactive: bool, info: bytes) -> asyncio.subprocess.Process:
-        plugin = self._plugin
-        environment: Mapping[str, str] = {
-            **os.environ,
-            **dict(plugin.env),
-            "KUBERNETES_EXEC_INFO": info.decode(),
-        }
+    async def _start(self, interactive: bool, authority: bytes) -> tuple[_Transport, _Process]:
+        plugin, loop = self._plugin, asyncio.get_running_loop()
+        info = self._info(interactive, authority)
         try:
-            return await asyncio.create_subprocess_exec(
+            # As asyncio.create_subprocess_exec, which keeps the transport to itself.
+            transport, protocol = await loop.subprocess_exec(
+                lambda: asyncio.subprocess.SubprocessStreamProtocol(_PIPE_BYTES, loop),
                 plugin.command,
                 *plugin.args,
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=None if interactive else asyncio.subprocess.PIPE,
-                env=environment,
-                # A group of its own, so that its children end with it; but a
-                # terminal belongs to the group that we are in.
+                env={**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info},
+                # A group of its own, so that Refloat can end its children too. But only
+                # Refloat's own group may read from the terminal.
                 start_new_session=not interactive,
             )
         except OSError as error:
             hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
             raise self._failed(f"cannot be run: {error.strerror}{hint}") from error
+        return transport, asyncio.subprocess.Process(transport, protocol, loop)
 
-    def _result(self, code: int, output: bytes, complaints: str) -> Credential:
-        if complaints:
-            log.info("credential plugin %s: %s", self._plugin.command, complaints)
-        if code:
-            told = f": {complaints[-MAX_TOLD:]}" if complaints else ""
-            raise self._failed(f"ended with code {code}{told}")
+    def _parse(self, output: bytes) -> Credential:
         try:
-            return self._checked(_decoder.decode(output))
+            printed = _decoder.decode(output)
+            expires = printed.status.expiration_timestamp if printed.status else None
+            end = times.parse(expires) if expires else None
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
             raise self._failed("did not print an ExecCredential") from error
-
-    def _checked(self, printed: _ExecCredential) -> Credential:
         if printed.kind != "ExecCredential" or printed.api_version != self._plugin.api_version:
             raise self._failed(
                 f"printed {printed.api_version or 'no apiVersion'} {printed.kind or 'of no kind'}, "
@@ -162,12 +169,8 @@ class ExecPlugin:
             raise self._failed("printed only one of certificate and key")
         if not status.token and not certificate:
             raise self._failed("printed neither a token nor a certificate")
-        expires = status.expiration_timestamp
         return Credential(
-            status.token or "",
-            (certificate or "").encode(),
-            (key or "").encode(),
-            times.parse(expires) if expires else None,
+            status.token or "", (certificate or "").encode(), (key or "").encode(), end
         )
 
     def _failed(self, problem: str) -> PluginFailed:
@@ -175,21 +178,21 @@ class ExecPlugin:
 
 
 async def _read(stream: asyncio.StreamReader | None) -> bytes:
-    """All of a pipe up to the bound; the rest is read too, lest the writer hangs."""
+    """The content of a pipe up to the bound. Reads the rest too, because the writer would hang."""
     content = bytearray()
     while stream is not None and (piece := await stream.read(65536)):
         content += piece[: MAX_OUTPUT_BYTES - len(content)]
     return bytes(content)
 
 
-async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
-    """Leave nothing running, whatever the plugin has started."""
+async def _end(transport: _Transport, process: _Process, *, is_group: bool) -> None:
+    """End the plugin and all processes that it has started."""
     with suppress(ProcessLookupError):
         if is_group:
             os.killpg(process.pid, signal.SIGKILL)
         elif process.returncode is None:
             process.kill()
-    # Its pipes first: where a child of the plugin has left the group and holds
-    # them open, there would be no end to wait for.
-    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - the only way
+    # Close the pipes first: a child that has left the group may hold them open, and `wait`
+    # waits for their end.
+    transport.close()
     await process.wait()

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check that stands directly before each request on the wire.
+"""A check right before each request on the wire.
 
-Between a caller's decision to write and the moment of sending lie waits: for
-the client's own rate limit, for credentials, before the next try. A process
-that must not write any more, because it lost its leadership meanwhile, has to
-notice after them. So whoever guards a call leaves its check here, for the
-task that makes the call, and the transport asks before it sends.
+A call waits before it is sent: for the client's own rate limit, for credentials,
+for the next attempt. A process that loses its leadership meanwhile must not
+write, so one check before the call is not enough. A guard registers its check
+here for its task, and the transport calls the check right before it sends.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,9 +16,9 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("refloat_fence", defa
 
 @contextmanager
 def fenced(check: Callable[[], None]) -> Iterator[None]:
-    """Ask `check` before every request that is sent inside; it raises to stop it.
+    """Call `check` before every request inside the block; `check` raises to stop the request.
 
-    A fence around this one is asked first.
+    The check of an outer fence runs first.
     """
     outer = _check.get()
 
@@ -36,6 +35,6 @@ def fenced(check: Callable[[], None]) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raises what the fence around this call raises, if there is one."""
-    if (ask := _check.get()) is not None:
-        ask()
+    """Raise what the fences around this call raise."""
+    if (current := _check.get()) is not None:
+        current()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs over the wire, to any API server; `transport` carries them."""
+"""The verbs over the wire, to any API server."""
 
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
-from refloat.client import access, contract
+from refloat.client import cluster_access, contract
 from refloat.client.contract import Kind
 from refloat.client.requests import Request
-from refloat.client.settings import Settings
+from refloat.client.settings import ClientSettings
 from refloat.client.transport import Transport
 from refloat.client.verbs import Verbs
-from refloat.client.watching import HttpWatch
+from refloat.client.watch_stream import HttpWatch
 
 T = TypeVar("T")
 
@@ -22,9 +22,14 @@ class HttpClient(Verbs):
     """A `contract.Client` for the cluster that an `Access` describes."""
 
     def __init__(
-        self, where: access.Access, *, clock: Clock, rand: Rand, settings: Settings | None = None
+        self,
+        where: cluster_access.Access,
+        *,
+        clock: Clock,
+        rand: Rand,
+        settings: ClientSettings | None = None,
     ) -> None:
-        self._settings = settings or Settings()
+        self._settings = settings or ClientSettings()
         super().__init__(self._settings.field_manager)
         self._clock = clock
         self._transport = Transport(where, clock, rand, self._settings)
@@ -37,7 +42,7 @@ class HttpClient(Verbs):
         return HttpWatch(self._transport, request, kind, self._clock, idle)
 
     def server_now(self) -> datetime | None:
-        """What the API server's clock said in its last answer; None if it said nothing."""
+        """The time in the API server's last answer; None without one."""
         try:
             return parsedate_to_datetime(self._transport.date)
         except ValueError:

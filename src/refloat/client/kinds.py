@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds that controllers ask for, each with the struct that it is decoded into."""
+"""The kinds that controllers use, each with its struct."""
 
 from refloat.api import batch, coordination, core, events, kinds, policy, scheduling, storage
 from refloat.api.structs import ApiObject
@@ -7,7 +7,7 @@ from refloat.client.contract import Kind
 
 CONFIG_MAPS = Kind(kinds.of("configmaps"), core.ConfigMap)
 CORE_EVENTS = Kind(kinds.of("events"), ApiObject)
-"""To be written under their older names; what is read are `EVENTS`."""
+"""For writing Events under the older names; controllers read `EVENTS`."""
 
 EVENTS = Kind(kinds.of("events", "events.k8s.io"), events.Event)
 JOBS = Kind(kinds.of("jobs", "batch"), batch.Job)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads kubeconfig files as kubectl does, and merges them.
 
-Of several files the first that names a cluster, user, context or the current
-context wins, as a whole; later ones are not mixed in. Relative paths count
-from the file they stand in. Mistakes are told with file and field before any
-call is made; secrets are never part of a message.
+The first file that names a cluster, a user, a context or the current context
+wins; entries are not mixed. A relative path counts from the file that contains
+the path. An error comes before the first call, and names file and field. No
+message contains a secret.
 """
 
 import base64
@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from refloat.api import goyaml
-from refloat.client import access
+from refloat.client import cluster_access
 from refloat.client.errors import KubeconfigError
 
 PLUGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 PROXY_SCHEMES = ("http", "https")
 
-# The cluster's extension that is handed to credential plugins.
+# The cluster's extension for credential plugins.
 _PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class _Document(msgspec.Struct, rename="kebab", frozen=True):
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """A named thing, and the file that relative paths in it count from."""
+    """A named cluster, user or context, and its file, for relative paths."""
 
     name: str
     value: Any
@@ -120,11 +120,13 @@ class _Entry(msgspec.Struct, frozen=True):
     def wrong(self, problem: str) -> KubeconfigError:
         return KubeconfigError(f"{self.file}: {self.name}: {problem}")
 
-    def source(self, field: str) -> access.Source:
+    def source(self, field: str) -> cluster_access.Source:
         """`field-data` if it is there, else the file that `field` names."""
-        if given := getattr(self.value, f"{field}_data"):
-            return access.Source(data=self._decoded(f"{field}_data".replace("_", "-"), given))
-        return access.Source(path=self.path(getattr(self.value, field)))
+        if text := getattr(self.value, f"{field}_data"):
+            return cluster_access.Source(
+                data=self._decoded(f"{field}_data".replace("_", "-"), text)
+            )
+        return cluster_access.Source(path=self.path(getattr(self.value, field)))
 
     def _decoded(self, field: str, text: str) -> bytes:
         try:
@@ -134,7 +136,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class _Merged:
-    """What several files say together."""
+    """The entries of several files."""
 
     def __init__(self, documents: Iterable[tuple[Path, _Document]]) -> None:
         self.clusters: dict[str, _Entry] = {}
@@ -149,13 +151,17 @@ class _Merged:
 
 
 def _add(
-    into: dict[str, _Entry], named: list[Any] | None, file: Path, what: str, empty: Callable[[], T]
+    into: dict[str, _Entry],
+    entries: list[Any] | None,
+    file: Path,
+    what: str,
+    empty: Callable[[], T],
 ) -> None:
-    seen: set[str] = set()
-    for each in named or ():
-        if each.name in seen:
+    names: set[str] = set()
+    for each in entries or ():
+        if each.name in names:
             raise KubeconfigError(f"{file}: two entries in {what}s are named {each.name!r}")
-        seen.add(each.name)
+        names.add(each.name)
         value = getattr(each, what) or empty()
         into.setdefault(each.name, _Entry(f"{what} {each.name!r}", value, file))
 
@@ -165,14 +171,14 @@ def find(
     *,
     context: str = "",
     environ: Mapping[str, str] = os.environ,
-    service_account: Path = access.SERVICE_ACCOUNT,
-) -> access.Access:
-    """The cluster to talk to: the named file, KUBECONFIG, the pod's own, or ~/.kube/config."""
+    service_account: Path = cluster_access.SERVICE_ACCOUNT,
+) -> cluster_access.Access:
+    """The access in the named file, in KUBECONFIG, of this pod, or in ~/.kube/config."""
     if path is not None:
         return load([path], context=context)
     if files := _environ_files(environ):
         return load(files, context=context, may_miss=True)
-    if not context and (own := access.in_cluster(environ, service_account)) is not None:
+    if not context and (own := cluster_access.in_cluster(environ, service_account)) is not None:
         return own
     return load([_home_file(environ)], context=context)
 
@@ -181,9 +187,9 @@ def credential_files(
     path: Path | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    service_account: Path = access.SERVICE_ACCOUNT,
+    service_account: Path = cluster_access.SERVICE_ACCOUNT,
 ) -> list[Path]:
-    """Where `find` looks for credentials, for a process that hides them from others."""
+    """Where `find` looks for credentials, for a process that hides these files from others."""
     if path is not None:
         return [path.absolute()]
     files = _environ_files(environ) or [service_account, _home_file(environ)]
@@ -199,8 +205,8 @@ def _home_file(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or Path.home()) / ".kube" / "config"
 
 
-def load(files: list[Path], *, context: str = "", may_miss: bool = False) -> access.Access:
-    """What these files say of a context, or of the current one."""
+def load(files: list[Path], *, context: str = "", may_miss: bool = False) -> cluster_access.Access:
+    """The access that these files define for a context, or for the current context."""
     documents = [(file, _read(file)) for file in files if not may_miss or file.exists()]
     where = ", ".join(str(file) for file in files)
     if not documents:
@@ -218,7 +224,7 @@ def _read(file: Path) -> _Document:
         raise KubeconfigError(f"{file}: {error}") from error
 
 
-def _access(merged: _Merged, name: str, where: str) -> access.Access:
+def _access(merged: _Merged, name: str, where: str) -> cluster_access.Access:
     name = name or merged.current
     if not name:
         raise KubeconfigError(f"{where}: there is no current-context; name one with --context")
@@ -230,29 +236,29 @@ def _access(merged: _Merged, name: str, where: str) -> access.Access:
     user = _Entry("no user", _User(), context.file)
     if value.user:
         user = _named(merged.users, value.user, f"{context.file}: {context.name}: user")
-    return access.Access(_cluster(cluster), _user(user), value.namespace or "default")
+    return cluster_access.Access(_cluster(cluster), _user(user), value.namespace or "default")
 
 
 def _named(entries: dict[str, _Entry], name: str, what: str) -> _Entry:
     if name not in entries:
-        known = ", ".join(sorted(entries)) or "none"
-        raise KubeconfigError(f"{what} {name!r} does not exist; there are: {known}")
+        names = ", ".join(sorted(entries)) or "none"
+        raise KubeconfigError(f"{what} {name!r} does not exist; there are: {names}")
     return entries[name]
 
 
-def _cluster(entry: _Entry) -> access.Cluster:
+def _cluster(entry: _Entry) -> cluster_access.ClusterEndpoint:
     value: _Cluster = entry.value
     authority = entry.source("certificate_authority")
     insecure = bool(value.insecure_skip_tls_verify)
     if insecure and authority:
         raise entry.wrong("insecure-skip-tls-verify excludes a certificate-authority")
-    return access.Cluster(
+    return cluster_access.ClusterEndpoint(
         _server(entry, bool(authority) or insecure),
         authority=authority,
         server_name=value.tls_server_name or "",
         insecure=insecure,
         proxy=_proxy(entry),
-        info=_told(value),
+        info=_plugin_info(value),
     )
 
 
@@ -281,9 +287,9 @@ def _is_url(text: str, schemes: tuple[str, ...]) -> bool:
         return False
 
 
-def _told(cluster: _Cluster) -> dict[str, Any]:
-    """What a credential plugin is told of the cluster, in the order of Kubernetes' own."""
-    told: dict[str, Any] = {
+def _plugin_info(cluster: _Cluster) -> dict[str, Any]:
+    """The cluster information for credential plugins, in the order of Kubernetes."""
+    info: dict[str, Any] = {
         "server": cluster.server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
@@ -293,11 +299,11 @@ def _told(cluster: _Cluster) -> dict[str, Any]:
     }
     for each in cluster.extensions or ():
         if each.name == _PLUGIN_EXTENSION:
-            told["config"] = each.extension
-    return told
+            info["config"] = each.extension
+    return info
 
 
-def _user(entry: _Entry) -> access.User:
+def _user(entry: _Entry) -> cluster_access.User:
     value: _User = entry.value
     if value.auth_provider:
         raise entry.wrong("auth-provider: no longer exists in Kubernetes; use exec")
@@ -307,7 +313,7 @@ def _user(entry: _Entry) -> access.User:
     if bool(certificate) != bool(key):
         missing = "client-key" if certificate else "client-certificate"
         raise entry.wrong(f"{missing} is missing: certificate and key go together")
-    return access.User(
+    return cluster_access.User(
         certificate=certificate,
         key=key,
         token=value.token or "",
@@ -319,7 +325,7 @@ def _user(entry: _Entry) -> access.User:
     )
 
 
-def _impersonation(entry: _Entry, user: _User) -> access.Impersonation | None:
+def _impersonation(entry: _Entry, user: _User) -> cluster_access.Impersonation | None:
     extra = [
         (key, each) for key, values in (user.as_user_extra or {}).items() for each in values or ()
     ]
@@ -327,36 +333,32 @@ def _impersonation(entry: _Entry, user: _User) -> access.Impersonation | None:
         if user.as_uid or user.as_groups or extra:
             raise entry.wrong("as: is missing: as-uid, as-groups and as-user-extra need it")
         return None
-    return access.Impersonation(
+    return cluster_access.Impersonation(
         user.as_, user.as_uid or "", tuple(user.as_groups or ()), tuple(extra)
     )
 
 
-def _plugin(entry: _Entry, told: _Exec) -> access.Plugin:
-    if not told.command:
+def _plugin(entry: _Entry, exec_: _Exec) -> cluster_access.Plugin:
+    if not exec_.command:
         raise entry.wrong("exec.command: is missing")
-    if told.api_version not in PLUGIN_VERSIONS:
+    if exec_.api_version not in PLUGIN_VERSIONS:
         expected = " or ".join(PLUGIN_VERSIONS)
-        raise entry.wrong(f"exec.apiVersion: {told.api_version!r}: expected {expected}")
-    command = told.command
+        raise entry.wrong(f"exec.apiVersion: {exec_.api_version!r}: expected {expected}")
+    command = exec_.command
     if os.sep in command:  # a bare name is looked up in PATH
         command = str(entry.path(command))
-    return access.Plugin(
-        command,
-        told.api_version,
-        args=tuple(told.args or ()),
-        env=tuple((each.name, each.value) for each in told.env or ()),
-        install_hint=told.install_hint or "",
-        wants_cluster=bool(told.provide_cluster_info),
-        interactive=_interactive(entry, told),
-    )
-
-
-def _interactive(entry: _Entry, told: _Exec) -> str:
-    mode = told.interactive_mode
-    if not mode and told.api_version != PLUGIN_VERSIONS[0]:
-        return "IfAvailable"  # only v1 insists that somebody has thought about it
+    mode = exec_.interactive_mode
+    if not mode and exec_.api_version != PLUGIN_VERSIONS[0]:
+        mode = "IfAvailable"  # only v1 requires a mode
     if mode not in INTERACTIVE_MODES:
         expected = ", ".join(INTERACTIVE_MODES)
         raise entry.wrong(f"exec.interactiveMode: {mode!r}: expected one of {expected}")
-    return mode
+    return cluster_access.Plugin(
+        command,
+        exec_.api_version,
+        args=tuple(exec_.args or ()),
+        env=tuple((each.name, each.value) for each in exec_.env or ()),
+        install_hint=exec_.install_hint or "",
+        wants_cluster=bool(exec_.provide_cluster_info),
+        interactive=mode,
+    )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bound on the requests that this process sends: so many a second, with bursts.
+"""The rate limit of a client: requests a second, with bursts.
 
-A bucket of `burst` tokens that is filled at `qps`; who finds it empty waits
-for its turn, first come, first served. Kept as one number, the time at which
-the bucket would be full again, so that nothing ticks.
+A token bucket of `burst` tokens that refills at `qps`; requests wait in order
+for a token. The bucket is one number, the time at which it is full again, so no
+timer has to refill it.
 """
 
 from refloat.base.clock import Clock
@@ -25,7 +25,7 @@ class Limiter:
         now = self._clock.monotonic()
         self._full_at = max(self._full_at, now) + self._interval
         wait = self._full_at - self._depth - now
-        # Less than a microsecond is what adding up fractions leaves behind.
+        # Less than a microsecond is a rounding error.
         if wait > 1e-6:
             await self._wait(wait)
 
@@ -33,5 +33,5 @@ class Limiter:
         try:
             await self._clock.sleep(seconds)
         except BaseException:
-            self._full_at -= self._interval  # it did not ask after all
+            self._full_at -= self._interval  # give the token back
             raise

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs in this process, to the embedded API server.
 
-The same rights and rules as over the wire, without TLS, HTTP and sockets.
-What comes out is decoded from bytes, so it is the caller's own. Watches
-stream, and closing one ends it at once. No call is repeated: nothing is lost
-between this client and its server.
+The rights and rules are those of the wire, without TLS, HTTP and sockets. The
+client decodes bytes, so objects belong to the caller. Watches stream, and
+closing one ends the watch at once. The client never repeats a call, because no
+answer gets lost between client and server.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 
 from refloat.api.errors import StatusError
 from refloat.client import contract, decoding, errors
-from refloat.client.contract import Kind, Registry, WatchEvent
+from refloat.client.contract import Kind, LocalServer, WatchEvent
 from refloat.client.requests import Request
 from refloat.client.verbs import Verbs
 
@@ -24,25 +24,25 @@ T = TypeVar("T")
 
 
 class LocalClient(Verbs):
-    """A `contract.Client` for the server behind a `Registry`."""
+    """A `contract.Client` for a `LocalServer`."""
 
-    def __init__(self, registry: Registry, *, field_manager: str) -> None:
+    def __init__(self, server: LocalServer, *, field_manager: str) -> None:
         super().__init__(field_manager)
-        self._registry = registry
+        self._server = server
 
     async def _call(self, request: Request) -> bytes:
         try:
-            return await self._registry.call(
+            return await self._server.call(
                 request.method, request.path, request.body or b"", request.content_type
             )
         except StatusError as error:
             raise _failure(error, request) from error
 
     def _open(self, request: Request, kind: Kind[T]) -> contract.Watch[T]:
-        return LocalWatch(self._registry, request, kind)
+        return LocalWatch(self._server, request, kind)
 
     async def close(self) -> None:
-        """Nothing is held open but watches, which their readers close."""
+        """Only watches are open, and their readers close them."""
 
 
 def _failure(error: StatusError, request: Request) -> errors.ClientError:
@@ -51,10 +51,10 @@ def _failure(error: StatusError, request: Request) -> errors.ClientError:
 
 
 class LocalWatch(Generic[T]):
-    """A watch that is read by one task, and closed by any."""
+    """A watch that one task reads, and any task may close."""
 
-    def __init__(self, registry: Registry, request: Request, kind: Kind[T]) -> None:
-        self._registry = registry
+    def __init__(self, server: LocalServer, request: Request, kind: Kind[T]) -> None:
+        self._server = server
         self._request = request
         self._kind = kind
         self._lines: AsyncGenerator[bytes, None] | None = None
@@ -78,7 +78,7 @@ class LocalWatch(Generic[T]):
             raise
 
     async def _read(self) -> None:
-        """Wait for more lines; what arrives while nobody waits any more is kept."""
+        """Wait for more lines; keep lines that arrive after the reader was cancelled."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(anext(self._opened()))
         reading = self._reading
@@ -95,14 +95,14 @@ class LocalWatch(Generic[T]):
     def _opened(self) -> AsyncGenerator[bytes, None]:
         if self._lines is None:
             try:
-                self._lines = self._registry.watch(self._request.path)
+                self._lines = self._server.watch(self._request.path)
             except StatusError as error:
                 self._ended = True
                 raise _failure(error, self._request) from error
         return self._lines
 
     async def aclose(self) -> None:
-        """End the watch, also for a reader that is waiting."""
+        """End the watch, also for a waiting reader."""
         self._ended = True
         self._ready.clear()
         if self._reading is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address of a resource, from its group, version and plural.
+"""The URL path of a resource, from its group, version and plural.
 
-A name that is empty would turn `delete one` into `delete all`: such names
-never leave this process.
+An empty name would turn `delete one` into `delete all`, so this module raises
+`Invalid` for such names.
 """
 
 import string
@@ -30,7 +30,7 @@ def one(resource: kinds.Resource, namespace: str, name: str, subresource: str = 
 
 
 def place(resource: kinds.Resource, namespace: str) -> str:
-    """Where objects of a kind are created."""
+    """The collection for creating objects of a kind."""
     if resource.namespaced and not namespace:
         raise errors.Invalid(f"{resource.plural} are in a namespace; none was given")
     return collection(resource, namespace)
@@ -40,5 +40,5 @@ def _part(what: str, text: str) -> str:
     if text in ("", ".", "..") or "/" in text or "%" in text:
         raise errors.Invalid(f"{what} {text!r}: cannot stand in an address")
     if _PLAIN.issuperset(text):
-        return text  # as all valid names are, and quoting takes long
+        return text  # true of all valid names; quoting is slow
     return quote(text, safe=":@!$&'()*+,;=~")

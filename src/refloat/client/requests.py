@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A call on its way from a verb to whatever carries it."""
+"""A call on its way from a verb to a `RequestSender` or a local server."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,14 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call, before anything is known of connections and credentials."""
+    """One call, without connection and credentials."""
 
     method: str
     path: str  # with its query
     body: bytes | None = None
     content_type: str = JSON
     is_repeatable: bool = False
+    accept: str = JSON
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"

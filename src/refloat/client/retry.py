@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls are tried again, after which failures, and when.
+"""Decides which calls to try again, after which failures, and when.
 
-The rule. A call is repeated when repeating cannot do more than one delivery
-of it could:
+Refloat repeats a call if two deliveries have no other effect than one:
 
 | failure                               | any call | only a repeatable call |
 |---------------------------------------|----------|------------------------|
@@ -12,22 +11,23 @@ of it could:
 | the connection broke after sending    |          | again                  |
 | no answer in time; every other answer |          |                        |
 
-Repeatable is what is harmless if the first one did arrive:
+These calls are repeatable, also after a first call that did arrive:
 
 * every read;
-* a create of a named object: the second meets `AlreadyExists`, and whoever
-  asked reads what is there. With a generated name there would be two;
-* an apply patch, and any patch object with a resourceVersion: the second
-  changes nothing, or meets `Conflict`. Other patches could undo what
-  somebody wrote in between;
-* a delete or eviction of one uid or resourceVersion. Without, it could hit a
-  new object of the same name.
+* a create of a named object: the second call gets `AlreadyExists`, and the
+  caller reads the object. With a generated name there would be two objects;
+* an apply patch, and any patch object with a resourceVersion: the second call
+  changes nothing, or gets `Conflict`. Other patches could undo a write of
+  another client in between;
+* a delete or eviction of one uid or resourceVersion. Without these, the call
+  could hit a new object of the same name.
 
-So a repeated write may end in AlreadyExists, Conflict or NotFound although
-it was this very call that did it; callers read and decide anew on those
-anyway. A 429 from a disruption budget is an answer, not a sign of load, and
-so is a resourceVersion that the server has not seen yet: it has waited for it
-already. A hang is not repeated: one is as long as anybody wants to wait.
+So a repeated write may end in AlreadyExists, Conflict or NotFound although the
+first call succeeded. Callers read and decide anew on these errors anyway. A 429
+from a disruption budget is an answer, not a sign of load. So is the error for a
+resourceVersion that the server does not have yet: the server has already waited
+for that version. A call without an answer is not repeated, because one timeout
+is as long as a caller should wait.
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ from refloat.client.contract import DeleteOptions, PatchType
 FIRST_SECONDS = 0.25
 LONGEST_SECONDS = 8.0
 
-# Who is told to wait for longer can do something else in the meantime.
+# After a longer Retry-After the call fails, and the caller can do something else meanwhile.
 LONGEST_RETRY_AFTER = 30.0
 
 _SERVER_ERRORS = range(500, 600)
 
-# Causes that make an answer out of what else would be a passing weakness.
+# With these causes, an error that is usually temporary is an answer.
 _BUDGET = "DisruptionBudget"
 _TOO_NEW = "ResourceVersionTooLarge"
 
@@ -76,11 +76,15 @@ class Retries:
         """Seconds until the next attempt after this one, counted from 1; None for no more."""
         if attempt >= self._attempts or not _may_repeat(error, is_repeatable=is_repeatable):
             return None
-        asked = error.retry_after or 0.0
-        if asked > LONGEST_RETRY_AFTER:
+        retry_after = error.retry_after or 0.0
+        if retry_after > LONGEST_RETRY_AFTER:
             return None
         backoff = min(FIRST_SECONDS * 2.0 ** (attempt - 1), LONGEST_SECONDS)
-        return self._rand.jitter(asked, 0.1) if asked > backoff else self._rand.jitter(backoff, 1.0)
+        return (
+            self._rand.jitter(retry_after, 0.1)
+            if retry_after > backoff
+            else self._rand.jitter(backoff, 1.0)
+        )
 
 
 def _may_repeat(error: errors.ClientError, *, is_repeatable: bool) -> bool:

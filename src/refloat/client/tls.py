@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS towards a cluster: verified unless the kubeconfig says otherwise.
+"""TLS towards a cluster, verified unless the kubeconfig switches that off.
 
-A context is made anew when the authority or the client's certificate
-changes, and only then; connections are pooled by context, so that new
-requests use the new one while older ones finish on theirs.
+There is a new context after each change of the authority or the client's
+certificate. Connections are pooled by context, so that new requests use the new
+context while older requests finish with theirs.
 """
 
 import ssl
@@ -11,15 +11,15 @@ import tempfile
 from pathlib import Path
 
 from refloat.base.clock import Clock
-from refloat.client import access, errors
+from refloat.client import cluster_access, errors
 from refloat.client.credentials import Identity
-from refloat.client.watched import Content
+from refloat.client.reloading_files import Content
 
 
 class Tls:
     """The present context for one cluster."""
 
-    def __init__(self, cluster: access.Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: cluster_access.ClusterEndpoint, clock: Clock) -> None:
         self._cluster = cluster
         self._authority = Content(cluster.authority, clock)
         self._made_from: tuple[bytes, bytes, bytes] | None = None
@@ -29,10 +29,10 @@ class Tls:
         """For this identity; None for a server without TLS."""
         if not self._cluster.is_encrypted:
             return None
-        seen = (self._read_authority(), identity.certificate, identity.key)
-        if self._context is None or seen != self._made_from:
-            self._context = self._make(*seen)
-            self._made_from = seen
+        inputs = (self._read_authority(), identity.certificate, identity.key)
+        if self._context is None or inputs != self._made_from:
+            self._context = self._make(*inputs)
+            self._made_from = inputs
         return self._context
 
     def _read_authority(self) -> bytes:
@@ -45,11 +45,13 @@ class Tls:
 
     def _make(self, authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
         try:
-            context = ssl.create_default_context(cadata=_ascii(authority) if authority else None)
+            # ssl takes text in ASCII only; other characters are outside of the certificates.
+            pem = authority.decode("latin-1").encode("ascii", errors="replace").decode()
+            context = ssl.create_default_context(cadata=pem or None)
         except (ssl.SSLError, ValueError) as error:
             raise errors.Unreachable(f"certificate authority: is not valid: {error}") from error
-        # Newer Pythons refuse authorities that clusters were set up with years
-        # ago, for want of extensions that Kubernetes never asked for.
+        # Python 3.13 refuses authorities without certain extensions, which Kubernetes never
+        # required and older clusters lack.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.set_alpn_protocols(["http/1.1"])
         if self._cluster.insecure:
@@ -60,12 +62,8 @@ class Tls:
         return context
 
 
-def _ascii(pem: bytes) -> str:
-    return pem.decode("latin-1").encode("ascii", errors="replace").decode()
-
-
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Python takes a certificate from files only: private ones, and not for long."""
+    """Python reads a certificate only from files, so write private ones for a moment."""
     with tempfile.TemporaryDirectory(prefix="refloat-") as folder:
         files = Path(folder, "tls.crt"), Path(folder, "tls.key")
         for file, content in zip(files, (certificate, key), strict=True):
@@ -80,5 +78,5 @@ def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def _no_password() -> str:
-    """Without this, OpenSSL would ask for one on the terminal."""
+    """Without this function, OpenSSL would ask for a password on the terminal."""
     raise ValueError("the key is encrypted")

@@ -1,59 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests on the wire: credentials, limits and retries, over a `carrier`.
+"""Requests on the wire: credentials, limits and retries, over a `RequestSender`.
 
-Knows HTTP and no Kubernetes object. Every failure leaves here as an error of
-`client.errors`. Requests and watches have connections of their own, so that
-many watches cannot starve the requests.
+This module knows HTTP and no Kubernetes object. Every failure leaves here as an
+error of `client.errors`. Each watch has a connection of its own, so that many
+watches cannot starve the requests.
 """
 
 import contextlib
 import logging
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
-from refloat.client import access, decoding, errors, proxies, retry
-from refloat.client.answers import Answer
-from refloat.client.carrier import Carrier, NotConnected, Stream
+from refloat.client import cluster_access, decoding, errors, proxies, retry
+from refloat.client.connections import NotConnected, Stream
 from refloat.client.credentials import Credentials, Identity
-from refloat.client.direct import Direct
 from refloat.client.limiter import Limiter
+from refloat.client.request_sender import RequestSender
 from refloat.client.requests import Request
-from refloat.client.settings import Settings
+from refloat.client.response_parser import Answer
+from refloat.client.settings import ClientSettings
 from refloat.client.tls import Tls
 
 log = logging.getLogger(__name__)
 
-# Distinct warnings of the server that are logged; then no more.
+# Refloat logs so many different warnings of the server, and no more.
 MAX_WARNINGS = 100
 
 
 class Transport:
     """The connections to one cluster."""
 
-    def __init__(self, where: access.Access, clock: Clock, rand: Rand, settings: Settings) -> None:
+    def __init__(
+        self, where: cluster_access.Access, clock: Clock, rand: Rand, settings: ClientSettings
+    ) -> None:
         cluster = where.cluster
         self._server = cluster.server
-        self._cluster = cluster
         self._clock = clock
         self._settings = settings
-        # Without TLS anybody on the way could read them.
+        # Without TLS, everybody on the way could read the credentials.
         self._credentials = Credentials(
-            where if cluster.is_encrypted else access.Access(cluster, access.User()),
+            where
+            if cluster.is_encrypted
+            else cluster_access.Access(cluster, cluster_access.User()),
             clock,
             settings,
         )
-        self._tls = Tls(cluster, clock)
+        self._sender = RequestSender(
+            cluster.server,
+            tls=Tls(cluster, clock).context,
+            clock=clock,
+            user_agent=settings.user_agent,
+            connections=settings.connections,
+            server_name=cluster.server_name or None,
+            proxy=cluster.proxy or proxies.from_environment(cluster.server, os.environ),
+        )
         self._limiter = Limiter(clock, qps=settings.qps, burst=settings.burst)
         self._retries = retry.Retries(rand, attempts=settings.attempts)
-        self._carrier: Carrier | None = None  # from the first request on: it belongs to a loop
         self._is_closed = False
         self._warned: set[str] = set()
         self._is_refused = False
         self.date = ""
-        """The header `Date` of the last answer, as it came."""
+        """The header `Date` of the last answer, unparsed."""
 
     async def call(self, request: Request) -> bytearray:
         """The body of a successful answer."""
@@ -73,27 +83,25 @@ class Transport:
             await self._clock.sleep(seconds)
 
     async def _attempt(self, request: Request) -> bytearray:
-        with self._standing():
+        with self._refusals():
             identity = await self._credentials.current()
             try:
                 return await self._exchange(request, identity)
             except errors.Unauthorized:
-                # A refused request was not carried out, so that any may be sent anew.
+                # The server did not carry out a refused request, so each may be sent again.
                 renewed = await self._credentials.renewed(identity)
                 if renewed is None:
                     raise
             return await self._exchange(request, renewed)
 
     @contextlib.contextmanager
-    def _standing(self) -> Iterator[None]:
-        """Say once that credentials are refused, for all who ask meanwhile, and once that they
-        are accepted again."""
+    def _refusals(self) -> Iterator[None]:
+        """Log once that the server refuses the credentials, and once that it accepts them again."""
         try:
             yield
         except errors.Unauthorized as error:
             if not self._is_refused:
-                text = "%s does not accept our credentials, and is asked again until it does: %s"
-                log.error(text, self._server, error)
+                log.error("%s does not accept our credentials; retrying: %s", self._server, error)
             self._is_refused = True
             raise
         if self._is_refused:
@@ -104,40 +112,22 @@ class Transport:
         await self._limiter.acquire()
         try:
             async with self._clock.timeout(self._settings.request_seconds):
-                answer = await self._carry().exchange(request, identity)
+                answer = await self._sender.exchange(request, identity)
         except OSError as error:
             raise _broken(request, error, self._settings.request_seconds) from error
-        self._warn(answer.headers)
+        warning = answer.headers.get("warning")
+        if warning and warning not in self._warned and len(self._warned) < MAX_WARNINGS:
+            self._warned.add(warning)
+            log.warning("the API server warns: %s", warning)
         self.date = answer.headers.get("date", "")
         if 200 <= answer.status < 300:
             return answer.body
         raise _failure(request, answer)
 
-    def _carry(self) -> Carrier:
-        if self._carrier is None:
-            server, name = self._server, self._cluster.server_name or None
-            proxy = self._cluster.proxy or proxies.from_environment(server, os.environ)
-            if proxy:
-                # Ten megabytes that only this needs.
-                from refloat.client.proxied import Proxied  # noqa: PLC0415
-
-                self._carrier = Proxied(
-                    server, proxy, server_name=name, tls=self._tls, settings=self._settings
-                )
-            else:
-                self._carrier = Direct(
-                    server,
-                    server_name=name,
-                    tls=self._tls,
-                    clock=self._clock,
-                    settings=self._settings,
-                )
-        return self._carrier
-
     async def open(self, request: Request) -> Stream:
-        """A watch that the server has agreed to; tried once, but for new credentials."""
+        """A watch that the server has accepted; tried again only with new credentials."""
         self._check_open()
-        with self._standing():
+        with self._refusals():
             identity = await self._credentials.current()
             try:
                 return await self._open(request, identity)
@@ -151,7 +141,7 @@ class Transport:
         await self._limiter.acquire()
         try:
             async with self._clock.timeout(self._settings.request_seconds):
-                stream = await self._carry().stream(request, identity)
+                stream = await self._sender.stream(request, identity)
                 if stream.status == 200:
                     return stream
                 with contextlib.closing(stream):
@@ -160,13 +150,6 @@ class Transport:
             raise _broken(request, error, self._settings.request_seconds) from error
         raise _failure(request, answer)
 
-    def _warn(self, headers: Mapping[str, str]) -> None:
-        """Log what the server warns of, each text once."""
-        text = headers.get("warning")
-        if text and text not in self._warned and len(self._warned) < MAX_WARNINGS:
-            self._warned.add(text)
-            log.warning("the API server warns: %s", text)
-
     def _check_open(self) -> None:
         if self._is_closed:
             raise errors.Unavailable("this client is closed")
@@ -174,8 +157,7 @@ class Transport:
     async def close(self) -> None:
         self._is_closed = True
         await self._credentials.close()
-        if self._carrier is not None:
-            await self._carrier.close()
+        await self._sender.close()
 
 
 def _failure(request: Request, answer: Answer) -> errors.ClientError:

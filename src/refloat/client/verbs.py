@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs, whatever carries them.
+"""The verbs, on any transport.
 
 Turns each verb into one request and the answer into structs (`decoding`).
-`http` sends the requests over the wire, `local` hands them to the server in
-this process. Lists are consistent over their chunks: when the server forgets
-the snapshot half way, `Expired` is raised and whoever asked starts anew,
-because only they know what they have done with the first chunks.
+`http` sends the requests over the wire, `local` passes them to the server in
+this process. All chunks of a list are of one snapshot. If the server forgets the
+snapshot half way, `list` raises `Expired`, and the caller starts anew: only the
+caller knows what became of the first chunks.
 """
 
 import abc
@@ -18,7 +18,7 @@ import msgspec
 from refloat.api import kinds
 from refloat.api.meta import Object
 from refloat.client import contract, decoding, errors, paths, retry
-from refloat.client.contract import EVERYTHING, DeleteOptions, Kind, Page, PatchType, Selector
+from refloat.client.contract import EVERYTHING, DeleteOptions, Kind, ListPage, PatchType, Selector
 from refloat.client.requests import JSON, Request
 
 T = TypeVar("T")
@@ -35,14 +35,14 @@ _PATCH_TYPES: dict[PatchType, str] = {
 
 
 class Verbs(abc.ABC):
-    """A `contract.Client` but for the carrying."""
+    """A `contract.Client` without the transport."""
 
     def __init__(self, field_manager: str) -> None:
         self._manager = urlencode({"fieldManager": field_manager})
 
     @abc.abstractmethod
     async def _call(self, request: Request) -> decoding.Body:
-        """Send a request and return the answer's body, or raise a `ClientError`."""
+        """Send a request and return the body of the answer, or raise a `ClientError`."""
 
     @abc.abstractmethod
     def _open(self, request: Request, kind: Kind[T]) -> contract.Watch[T]:
@@ -63,7 +63,7 @@ class Verbs(abc.ABC):
         selector: Selector = EVERYTHING,
         limit: int = 500,
         resource_version: str = "",
-    ) -> AsyncIterator[Page[T]]:
+    ) -> AsyncIterator[ListPage[T]]:
         """The objects in chunks, of a snapshot not older than `resource_version`."""
         path = paths.collection(kind.resource, namespace)
         query = _selecting(selector)
@@ -77,7 +77,7 @@ class Verbs(abc.ABC):
             yield page
             if page.last:
                 return
-            del page  # one chunk at a time is enough
+            del page  # keep only one chunk in memory
             body = await self._read(path, query | {"continue": token})
             page, token = decoding.page(kind, body)
 
@@ -220,7 +220,7 @@ def _selecting(selector: Selector) -> dict[str, str]:
 
 
 def _delete_options(options: DeleteOptions) -> Object:
-    """What is chosen, and nothing else."""
+    """The body of a delete: the options that the caller sets, and no others."""
     preconditions = {"uid": options.uid, "resourceVersion": options.resource_version}
     fields: Object = {
         "gracePeriodSeconds": options.grace_seconds,
@@ -228,5 +228,5 @@ def _delete_options(options: DeleteOptions) -> Object:
         "preconditions": {key: value for key, value in preconditions.items() if value} or None,
         "reason": options.reason or None,
     }
-    chosen = {key: value for key, value in fields.items() if value is not None}
-    return {"apiVersion": "v1", "kind": "DeleteOptions", **chosen}
+    options_set = {key: value for key, value in fields.items() if value is not None}
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **options_set}

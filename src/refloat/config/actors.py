@@ -11,6 +11,7 @@ that namespace, and tenants cannot write there. A ConfigMap with the same name
 in another namespace is never read.
 """
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +26,9 @@ from refloat.base.gates import KNOWN, Gates
 from refloat.config import load
 from refloat.config.failure_recovery import NODE_GRACE
 from refloat.config.load import API_VERSION, KIND, Configuration
-from refloat.policy import node_evidence
-from refloat.policy.failure_recovery import FIELD
+from refloat.policy.job.backoff import BackoffSettings
+from refloat.policy.recovery import node_evidence
+from refloat.policy.recovery.failure_recovery import FIELD
 
 NAMESPACE = "kube-system"
 NAME = "refloat-actors"
@@ -43,7 +45,7 @@ LEASES = {
 """The Lease of each controller that forces: its holder is the one process that may."""
 
 HEARTBEAT_SECONDS = 30.0
-"""How often a process renews its record: two writes a minute are no load."""
+"""How often a process renews the record: two writes a minute are no load."""
 
 ALIVE_HEARTBEATS = 3
 """So many missed renewals mean that a process is gone. One may be late, and clocks differ."""
@@ -66,12 +68,14 @@ class Actor:
     kind: str
     """`manager`, or `embedded` for `refloat up`."""
     seen: datetime
-    """When it last renewed its record, by its own clock."""
+    """When the process last renewed the record, by the process's own clock."""
     controllers: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
-    """Where it acts; none is everywhere."""
+    """Where the process acts; none is everywhere."""
     stopped: bool = False
-    """Whether it said that it ends."""
+    """Whether the process reported its own end."""
+    delays: BackoffSettings | None = None
+    """The back-off delays of its Job controller; None if they are not known."""
     configuration: Configuration | None = field(default=None, compare=False)
     """None if it could not be published, or cannot be understood."""
 
@@ -100,8 +104,8 @@ def configuration(
     if policy.get(NODE_GRACE) is None:
         policy[NODE_GRACE] = durations.show(node_grace)
     annotated = {"forcefulTerminationGracePeriod": durations.show(default_period)}
-    chosen = {name: value for name, value in (policy.get("annotated") or {}).items() if value}
-    policy["annotated"] = annotated | chosen
+    explicit = {name: value for name, value in (policy.get("annotated") or {}).items() if value}
+    policy["annotated"] = annotated | explicit
     switches = {gate.name: gates.enabled(gate.name) for gate in KNOWN}
     return {"apiVersion": API_VERSION, "kind": KIND, "featureGates": switches, FIELD: policy}
 
@@ -116,6 +120,11 @@ def write(actor: Actor, document: Object) -> str:
         "namespaces": list(actor.namespaces),
         "stopped": actor.stopped,
     }
+    if actor.delays is not None:
+        fields = BackoffSettings.__dataclass_fields__
+        record["jobBackOff"] = {
+            name: durations.show(getattr(actor.delays, name)) for name in fields
+        }
     text = yaml.safe_dump({**record, "configuration": document}, sort_keys=False)
     return text if len(text) <= MAX_BYTES else yaml.safe_dump(record, sort_keys=False)
 
@@ -143,28 +152,39 @@ def _seen(text: str) -> str:
 
 def _actor(text: str) -> Actor | None:
     try:
-        # Read as `write` wrote it, not as a file is: the two spell texts differently.
+        # PyYAML, because `write` uses PyYAML. A configuration file goes through goyaml, which
+        # quotes texts differently.
         record = yaml.safe_load(text) if len(text) <= 2 * MAX_BYTES else None
         return None if record is None else _parse(record)
     except Exception:
-        # An administrator may have edited it, and there is no end to what PyYAML raises.
+        # An administrator may have edited the record, and PyYAML raises errors of many classes.
         return None
 
 
+def _delays(fields: object) -> BackoffSettings | None:
+    """None unless all are positive durations."""
+    if not isinstance(fields, dict):
+        return None
+    known = {}
+    for name in BackoffSettings.__dataclass_fields__:
+        length = durations.parse(str(fields.get(name, "")))
+        if length is None or length <= timedelta(0):
+            return None
+        known[name] = length
+    return BackoffSettings(**known)
+
+
 def _parse(record: dict[str, Any]) -> Actor:
+    configuration: Configuration | None = None
+    with contextlib.suppress(Exception):
+        configuration = load.parse(record.get("configuration"))
     return Actor(
+        delays=_delays(record.get("jobBackOff")),
         identity=str(record["identity"]),
         kind=str(record["kind"]),
         seen=times.parse(str(record["seen"])),
         controllers=tuple(map(str, record.get("controllers") or ())),
         namespaces=tuple(map(str, record.get("namespaces") or ())),
         stopped=bool(record.get("stopped")),
-        configuration=_configuration(record.get("configuration")),
+        configuration=configuration,
     )
-
-
-def _configuration(document: object) -> Configuration | None:
-    try:
-        return load.parse(document)
-    except Exception:
-        return None

@@ -7,4 +7,4 @@ from refloat.base.errors import UsageError
 
 
 class ConfigError(UsageError):
-    """Says the file, the field's path, its value, and what was expected."""
+    """The message has the file, the field's path, the value and what is expected."""

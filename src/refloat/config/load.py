@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads `kind: Configuration`, and refuses what it does not understand.
+"""Reads `kind: Configuration`, and refuses every field that Refloat does not know.
 
-Words mean what they mean in the YAML of Kubernetes, so that nobody has to know
-two kinds. What is read silently in another way than it was meant is worse than
-what is refused: a key may stand once, and must be a text.
+The file is YAML as Kubernetes reads YAML. A silent misreading is worse than an
+error, so Refloat refuses keys that are repeated or are no text.
 """
 
 from dataclasses import dataclass, field
@@ -17,12 +16,12 @@ from refloat.base import gates
 from refloat.base.errors import UsageError
 from refloat.config import failure_recovery, fields
 from refloat.config.errors import ConfigError
-from refloat.policy.failure_recovery import FIELD, FailureRecoveryPolicy
+from refloat.policy.recovery.failure_recovery import FIELD, FailureRecoveryPolicy
 
 API_VERSION = "config.refloat.dev/v1alpha1"
 KIND = "Configuration"
 
-# Keys that are told of one by one: whoever mends these sees the others next.
+# Repeated or ambiguous keys in one error; the others appear once these are corrected.
 MAX_DOUBTS = 3
 
 _FIELDS = ("apiVersion", "kind", "featureGates", FIELD)
@@ -33,11 +32,11 @@ class Configuration:
     """What a configuration file says."""
 
     feature_gates: dict[str, bool] = field(default_factory=dict)
-    """Which gates to switch, over their defaults; the command line's word is last."""
+    """The gates to switch, over their defaults; the command line overrides them."""
     failure_recovery: FailureRecoveryPolicy = field(default_factory=FailureRecoveryPolicy)
-    """What may be done about pods that are stuck on lost nodes."""
+    """What Refloat may do about pods that are stuck on lost nodes."""
     document: dict[str, Any] = field(default_factory=dict, compare=False)
-    """All of it as it was written, for `config.actors`."""
+    """The whole decoded file, for `config.actors`."""
 
 
 def load(path: Path) -> Configuration:
@@ -66,27 +65,27 @@ def _document(text: str) -> Any:
 
 
 def parse(document: Any) -> Configuration:
-    """Check a decoded document; a mistake is told with its field's path."""
-    found = fields.mapping(document, "the document")
-    _expect(found, "apiVersion", API_VERSION)
-    _expect(found, "kind", KIND)
+    """Check a decoded document; an error names the path of its field."""
+    top = fields.mapping(document, "the document")
+    _expect(top, "apiVersion", API_VERSION)
+    _expect(top, "kind", KIND)
     fields.mapping(document, "the document", _FIELDS)
     return Configuration(
-        _gates(found.get("featureGates")), failure_recovery.parse(found.get(FIELD)), found
+        _gates(top.get("featureGates")), failure_recovery.parse(top.get(FIELD)), top
     )
 
 
-def _expect(found: dict[str, Any], name: str, wanted: str) -> None:
-    if found.get(name) != wanted:
-        raise fields.wrong(name, found.get(name), repr(wanted))
+def _expect(top: dict[str, Any], name: str, text: str) -> None:
+    if top.get(name) != text:
+        raise fields.wrong(name, top.get(name), repr(text))
 
 
 def _gates(value: Any) -> dict[str, bool]:
-    found = fields.mapping(value if value is not None else {}, "featureGates")
-    for name, switch in found.items():
+    switches = fields.mapping(value if value is not None else {}, "featureGates")
+    for name, switch in switches.items():
         fields.flag(switch, f"featureGates.{name}")
     try:
-        gates.Gates(found)
+        gates.Gates(switches)
     except UsageError as error:
         raise ConfigError(f"featureGates: {error}") from error
-    return found
+    return switches

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration file that is taken up when it changes.
+"""Applies a configuration file again when the file changes.
 
-A bad one keeps the old configuration, and is told once. Whatever happens, the
-file is looked at again: it has the switch by which all is switched off. It is polled:
-a ConfigMap that is mounted changes by a renamed link, which watching a file
-misses.
+A bad file keeps the old configuration in force and is logged once. No failure
+ends the polling, because the file has the switch that turns recovery off. The
+file is polled, because a mounted ConfigMap changes by a renamed link, which a
+file watch misses.
 """
 
 import logging
@@ -17,7 +17,7 @@ from refloat.config.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-# A change is seen within this time; reading a small file costs nothing.
+# A change applies within this time; reading a small file costs nothing.
 POLL_SECONDS = 2.0
 
 
@@ -32,40 +32,38 @@ class Reloading:
         self._listeners: list[Callable[[load.Configuration], object]] = []
 
     def on_change(self, listener: Callable[[load.Configuration], object]) -> None:
-        """Call it with every new configuration."""
+        """Call `listener` with every new configuration."""
         self._listeners.append(listener)
 
     async def follow(self) -> None:
-        """Look at the file for ever."""
+        """Poll the file until cancelled."""
         while True:
             await self._clock.sleep(POLL_SECONDS)
             try:
-                self.look()
+                self.poll()
             except Exception:
-                log.exception("configuration not taken up by all; %s is still followed", self._path)
+                log.exception("some listeners did not apply the configuration from %s", self._path)
 
-    def look(self) -> None:
-        """Take up the file if it has changed."""
-        found = self._read()
-        if found == self._seen:
+    def poll(self) -> None:
+        """Apply the file if it has changed."""
+        content = self._read()
+        if content == self._seen:
             return
-        self._seen = found
-        new = self._loaded()
-        if new is None or new == self.current:
+        self._seen = content
+        try:
+            new = load.load(self._path)
+        except ConfigError as error:
+            log.error("the old configuration stays in force: %s", error)
+            return
+        except Exception:
+            log.exception("the old configuration stays in force: %s", self._path)
+            return
+        if new == self.current:
             return
         self.current = new
-        log.warning("configuration taken up from %s", self._path)
+        log.warning("configuration applied from %s", self._path)
         for listener in self._listeners:
             listener(new)
-
-    def _loaded(self) -> load.Configuration | None:
-        try:
-            return load.load(self._path)
-        except ConfigError as error:
-            log.error("configuration not taken up, the old one stays: %s", error)
-        except Exception:
-            log.exception("configuration not taken up, the old one stays: %s", self._path)
-        return None
 
     def _read(self) -> bytes | None:
         try:

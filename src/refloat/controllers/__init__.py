@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controllers: each observes, asks `refloat.policy`, and applies what it is told.
+"""The controllers: each observes, asks `refloat.policy`, and applies the decision.
 
-A package for each, and none knows another: they meet in the objects of the
-API. What all stand on (caches, queues, leadership) is in `refloat.runtime`,
-and who runs which is decided in `refloat.app`.
+Each controller has a package, and no controller knows another: they meet in the objects of
+the API. Caches, queues and leadership are in `refloat.runtime`; `refloat.app` starts the
+controllers.
 """

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Empties a namespace that is being deleted, and then lets it go.
+"""Empties a namespace that is being deleted, and then removes its finalizer.
 
-Pods first, and nothing else while one is left: what a pod may still need, its
-ConfigMaps and Secrets, stays with it to its end. What remains, and why, stands
-in the namespace's conditions in Kubernetes' words.
+Pods are deleted first: what a pod may still need, its ConfigMaps and Secrets, stays until the
+last pod is gone. The conditions of the namespace name what remains and why, in the words of
+Kubernetes.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,13 +20,15 @@ from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.contract import Client, DeleteOptions, Kind
 from refloat.client.kinds import NAMESPACES, PODS
-from refloat.policy import namespace_content
-from refloat.policy.namespace_content import Remains
-from refloat.runtime import statuses
+from refloat.policy.garbage import namespace_content
+from refloat.policy.garbage.namespace_content import Remains
+from refloat.runtime import status_writes
 from refloat.runtime.cache import Cache, key_of
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.errors import Retry
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
+from refloat.runtime.manager import Worker
 from refloat.runtime.queue import Backoff
 from refloat.runtime.reconcile import DONE, Result
 
@@ -43,11 +46,11 @@ _OTHERS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NamespaceSettings:
     """Kubernetes' own values."""
 
     delay: float = 5.0
-    """Seconds until a namespace is looked at: creates that were on their way have come by then."""
+    """Seconds until a namespace is emptied: creates that were under way have arrived by then."""
 
 
 class NamespaceController:
@@ -60,12 +63,12 @@ class NamespaceController:
         *,
         clock: Clock,
         instruments: Instruments,
-        settings: Settings | None = None,
+        settings: NamespaceSettings | None = None,
     ) -> None:
         self._client = client
         self._namespaces: Cache[Namespace] = namespaces.cache
         self._clock = clock
-        self._settings = settings or Settings()
+        self._settings = settings or NamespaceSettings()
         self.controller: Controller[str] = Controller(
             "namespace",
             self,
@@ -73,53 +76,53 @@ class NamespaceController:
             instruments=instruments,
             settings=ControllerSettings(workers=10, backoff=Backoff(base=5.0, cap=60.0)),
         )
-        namespaces.add_handler(self._saw)
+        namespaces.add_handler(self._namespace_changed)
 
-    def _saw(self, _: Namespace | None, new: Namespace | None) -> None:
+    def _namespace_changed(self, change: Change[Namespace]) -> None:
+        new = change.new
         if new is not None and new.metadata.deletion_timestamp is not None:
             self.controller.queue.add_after(key_of(new), self._settings.delay)
 
     async def reconcile(self, key: str) -> Result:
-        found = self._namespaces.get(key)
-        if found is None or found.metadata.deletion_timestamp is None:
+        namespace = self._namespaces.get(key)
+        if namespace is None or namespace.metadata.deletion_timestamp is None:
             return DONE
-        if FINALIZER not in (found.spec.finalizers or ()):
+        if FINALIZER not in (namespace.spec.finalizers or ()):
             return DONE
-        left = Remains()
-        await self._clear_pods(found, left)
-        pods_remain = bool(left.resources)
-        if not pods_remain:
-            for resource in _OTHERS:
-                await self._clear(Kind(resource, ApiObject), key, left)
-        await self._tell(found, left, pods_remain=pods_remain)
-        if left.failures:
-            raise Retry("; ".join(left.failures))
-        if left.seconds:
-            # Half of what it may take, so that what is quicker is not waited for.
-            return Result(requeue_after=left.seconds // 2 + 1)
-        await self._finalize(found)
-        return DONE
-
-    async def _clear_pods(self, namespace: Namespace, left: Remains) -> None:
+        remains = Remains()
         name = namespace.metadata.name
         seconds = max(map(_grace, await self._all(PODS, name)), default=0)
         since = times.parse(namespace.metadata.deletion_timestamp or "")
         if (self._clock.now() - since).total_seconds() >= seconds:
             seconds = 0
-        await self._clear(Kind(PODS.resource, ApiObject), name, left, seconds)
+        await self._clear(Kind(PODS.resource, ApiObject), name, remains, seconds)
+        pods_remain = bool(remains.resources)
+        if not pods_remain:
+            for resource in _OTHERS:
+                await self._clear(Kind(resource, ApiObject), key, remains)
+        texts = namespace_content.conditions(remains, pods_remain=pods_remain)
+        if changes := namespace_content.changes(namespace, texts, now=self._clock.now()):
+            await status_writes.patch(self._client, NAMESPACES, namespace, {"conditions": changes})
+        if remains.failures:
+            raise Retry("; ".join(remains.failures))
+        if remains.seconds:
+            # Half of the longest time, because objects may be gone earlier.
+            return Result(requeue_after=remains.seconds // 2 + 1)
+        await self._finalize(namespace)
+        return DONE
 
     async def _clear(
-        self, kind: Kind[ApiObject], namespace: str, left: Remains, seconds: int = 0
+        self, kind: Kind[ApiObject], namespace: str, remains: Remains, seconds: int = 0
     ) -> None:
-        """Delete all of a kind, and note what stays all the same."""
+        """Delete all objects of a kind, and note those that remain."""
         try:
             for each in await self._all(kind, namespace):
                 await self._delete(kind, each)
             remaining = await self._all(kind, namespace)
         except errors.ClientError as error:
-            left.failures.append(str(error))
+            remains.failures.append(str(error))
         else:
-            left.note(kind.resource, remaining, seconds)
+            remains.note(kind.resource, remaining, seconds)
 
     async def _all(self, kind: Kind[T], namespace: str) -> list[T]:
         pages = self._client.list(kind, namespace=namespace)
@@ -131,29 +134,31 @@ class NamespaceController:
         try:
             await self._client.delete(kind, meta.name, namespace=meta.namespace, options=options)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, or another one by now, which the next look finds
+            return  # gone, or replaced by another object, which the next sync deletes
         what = kind.resource.plural
         log.debug("namespace-controller: %s %s/%s is deleted", what, meta.namespace, meta.name)
 
-    async def _tell(self, namespace: Namespace, left: Remains, *, pods_remain: bool) -> None:
-        told = namespace_content.conditions(left, pods_remain=pods_remain)
-        changed = namespace_content.changes(namespace, told, now=self._clock.now())
-        if not changed:
-            return
-        status = {"conditions": changed}
-        await statuses.patch(self._client, NAMESPACES, namespace, status)
-
     async def _finalize(self, namespace: Namespace) -> None:
-        """Only this very namespace; whichever version, the conditions made a new one."""
+        """Finalize this namespace in any version: the conditions have changed the version."""
         meta = msgspec.to_builtins(namespace.metadata)
         meta.pop("resourceVersion", None)
-        kept = [each for each in namespace.spec.finalizers or () if each != FINALIZER]
+        finalizers = [each for each in namespace.spec.finalizers or () if each != FINALIZER]
         try:
-            await self._client.finalize({"metadata": meta, "spec": {"finalizers": kept}})
+            await self._client.finalize({"metadata": meta, "spec": {"finalizers": finalizers}})
         except errors.NotFound:
             return
 
 
 def _grace(pod: Pod) -> int:
-    """How long a pod may take to end; over is over."""
+    """Seconds that a pod may take to end; 0 if it has ended."""
     return 0 if pod.is_terminal else pod.spec.termination_grace_period_seconds or 0
+
+
+def build(env: ControllerEnv) -> Sequence[Worker]:
+    controller = NamespaceController(
+        env.client("namespace-controller"),
+        env.informer(NAMESPACES),
+        clock=env.clock,
+        instruments=env.instruments,
+    )
+    return [controller.controller]

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binds claims to volumes where either names the other.
+"""Binds claims to volumes where one of them names the other.
 
-Nothing is chosen and nothing is made: that takes storage classes, which are not
-here. A claim that names no volume, and that no volume names, stays Pending.
+Refloat has no storage classes, so this controller neither chooses nor creates volumes. A claim
+without a volume name, and that no volume names, stays Pending.
 """
 
 import logging
+from collections.abc import Sequence
 
 from refloat.api.core import PersistentVolume, PersistentVolumeClaim
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.client import kinds
 from refloat.client.contract import Client
-from refloat.runtime import statuses
+from refloat.runtime import status_writes
 from refloat.runtime.cache import key_of
 from refloat.runtime.controller import Controller, Instruments
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.event_series import Reference
 from refloat.runtime.index import Index
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
+from refloat.runtime.manager import Worker
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
 
@@ -25,7 +28,7 @@ log = logging.getLogger(__name__)
 
 NAME = "persistentvolume-binder-controller"
 
-# Who tells; Kubernetes' name for it.
+# The source of the events, as in Kubernetes.
 COMPONENT = "persistentvolume-controller"
 
 
@@ -59,20 +62,18 @@ class VolumeBinding:
         self.controller: Controller[str] = Controller(
             NAME, self, clock=clock, instruments=instruments
         )
-        claims.add_handler(self._saw_claim)
-        volumes.add_handler(self._saw_volume)
+        claims.add_handler(self._claim_changed)
+        volumes.add_handler(self._volume_changed)
 
-    def _saw_claim(
-        self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
-    ) -> None:
-        claim = new if new is not None else old
-        assert claim is not None
-        self.controller.queue.add(key_of(claim))
-        if new is None:
-            for volume in self._volumes.by(BY_CLAIM, key_of(claim)):
+    def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
+        key = key_of(change.current)
+        self.controller.queue.add(key)
+        if change.new is None:
+            for volume in self._volumes.by(BY_CLAIM, key):
                 self.controller.queue.add(volume.metadata.name)
 
-    def _saw_volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+    def _volume_changed(self, change: Change[PersistentVolume]) -> None:
+        new = change.new
         if new is None:
             return
         self.controller.queue.add(new.metadata.name)
@@ -87,8 +88,13 @@ class VolumeBinding:
             await self._settle(key)
             return DONE
         claim = self._claims.get(key)
-        volume = None if claim is None else self._volume_of(claim)
-        if claim is None or volume is None or claim.metadata.deletion_timestamp is not None:
+        if claim is None:
+            return DONE
+        if claim.spec.volume_name:
+            volume = self._volumes.get(claim.spec.volume_name)
+        else:
+            volume = next(iter(self._volumes.by(BY_CLAIM, key)), None)
+        if volume is None or claim.metadata.deletion_timestamp is not None:
             return DONE
         if (why := _mismatch(claim, volume)) is not None:
             about = Reference.of(kinds.PERSISTENT_VOLUME_CLAIMS, claim)
@@ -97,31 +103,28 @@ class VolumeBinding:
         await self._bind(claim, volume)
         return DONE
 
-    def _volume_of(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        if claim.spec.volume_name:
-            return self._volumes.get(claim.spec.volume_name)
-        return next(iter(self._volumes.by(BY_CLAIM, key_of(claim))), None)
-
     async def _settle(self, name: str) -> None:
-        """A volume that nobody claims is free; one whose claim is gone is left as it is."""
+        """Set the phase of a volume: Available without a claim, Released after its deletion."""
         volume = self._volumes.get(name)
         if volume is None:
             return
         claim = volume.spec.claim_ref
-        held = None if claim is None else self._claims.get(f"{claim.namespace}/{claim.name}")
+        claim_object = (
+            None if claim is None else self._claims.get(f"{claim.namespace}/{claim.name}")
+        )
         phase = volume.status.phase
         if claim is None:
             phase = "Available"
-        elif claim.uid and (held is None or held.metadata.uid != claim.uid):
+        elif claim.uid and (claim_object is None or claim_object.metadata.uid != claim.uid):
             phase = "Released"
         if phase != volume.status.phase:
             status = {"phase": phase}
-            await statuses.patch(self._client, kinds.PERSISTENT_VOLUMES, volume, status)
+            await status_writes.patch(self._client, kinds.PERSISTENT_VOLUMES, volume, status)
 
     async def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
-        """The volume first, on this very version: it may be claimed once."""
-        meta, held = claim.metadata, volume.spec.claim_ref
-        if held is None or held.uid != meta.uid:
+        """Bind the volume first, in this version, because only one claim may have it."""
+        meta, claim_ref = claim.metadata, volume.spec.claim_ref
+        if claim_ref is None or claim_ref.uid != meta.uid:
             reference = {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -136,7 +139,7 @@ class VolumeBinding:
             )
         if volume.status.phase != "Bound":
             status: Object = {"phase": "Bound"}
-            await statuses.patch(self._client, kinds.PERSISTENT_VOLUMES, volume, status)
+            await status_writes.patch(self._client, kinds.PERSISTENT_VOLUMES, volume, status)
         if not claim.spec.volume_name:
             claim = await self._client.patch(
                 kinds.PERSISTENT_VOLUME_CLAIMS,
@@ -150,7 +153,7 @@ class VolumeBinding:
                 "accessModes": list(volume.spec.access_modes or ()),
                 "capacity": dict(volume.spec.capacity or {}),
             }
-            await statuses.patch(self._client, kinds.PERSISTENT_VOLUME_CLAIMS, claim, status)
+            await status_writes.patch(self._client, kinds.PERSISTENT_VOLUME_CLAIMS, claim, status)
         name = volume.metadata.name
         log.debug("%s: claim %s/%s has volume %s", COMPONENT, meta.namespace, meta.name, name)
 
@@ -162,12 +165,25 @@ def _guard(obj: PersistentVolume | PersistentVolumeClaim) -> Object:
 
 def _mismatch(claim: PersistentVolumeClaim, volume: PersistentVolume) -> str | None:
     """Why the two cannot be bound."""
-    held, meta, name = volume.spec.claim_ref, claim.metadata, volume.metadata.name
-    if held is not None:
-        same = (held.namespace, held.name) == (meta.namespace, meta.name)
-        if not same or (held.uid and held.uid != meta.uid):
+    claim_ref, meta, name = volume.spec.claim_ref, claim.metadata, volume.metadata.name
+    if claim_ref is not None:
+        same = (claim_ref.namespace, claim_ref.name) == (meta.namespace, meta.name)
+        if not same or (claim_ref.uid and claim_ref.uid != meta.uid):
             return f'volume "{name}" already bound to a different claim.'
     offered = volume.spec.access_modes or ()
     if any(mode not in offered for mode in claim.spec.access_modes or ()):
         return f'Cannot bind to requested volume "{name}": incompatible accessMode'
     return None
+
+
+def build(env: ControllerEnv) -> Sequence[Worker]:
+    client = env.client("persistent-volume-binder")
+    binding = VolumeBinding(
+        client,
+        env.informer(kinds.PERSISTENT_VOLUME_CLAIMS, BY_VOLUME),
+        env.informer(kinds.PERSISTENT_VOLUMES, BY_CLAIM),
+        clock=env.clock,
+        sink=env.recorder(client, COMPONENT),
+        instruments=env.instruments,
+    )
+    return [binding.controller]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stories that `refloat demo` plays, each on a cluster of its own.
+"""The demos of `refloat demo`, each on a temporary cluster.
 
-A story is a client: it knows the cluster by its kubeconfig and its API alone,
-so that what it shows is what anybody can do. It prints nothing: its lines go
-to whoever plays it (see `story.play`), which for users is `refloat.cli.demo`.
+A demo is a client: it uses the kubeconfig and the API alone, so that users can
+repeat each step. A demo prints nothing: `demo_run.run` yields its lines, and
+`refloat.cli.demo` prints them.
 """

@@ -1,42 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All stories, in the order in which `refloat demo --list` shows them."""
+"""All demos, in the order in which `refloat demo --list` shows them."""
 
 from refloat.base.errors import UsageError
 from refloat.demo import force_eviction, lifecycle, ranges_and_reasons, restart, zombie
+from refloat.demo.demo_run import Demo
 from refloat.demo.failures import cases
-from refloat.demo.story import Story
 
-STORIES = (
-    Story(
+DEMOS = (
+    Demo(
         "zombie",
-        "A pod hangs on a lost node, is freed, and its Job goes on",
-        zombie.act,
-        zombie.SETTING,
+        "A pod hangs on a lost node; Refloat frees it and its Job",
+        zombie.run,
+        zombie.SETTINGS,
     ),
-    Story("lifecycle", "A Job, its pods, an eviction and a budget, watched live", lifecycle.act),
-    Story("restart", "A cluster that stops loses nothing, not even its past", restart.act),
-    Story(
+    Demo("lifecycle", "A Job, its pods, an eviction and a budget, watched live", lifecycle.run),
+    Demo("restart", "A cluster that restarts keeps its objects and its history", restart.run),
+    Demo(
         "ranges-and-reasons",
-        "A backoffPolicy: which codes are bugs, and who ended a pod",
-        ranges_and_reasons.act,
-        ranges_and_reasons.SETTING,
+        "A backoffPolicy: exit codes, and reasons of deleted pods",
+        ranges_and_reasons.run,
+        ranges_and_reasons.SETTINGS,
     ),
-    Story(
+    Demo(
         "force-eviction",
-        "A node is off, somebody says so, and a volume comes free",
-        force_eviction.act,
-        force_eviction.SETTING,
+        "An operator taints a node that is off: its volume is free",
+        force_eviction.run,
+        force_eviction.SETTINGS,
     ),
-    *(each.story for each in cases.CASES),
+    *(case.demo for case in cases.CASES),
 )
 
-DEFAULT = STORIES[0]
+DEFAULT = DEMOS[0]
 
 
-def find(name: str) -> Story:
-    """The story with this name."""
-    for story in STORIES:
-        if story.name == name:
-            return story
-    known = ", ".join(story.name for story in STORIES)
-    raise UsageError(f"unknown story {name!r}; known are: {known}")
+def find(name: str) -> Demo:
+    """The demo with this name."""
+    for demo in DEMOS:
+        if demo.name == name:
+            return demo
+    names = ", ".join(demo.name for demo in DEMOS)
+    raise UsageError(f"unknown demo {name!r}; one of {names}")

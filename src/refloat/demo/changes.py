@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changed between two versions of an object, in a few words.
+"""The change between two versions of an object, in a few words.
 
-Pure: two objects in, one phrase out. It says what a person who follows a
-story looks for; a change of which it knows no better words is told by the
-names of the fields.
+Pure. The words name the changes that matter in a demo; for other changes they are
+the names of the fields.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 Object: TypeAlias = dict[str, Any]
 Phrases: TypeAlias = Callable[[Object, Object], Iterator[str]]
 
-# What is counted on in a status, and how it is called here.
+# The counters in a status, and their names in the output.
 _COUNTS = {
     "active": "active",
     "succeeded": "succeeded",
@@ -22,17 +21,16 @@ _COUNTS = {
 
 
 def describe(old: Object | None, new: Object) -> str:
-    """What a watch event means to somebody who knows the version before it."""
+    """The change from the old version to the new one; None for a new object."""
     if old is None:
         return ", ".join(_first(new)) or "new"
-    phrases = [text for each in _PHRASES for text in each(old, new)]
+    phrases = [text for phrase in _PHRASES for text in phrase(old, new)]
     return ", ".join(phrases) or _fields(old, new)
 
 
 def _first(new: Object) -> Iterator[str]:
-    """A new object, told by what it is to become."""
-    if (wanted := new.get("spec", {}).get("completions")) is not None:
-        yield f"{wanted} completions wanted"
+    if (completions := new.get("spec", {}).get("completions")) is not None:
+        yield f"{completions} completions wanted"
     if phase := new.get("status", {}).get("phase"):
         yield phase
     if node := new.get("spec", {}).get("nodeName"):
@@ -40,13 +38,13 @@ def _first(new: Object) -> Iterator[str]:
 
 
 def _phase(old: Object, new: Object) -> Iterator[str]:
-    before, after = (each.get("status", {}).get("phase") for each in (old, new))
+    before, after = (version.get("status", {}).get("phase") for version in (old, new))
     if after != before:
         yield f"{before} -> {after}"
 
 
 def _node(old: Object, new: Object) -> Iterator[str]:
-    before, after = (each.get("spec", {}).get("nodeName") for each in (old, new))
+    before, after = (version.get("spec", {}).get("nodeName") for version in (old, new))
     if after and after != before:
         yield f"bound to {after}"
 
@@ -59,12 +57,14 @@ def _counts(old: Object, new: Object) -> Iterator[str]:
 
 
 def _conditions(old: Object, new: Object) -> Iterator[str]:
-    known = {each["type"]: each["status"] for each in old.get("status", {}).get("conditions") or ()}
-    for each in new.get("status", {}).get("conditions") or ():
-        if known.get(each["type"]) != each["status"]:
-            name = each["type"] if each["status"] == "True" else f"{each['type']}={each['status']}"
-            reason = each.get("reason")
-            yield f"{name} ({reason})" if reason else name
+    before, after = (version.get("status", {}).get("conditions") or () for version in (old, new))
+    statuses = {condition["type"]: condition["status"] for condition in before}
+    for condition in after:
+        name, status = condition["type"], condition["status"]
+        if statuses.get(name) != status:
+            label = name if status == "True" else f"{name}={status}"
+            reason = condition.get("reason")
+            yield f"{label} ({reason})" if reason else label
 
 
 def _deletion(old: Object, new: Object) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _deletion(old: Object, new: Object) -> Iterator[str]:
 
 
 def _finalizers(old: Object, new: Object) -> Iterator[str]:
-    before, after = (each["metadata"].get("finalizers") or [] for each in (old, new))
+    before, after = (version["metadata"].get("finalizers") or [] for version in (old, new))
     for name in before:
         if name not in after:
             yield f"finalizer {name.rpartition('/')[2]} gone"
@@ -87,8 +87,8 @@ def _finalizers(old: Object, new: Object) -> Iterator[str]:
 
 _PHRASES: tuple[Phrases, ...] = (_node, _phase, _counts, _conditions, _deletion, _finalizers)
 
-# They change with every write, or say nothing to a reader.
-_UNTOLD = frozenset({"resourceVersion", "managedFields", "generation"})
+# Fields that change with each write or mean nothing to a reader.
+_HIDDEN_FIELDS = frozenset({"resourceVersion", "managedFields", "generation"})
 
 
 def _fields(old: Object, new: Object) -> str:
@@ -99,7 +99,7 @@ def _fields(old: Object, new: Object) -> str:
         if before == after:
             continue
         if isinstance(before, dict) and isinstance(after, dict):
-            fields = (name for name in {**before, **after} if name not in _UNTOLD)
+            fields = (name for name in {**before, **after} if name not in _HIDDEN_FIELDS)
             names += [f"{part}.{name}" for name in fields if before.get(name) != after.get(name)]
         else:
             names.append(part)

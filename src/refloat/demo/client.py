@@ -1,63 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Just enough of a Kubernetes client for a story: JSON over HTTPS.
+"""A small Kubernetes client for demos: JSON over HTTPS.
 
-It reads the kubeconfig that the cluster wrote, as any client would. It has no
-cache, no retries and no types; what runs for longer than a story needs more.
+`DemoClient` reads the kubeconfig that the cluster wrote, as any client would.
+It has no cache, no retries and no types; a longer-lived program needs those.
 """
 
-import base64
-import ssl
+import contextlib
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
-import yaml
 
-from refloat.demo.errors import Refused, StoryFailed
+from refloat.base.clock import Clock
+from refloat.client import kubeconfig as kubeconfigs
+from refloat.client.credentials import Identity
+from refloat.client.request_sender import RequestSender
+from refloat.client.requests import JSON, Request
+from refloat.client.response_parser import Answer
+from refloat.client.tls import Tls
+from refloat.client.watch_stream import Lines
+from refloat.demo.errors import DemoFailed, RequestRefused
 
-JSON = "application/json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
-# A list of a few thousand objects is one line; a watch's lines are shorter.
-MAX_LINE_BYTES = 16 * 1024 * 1024
 
 ANSWER_SECONDS = 15.0
 
 
-class Client:
+class DemoClient:
     """A user of one cluster."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        document = yaml.safe_load(kubeconfig.read_bytes())
-        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self._session = aiohttp.ClientSession(
-            cluster["server"],
-            connector=aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority)),
-            headers={"Authorization": f"Bearer {user['token']}", "User-Agent": "refloat-demo"},
-            json_serialize=lambda body: msgspec.json.encode(body).decode(),
-            read_bufsize=MAX_LINE_BYTES,
-            timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+    def __init__(self, kubeconfig: Path, clock: Clock) -> None:
+        access = kubeconfigs.load([kubeconfig])
+        self._clock = clock
+        self._identity = Identity((("Authorization", f"Bearer {access.user.token}"),))
+        tls = Tls(access.cluster, clock)
+        self._sender = RequestSender(
+            access.cluster.server, tls=tls.context, clock=clock, user_agent="refloat-demo"
         )
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._sender.close()
+
+    async def _exchange(self, request: Request) -> Answer:
+        try:
+            async with self._clock.timeout(ANSWER_SECONDS):
+                return await self._sender.exchange(request, self._identity)
+        except OSError as error:
+            raise DemoFailed(f"{request}: {error!r}") from error
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, media: str = JSON, accept: str = JSON
     ) -> dict[str, Any]:
         """One request, whatever the answer: an object, a list, a Table or a Status."""
-        headers = {"Accept": accept} | ({"Content-Type": media} if body is not None else {})
-        try:
-            async with self._session.request(method, path, json=body, headers=headers) as response:
-                answer: dict[str, Any] = msgspec.json.decode(await response.read())
-                return answer
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise StoryFailed(f"{method} {path}: {error!r}") from error
+        content = None if body is None else msgspec.json.encode(body)
+        answer = await self._exchange(Request(method, path, content, media, accept=accept))
+        document: dict[str, Any] = msgspec.json.decode(answer.body)
+        return document
 
     async def do(
         self, method: str, path: str, body: Any = None, *, media: str = JSON, accept: str = JSON
@@ -65,7 +67,7 @@ class Client:
         """One request that must succeed."""
         answer = await self.ask(method, path, body, media=media, accept=accept)
         if answer.get("kind") == "Status" and answer.get("status") == "Failure":
-            raise Refused(method, path, answer)
+            raise RequestRefused(method, path, answer)
         return answer
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -84,12 +86,11 @@ class Client:
         return await self.do("GET", path, accept=TABLE)
 
     async def text(self, path: str) -> str:
-        """What is no JSON: a log."""
-        async with self._session.get(path) as response:
-            text = await response.text()
-        if response.status != HTTPStatus.OK:
-            raise Refused("GET", path, msgspec.json.decode(text))
-        return text
+        """A log, which is no JSON."""
+        answer = await self._exchange(Request("GET", path, accept="*/*"))
+        if answer.status != HTTPStatus.OK:
+            raise RequestRefused("GET", path, msgspec.json.decode(answer.body))
+        return answer.body.decode()
 
     async def watch(
         self, path: str, revision: str, *, rows: bool = False
@@ -98,17 +99,15 @@ class Client:
 
         With `rows` their objects are Tables of one row, which has the object itself too.
         """
-        endless = aiohttp.ClientTimeout(total=None)
         query = {"watch": "true", "resourceVersion": revision}
-        headers = {}
         if rows:
             query["includeObject"] = "Object"
-            headers["Accept"] = TABLE
-        async with self._session.get(
-            path, params=query, headers=headers, timeout=endless
-        ) as response:
-            async for line in response.content:
-                event = msgspec.json.decode(line)
-                if event["type"] == "ERROR":
-                    raise Refused("WATCH", path, event["object"])
-                yield event
+        request = Request("GET", f"{path}?{urlencode(query)}", accept=TABLE if rows else JSON)
+        stream, lines = await self._sender.stream(request, self._identity), Lines()
+        with contextlib.closing(stream):
+            while piece := await stream.read():
+                for line in lines.feed(piece):
+                    event = msgspec.json.decode(line)
+                    if event.get("type", "ERROR") == "ERROR":
+                        raise RequestRefused("WATCH", path, event.get("object", event))
+                    yield event

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Table of the API as lines of text, laid out as kubectl does."""
+"""The layout of a Table of the API as lines of text, like kubectl's."""
 
 from typing import Any
 
@@ -7,19 +7,15 @@ GAP = "   "
 
 
 def layout(table: dict[str, Any]) -> list[str]:
-    """The header and the rows, without the columns that only `-o wide` shows."""
+    """The header and the rows, without the columns of `-o wide`."""
     definitions = table["columnDefinitions"]
-    shown = [place for place, each in enumerate(definitions) if not each.get("priority")]
-    header = [definitions[place]["name"].upper() for place in shown]
-    rows = [header, *([_text(row["cells"][place]) for place in shown] for row in table["rows"])]
+    columns = [n for n, column in enumerate(definitions) if not column.get("priority")]
+    rows = [[definitions[n]["name"].upper() for n in columns]]
+    for row in table["rows"]:
+        cells = (row["cells"][n] for n in columns)
+        rows.append(["<none>" if cell is None else str(cell) for cell in cells])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [_line(row, widths) for row in rows]
-
-
-def _text(cell: Any) -> str:
-    return "<none>" if cell is None else str(cell)
-
-
-def _line(row: list[str], widths: list[int]) -> str:
-    padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-    return GAP.join(padded).rstrip()
+    return [
+        GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

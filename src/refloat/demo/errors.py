@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can stop a story.
+"""The errors that stop a demo.
 
 RefloatError
-└── StoryFailed     the story cannot go on; its text says at what
-    └── Refused     the API said no where the story needed a yes
+└── DemoFailed     the demo cannot go on; the text has the reason
+    └── RequestRefused     the API server refused a request that must succeed
 """
 
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 from refloat.base.errors import RefloatError
 
 
-class StoryFailed(RefloatError):
-    """The story did not come to its end."""
+class DemoFailed(RefloatError):
+    """The demo did not reach its end."""
 
 
-class Refused(StoryFailed):
-    """An answer that is a failure, with its Status."""
+class RequestRefused(DemoFailed):
+    """A failure response, with its Status."""
 
     def __init__(self, method: str, path: str, status: dict[str, Any]) -> None:
         super().__init__(f"{method} {path}: {status.get('code')} {status.get('message')}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a stage: agents as processes of their own, which a story makes fail.
+"""The nodes of a demo's cluster: agents as processes, which a demo makes fail.
 
-They are those of `refloat up --nodes`, but each has a name and options of its
-own, and can be given others while its containers run.
+Unlike the nodes of `refloat up --nodes`, each node has its own name and options, and
+a demo can change the options while the containers run.
 """
 
 import json
@@ -12,46 +12,46 @@ from pathlib import Path
 from typing import Any
 
 from refloat.api import conditions
-from refloat.app import supervision
-from refloat.app.faults import Fault
+from refloat.app import agent_supervisor
+from refloat.app.node_faults import Fault
 from refloat.base.clock import Clock
-from refloat.demo.client import Client
-from refloat.demo.errors import Refused, StoryFailed
+from refloat.demo.client import DemoClient
+from refloat.demo.errors import DemoFailed, RequestRefused
 from refloat.demo.objects import Object
 
 NODES = "/api/v1/nodes"
 
-# No ten nodes take a quarter of it on a busy machine; one that does is not coming.
+# Four times as long as ten nodes need on a busy machine.
 START_SECONDS = 60.0
 
-# Whether a node is ready is asked so often; it is from a second to a few.
+# How often the demo polls a node; a start takes one second or a few.
 POLL_SECONDS = 0.05
 
-# The taint that a node has until somebody has looked at it.
+# The taint of a new node until the node controller has seen the node Ready.
 _NEW = "node.kubernetes.io/not-ready"
 
-# A story says itself what goes wrong; an agent that is cut off need not.
+# The demo itself explains the failures, so the agents log errors alone.
 _FLAGS = ("--accept-all-pods", "--fast", "--log-level=error")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSetting:
-    """A node that a story wants."""
+class DemoNodeSettings:
+    """One node of a demo."""
 
     name: str
     flags: tuple[str, ...] = ()
     """Options of `refloat agent`."""
     images: Mapping[str, Any] = field(default_factory=dict)
-    """What its `--images` says."""
+    """The content of the file for `--images`."""
 
 
-class Nodes:
+class DemoNodes:
     """The nodes of one cluster, by name."""
 
     def __init__(
         self,
-        settings: Sequence[NodeSetting],
-        client: Client,
+        settings: Sequence[DemoNodeSettings],
+        client: DemoClient,
         clock: Clock,
         *,
         data_dir: Path,
@@ -61,50 +61,50 @@ class Nodes:
         self._clock = clock
         self._data_dir = data_dir
         self._server = server
-        self._settings = {each.name: each for each in settings}
-        commands = {each.name: self._command(each) for each in settings}
-        self.agents = supervision.Agents(commands, data_dir / "nodes", clock)
+        self._settings = {node.name: node for node in settings}
+        commands = {node.name: self._command(node) for node in settings}
+        self.agents = agent_supervisor.Agents(commands, data_dir / "nodes", clock)
 
-    def _command(self, setting: NodeSetting, *more: str) -> list[str]:
-        flags = [*_FLAGS, *setting.flags, *more]
-        if setting.images:
-            path = self._data_dir / f"{setting.name}.images"
-            path.write_text(json.dumps(setting.images))
-            flags.append(f"--images={path}")
-        return supervision.command(self._data_dir, self._server, setting.name, flags)
+    def _command(self, settings: DemoNodeSettings, *flags: str) -> list[str]:
+        options = [*_FLAGS, *settings.flags, *flags]
+        if settings.images:
+            path = self._data_dir / f"{settings.name}.images"
+            path.write_text(json.dumps(settings.images))
+            options.append(f"--images={path}")
+        return agent_supervisor.command(self._data_dir, self._server, settings.name, options)
 
     async def start(self) -> None:
-        """Until all of them are ready; raises `StoryFailed`."""
+        """Start all nodes and wait until they are Ready; raises `DemoFailed`."""
         self.agents.start()
         deadline = self._clock.monotonic() + START_SECONDS
         for name in self._settings:
             while not await self.is_ready(name):
                 if self._clock.monotonic() > deadline:
-                    raise StoryFailed(f"node {name} was not ready after {START_SECONDS:.0f} s")
+                    raise DemoFailed(f"node {name} was not ready after {START_SECONDS:.0f} s")
                 await self._clock.sleep(POLL_SECONDS)
 
     async def is_ready(self, name: str) -> bool:
-        """Has it joined, and may pods be bound to it?"""
+        """Whether the node has joined and takes pods."""
         try:
             node = await self._client.get(f"{NODES}/{name}")
-        except Refused:
+        except RequestRefused:
             return False
-        if any(each["key"] == _NEW for each in node["spec"].get("taints") or ()):
+        if any(taint["key"] == _NEW for taint in node["spec"].get("taints") or ()):
             return False
         return _is_true(node, "Ready")
 
-    async def lost(self, name: str) -> None:
-        """Until the cluster has noticed that it is silent."""
+    async def wait_lost(self, name: str) -> None:
+        """Wait until the cluster has noticed the silence of the node."""
         while await self.is_ready(name):
             await self._clock.sleep(POLL_SECONDS)
 
-    async def says(self, name: str, condition: str) -> None:
-        """Until it has such a condition."""
+    async def wait_condition(self, name: str, condition: str) -> None:
+        """Wait until the node has this condition."""
         while not _is_true(await self._client.get(f"{NODES}/{name}"), condition):
             await self._clock.sleep(POLL_SECONDS)
 
-    def renew(self, name: str, *flags: str) -> None:
-        """Have its agent restarted with these options too; its containers run on."""
+    def change_flags(self, name: str, *flags: str) -> None:
+        """Restart the agent with more options; the containers run on."""
         self.agents.renew(name, self._command(self._settings[name], *flags))
 
     def fail(self, name: str, fault: Fault) -> None:
@@ -117,7 +117,7 @@ class Nodes:
         self.agents.shut_down(name)
 
     async def close(self) -> None:
-        """End pods, agents and keepers."""
+        """Stop pods, agents and keepers."""
         await self.agents.close()
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of the stories, written as their users write them.
+"""The objects of the demos, as users write them.
 
-Also the parts that this version's users must play themselves: the statuses
-that a kubelet, the disruption controller and the Job controller write.
+Also the statuses that a kubelet, the disruption controller and the Job controller
+write, for the demo that plays these parts.
 """
 
 from datetime import datetime
@@ -35,7 +35,7 @@ def job(name: str, *, completions: int) -> Object:
             "containers": [{"name": "main", "image": "example.com/train:1"}],
         }
     }
-    disrupted = [{"type": "DisruptionTarget"}]
+    conditions = [{"type": "DisruptionTarget"}]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -43,7 +43,7 @@ def job(name: str, *, completions: int) -> Object:
         "spec": {
             "completions": completions,
             "parallelism": completions,
-            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": disrupted}]},
+            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": conditions}]},
             "template": template,
         },
     }
@@ -74,7 +74,7 @@ def pod_of(owner: Object) -> Object:
 
 
 def binding(pod: Object, node_name: str) -> Object:
-    """What a scheduler posts to give a pod to a node."""
+    """The binding that a scheduler posts."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -99,7 +99,7 @@ def budget(name: str, owner: Object, *, min_available: int) -> Object:
 
 
 def budget_status(*, healthy: int, desired: int) -> Object:
-    """What the disruption controller finds out about a budget."""
+    """The status of a budget from the disruption controller."""
     return {
         "status": {
             "observedGeneration": 1,
@@ -112,15 +112,15 @@ def budget_status(*, healthy: int, desired: int) -> Object:
 
 
 def running(now: datetime) -> Object:
-    """What a kubelet writes when a pod's container runs."""
+    """The status of a kubelet for a running container."""
     stamp = times.format_time(now)
-    written = _pod_status("Running", {"running": {"startedAt": stamp}}, now, ready=True)
-    written["status"]["startTime"] = stamp
-    return written
+    body = _pod_status("Running", {"running": {"startedAt": stamp}}, now, ready=True)
+    body["status"]["startTime"] = stamp
+    return body
 
 
 def ended(now: datetime, *, exit_code: int) -> Object:
-    """What a kubelet writes when a pod's container has ended."""
+    """The status of a kubelet for a terminated container."""
     stamp, reason = times.format_time(now), "Error" if exit_code else "Completed"
     state = {"terminated": {"exitCode": exit_code, "reason": reason, "finishedAt": stamp}}
     return _pod_status("Failed" if exit_code else "Succeeded", state, now, ready=False)
@@ -145,17 +145,17 @@ def _pod_status(phase: str, state: Object, now: datetime, *, ready: bool) -> Obj
 
 
 def job_started(now: datetime) -> Object:
-    """What the Job controller writes first; it may never change."""
+    """The first status of the Job controller; the start time never changes."""
     return {"status": {"startTime": times.format_time(now)}}
 
 
 def job_counts(*, active: int, succeeded: int = 0) -> Object:
-    """What the Job controller writes while a Job runs."""
+    """The status of a running Job."""
     return {"status": {"active": active, "ready": active, "succeeded": succeeded}}
 
 
 def job_complete(now: datetime, *, succeeded: int) -> Object:
-    """What the Job controller writes when a Job has all its completions."""
+    """The status of a Job with all completions."""
     stamp = times.format_time(now)
     conditions = [
         {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stories of KEP-3329's first design: which exit codes are bugs, and whose doing an end was.
+"""The demo of KEP-3329's first design: exit codes that are bugs, and ends with a reason.
 
-Two Jobs with a backoffPolicy on a node of real processes, and what becomes of
-the same policy where only a podFailurePolicy is known.
+Two Jobs with a backoffPolicy run on a node with real processes. Then the demo
+converts the policy for clusters that have podFailurePolicy only.
 """
 
 import json
@@ -10,96 +10,97 @@ from pathlib import Path
 
 from refloat.base import gates
 from refloat.base.gates import Gates
-from refloat.controllers.job import attempts
-from refloat.demo.errors import StoryFailed
-from refloat.demo.failures.scene import Scene, pod_spec
-from refloat.demo.nodes import NodeSetting
+from refloat.demo.demo_cluster import DemoCluster, DemoSettings
+from refloat.demo.errors import DemoFailed
+from refloat.demo.failures.case_namespace import CaseNamespace, pod_spec
+from refloat.demo.nodes import DemoNodeSettings
 from refloat.demo.objects import Object
-from refloat.demo.stage import Setting, Stage
-from refloat.policy import policy_conversion
+from refloat.policy.job import attempts, policy_conversion
 
-NODE = NodeSetting("worker")
+NODE = DemoNodeSettings("worker")
 
-SETTING = Setting("*", (NODE,), gates=Gates({gates.RETRIABLE_AND_NON_RETRIABLE_FAILURES: True}))
+SETTINGS = DemoSettings(
+    "*", (NODE,), gates=Gates({gates.RETRIABLE_AND_NON_RETRIABLE_FAILURES: True})
+)
 
 BUGS: Object = {"action": "Terminate", "containerExitCodeNotIn": "40-50"}
 DISRUPTIONS: Object = {"action": "Ignore", "podStatusReasonNotIn": [""]}
 
-# More exit codes than that are told by the first and the last.
+# Of more exit codes, the demo shows the first and the last.
 MAX_CODES = 3
 
-# Its nth run ends with the nth code.
+# The nth run exits with the nth code.
 PROGRAM = """
 cd "${REFLOAT_VOLUME_RUNS:-/runs}"; n=$(ls | wc -l); : > run-$n; echo run $n
 exit $(echo "$CODES" | cut -d" " -f$((n + 1)))
 """
 
-# Works until it is told that it is done, in its second run at once.
+# The first run works until SIGTERM; the second run ends at once.
 WORKER = """
 cd "${REFLOAT_VOLUME_RUNS:-/runs}"; [ -e first ] && exit 0; : > first
 echo works; while true; do sleep 0.1; done
 """
 
 
-async def act(stage: Stage) -> None:
-    """Play it."""
-    scene = await Scene.of(stage, "backoff-policy")
-    await _refuse(stage, scene)
-    await _bugs(stage, scene)
-    await _disruptions(stage, scene)
-    await _convert(stage)
+async def run(cluster: DemoCluster) -> None:
+    """Run the demo."""
+    namespace = await CaseNamespace.of(cluster, "backoff-policy")
+    await _refuse(cluster, namespace)
+    await _run_story_1(cluster, namespace)
+    await _run_story_2(cluster, namespace)
+    await cluster.step("The same policy for a cluster that has podFailurePolicy only")
+    cluster.note("$ refloat policy convert policy.yaml")
+    conversion = policy_conversion.to_pod_failure_policy({"rules": [BUGS, DISRUPTIONS]})
+    for rule in conversion.policy["rules"]:
+        cluster.answer(_flow(rule))
+    for warning in conversion.warnings:
+        cluster.note(f"warning: {warning}")
 
 
-async def _refuse(stage: Stage, scene: Scene) -> None:
-    await stage.step("A policy is checked when it is written")
+async def _refuse(cluster: DemoCluster, namespace: CaseNamespace) -> None:
+    await cluster.step("The server checks a policy when a user writes it")
     wrong = {"action": "Terminate", "containerExitCodeIn": "100-127,12-1"}
-    stage.note(f"backoffPolicy: {{rules: [{_flow(wrong)}]}}")
+    cluster.note(f"backoffPolicy: {{rules: [{_flow(wrong)}]}}")
     body = {
         "metadata": {"name": "wrong"},
         "spec": {"backoffPolicy": {"rules": [wrong]}, "template": {"spec": pod_spec("exit 0")}},
     }
-    await stage.refused(422, "POST", f"/apis/batch/v1/namespaces/{scene.space}/jobs", body)
+    await cluster.refused(422, "POST", f"/apis/batch/v1/namespaces/{namespace.name}/jobs", body)
 
 
-async def _bugs(stage: Stage, scene: Scene) -> None:
-    await stage.step("Story 1: codes 40 to 50 can be retried, any other is a bug")
-    stage.note(f"backoffPolicy: {{rules: [{_flow(BUGS)}]}}")
-    stage.note("the program exits with 45, then with 39; three failures would be allowed")
-    folder = _folder(stage, "bugs")
+async def _run_story_1(cluster: DemoCluster, namespace: CaseNamespace) -> None:
+    await cluster.step("Story 1: exit codes 40 to 50 are retried, all others are bugs")
+    cluster.note(f"backoffPolicy: {{rules: [{_flow(BUGS)}]}}")
+    cluster.note(
+        "The program exits with 45, then with 39. backoffLimit: 3 would allow more failures."
+    )
+    folder = _folder(cluster, "bugs")
     spec = _with_runs(PROGRAM, folder, env=[{"name": "CODES", "value": "45 39"}])
-    await _submit(scene, "bugs", spec, BUGS, limit=3)
-    await scene.job_is("bugs", _is_over)
-    await _tell_end(stage, scene, "bugs", want=("BackoffPolicy", 2))
+    await _submit(namespace, "bugs", spec, BUGS, limit=3)
+    await namespace.job_is("bugs", _is_over)
+    await _show_end(cluster, namespace, "bugs", want=("BackoffPolicy", 2))
 
 
-async def _disruptions(stage: Stage, scene: Scene) -> None:
-    await stage.step("Story 2: what somebody else ended is not the program's failure")
-    stage.note(f"backoffPolicy: {{rules: [{_flow(DISRUPTIONS)}]}}")
-    stage.note("backoffLimit: 0, so one failure that counts would be the end")
-    spec = _with_runs(WORKER, _folder(stage, "work"))
-    pod = await _submit(scene, "work", spec, DISRUPTIONS, limit=0)
-    await scene.until(pod, lambda each: each["status"].get("phase") == "Running")
-    while not await scene.log(pod):
-        await stage.clock.sleep(0.05)
-    scene.does(f"refloat delete pod {pod} --reason Maintenance")
+async def _run_story_2(cluster: DemoCluster, namespace: CaseNamespace) -> None:
+    await cluster.step("Story 2: an end from outside is no failure of the program")
+    cluster.note(f"backoffPolicy: {{rules: [{_flow(DISRUPTIONS)}]}}")
+    cluster.note("backoffLimit: 0, so one counted failure would end the Job")
+    spec = _with_runs(WORKER, _folder(cluster, "work"))
+    pod = await _submit(namespace, "work", spec, DISRUPTIONS, limit=0)
+    await namespace.until(pod, lambda pod: pod["status"].get("phase") == "Running")
+    while not await namespace.log(pod):
+        await cluster.clock.sleep(0.05)
+    namespace.show_command(f"refloat delete pod {pod} --reason Maintenance")
     options = {"reason": "Maintenance"}
-    await stage.client.delete(f"/api/v1/namespaces/{scene.space}/pods/{pod}", options)
-    await scene.job_is("work", _is_over)
-    await _tell_end(stage, scene, "work", want=("CompletionsReached", 0))
+    await cluster.client.delete(f"/api/v1/namespaces/{namespace.name}/pods/{pod}", options)
+    await namespace.job_is("work", _is_over)
+    await _show_end(cluster, namespace, "work", want=("CompletionsReached", 0))
 
 
-async def _convert(stage: Stage) -> None:
-    await stage.step("The same for a cluster that knows podFailurePolicy only")
-    stage.note("$ refloat policy convert policy.yaml")
-    converted = policy_conversion.to_pod_failure_policy({"rules": [BUGS, DISRUPTIONS]})
-    for rule in converted.policy["rules"]:
-        stage.answer(_flow(rule))
-    for warning in converted.warnings:
-        stage.note(f"warning: {warning}")
-
-
-async def _submit(scene: Scene, name: str, spec: Object, rule: Object, *, limit: int) -> str:
-    return await scene.job(
+async def _submit(
+    namespace: CaseNamespace, name: str, spec: Object, rule: Object, *, limit: int
+) -> str:
+    return await namespace.job(
         name,
         spec,
         podFailurePolicy=None,
@@ -108,11 +109,11 @@ async def _submit(scene: Scene, name: str, spec: Object, rule: Object, *, limit:
     )
 
 
-def _folder(stage: Stage, name: str) -> Path:
-    """Where the runs of a program note that they ran, whoever they run as."""
-    made = stage.folder(name)
-    made.chmod(0o777)
-    return made
+def _folder(cluster: DemoCluster, name: str) -> Path:
+    """A folder in which the runs of a program leave a file, as any user."""
+    folder = cluster.folder(name)
+    folder.chmod(0o777)
+    return folder
 
 
 def _with_runs(script: str, folder: Path, *, env: list[Object] | None = None) -> Object:
@@ -125,26 +126,28 @@ def _with_runs(script: str, folder: Path, *, env: list[Object] | None = None) ->
 
 
 def _is_over(job: Object) -> bool:
-    told = job["status"].get("conditions") or ()
-    return any(each["type"] in ("Complete", "Failed") for each in told)
+    conditions = job["status"].get("conditions") or ()
+    return any(condition["type"] in ("Complete", "Failed") for condition in conditions)
 
 
-async def _tell_end(stage: Stage, scene: Scene, name: str, *, want: tuple[str, int]) -> None:
-    """What was decided about each pod, and how the Job ended, with how many failures."""
-    job = await stage.client.get(f"/apis/batch/v1/namespaces/{scene.space}/jobs/{name}")
-    for each in attempts.recorded(job["metadata"].get("annotations")):
-        why = f"exit code {each['exitCode']}" if "exitCode" in each else "no exit code"
-        why += f", reason {each['reason']}" if "reason" in each else ""
-        matched = f"{each['action']} by rule {each['rule']}" if "action" in each else "counted"
-        stage.answer(f"pod/{each['pod']}: {why}: {matched}")
+async def _show_end(
+    cluster: DemoCluster, namespace: CaseNamespace, name: str, *, want: tuple[str, int]
+) -> None:
+    """Show the decision for each pod and the end of the Job, and check the end."""
+    job = await cluster.client.get(f"/apis/batch/v1/namespaces/{namespace.name}/jobs/{name}")
+    for pod in attempts.recorded(job["metadata"].get("annotations")):
+        why = f"exit code {pod['exitCode']}" if "exitCode" in pod else "no exit code"
+        why += f", reason {pod['reason']}" if "reason" in pod else ""
+        decision = f"{pod['action']} by rule {pod['rule']}" if "action" in pod else "counted"
+        cluster.answer(f"pod/{pod['pod']}: {why}: {decision}")
     last = job["status"]["conditions"][-1]
-    stage.answer(f"job/{name}: {last['type']}: {last['reason']}: {last['message']}")
-    if (found := (last["reason"], job["status"].get("failed", 0))) != want:
-        raise StoryFailed(f"job {name}: ended with {found}, not with {want}")
+    cluster.answer(f"job/{name}: {last['type']}: {last['reason']}: {last['message']}")
+    if (end := (last["reason"], job["status"].get("failed", 0))) != want:
+        raise DemoFailed(f"job {name}: ended with {end}, not with {want}")
 
 
 def _flow(rule: Object) -> str:
-    """A rule on one line, with a run of numbers made short."""
+    """A rule on one line, with at most three exit codes."""
     codes: list[int] = rule.get("onExitCodes", {}).get("values") or []
     if len(codes) > MAX_CODES:
         short = [codes[0], "...", codes[-1]]

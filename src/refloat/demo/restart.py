@@ -1,63 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The story of a cluster that is stopped and started again."""
+"""The demo of a cluster that stops and starts again."""
 
 import asyncio
 
 from refloat.demo import objects
-from refloat.demo.errors import StoryFailed
-from refloat.demo.stage import Stage
+from refloat.demo.demo_cluster import DemoCluster
+from refloat.demo.errors import DemoFailed
 
 COUNT = 500
-WRITERS = 50  # at a time: as many requests as a busy cluster has under way
+WRITERS = 50  # requests at a time, as in a busy cluster
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def act(stage: Stage) -> None:
-    """Play it."""
-    await stage.step(f"{COUNT} objects, {WRITERS} writers at a time")
-    before = await stage.client.get(MAPS)
-    seconds = await _create_many(stage)
-    stage.answer(f"{COUNT} creates in {seconds:.2f} s; each was on disk before its answer")
-    await stage.step("The cluster stops, and starts from its data directory")
-    url = stage.url
-    seconds = await stage.restart()
-    if stage.url != url:
-        raise StoryFailed(f"the cluster was at {url} and is at {stage.url}")
-    stage.answer(f"back at the same address after {seconds:.2f} s")
-    await stage.step("Everything is there, and so is the past")
-    await _check_list(stage)
-    await _check_watch(stage, before["metadata"]["resourceVersion"])
-
-
-async def _create_many(stage: Stage) -> float:
+async def run(cluster: DemoCluster) -> None:
+    """Run the demo."""
+    await cluster.step(f"{COUNT} objects, {WRITERS} writers at a time")
+    before = (await cluster.client.get(MAPS))["metadata"]["resourceVersion"]
     free = asyncio.Semaphore(WRITERS)
 
     async def create(number: int) -> None:
         async with free:
-            wanted = objects.config_map(f"map-{number:03}", number=str(number))
-            await stage.client.create(MAPS, wanted)
+            body = objects.config_map(f"map-{number:03}", number=str(number))
+            await cluster.client.create(MAPS, body)
 
-    began = stage.seconds
+    began = cluster.seconds
     await asyncio.gather(*(create(number) for number in range(COUNT)))
-    return stage.seconds - began
+    seconds = cluster.seconds - began
+    cluster.answer(f"{COUNT} creates in {seconds:.2f} s; each was on disk before its response")
+    await cluster.step("The cluster stops, and starts from its data directory")
+    url = cluster.url
+    seconds = await cluster.restart()
+    if cluster.url != url:
+        raise DemoFailed(f"the cluster was at {url} and is at {cluster.url}")
+    cluster.answer(f"back at the same address after {seconds:.2f} s")
+    await cluster.step("All objects are there, and so is their history")
+    await _check_history(cluster, before)
 
 
-async def _check_list(stage: Stage) -> None:
-    found = await stage.client.get(MAPS)
-    if len(found["items"]) != COUNT:
-        raise StoryFailed(f"{COUNT} objects were created, {len(found['items'])} are there")
-    revision = found["metadata"]["resourceVersion"]
-    stage.answer(f"a list finds {COUNT} objects at revision {revision}")
-
-
-async def _check_watch(stage: Stage, revision: str) -> None:
-    """A watch that was cut off by the stop goes on where it was."""
-    seen: list[str] = []
-    async for event in stage.client.watch(MAPS, revision):
-        seen.append(event["object"]["metadata"]["name"])
-        if len(seen) == COUNT:
+async def _check_history(cluster: DemoCluster, before: str) -> None:
+    """List the objects, and continue a watch from the revision before all of them."""
+    maps = await cluster.client.get(MAPS)
+    if len(maps["items"]) != COUNT:
+        raise DemoFailed(f"{COUNT} objects were created, {len(maps['items'])} are there")
+    revision = maps["metadata"]["resourceVersion"]
+    cluster.answer(f"a list finds {COUNT} objects at revision {revision}")
+    names: list[str] = []
+    async for event in cluster.client.watch(MAPS, before):
+        names.append(event["object"]["metadata"]["name"])
+        if len(names) == COUNT:
             break
-    if len(set(seen)) != COUNT:
-        raise StoryFailed(f"a watch from revision {revision} saw objects twice")
-    stage.answer(f"a watch from revision {revision}, before all that, replays {COUNT} events")
+    if len(set(names)) != COUNT:
+        raise DemoFailed(f"a watch from revision {before} saw objects twice")
+    cluster.answer(f"a watch from revision {before}, before all that, replays {COUNT} events")

@@ -16,7 +16,9 @@ from refloat.base.gates import FAILURE_RECOVERY_POLICY, TAINT_FORCE_EVICTION, Ga
 from refloat.config import actors
 from refloat.config.actors import Actor
 from refloat.config.load import Configuration
-from refloat.explain.account import Point, when
+from refloat.explain.explanation import Evidence, age
+from refloat.policy.job import backoff
+from refloat.policy.job.backoff import BackoffSettings
 
 # Processes that are named one by one.
 MAX_NAMES = 5
@@ -44,7 +46,9 @@ class Outlook:
     """That of the process that acts; None if none does, or if it is not known."""
     text: str = HIDDEN
     """Why there is no configuration."""
-    points: Sequence[Point] = ()
+    delays: BackoffSettings = backoff.DEFAULTS
+    """The back-off delays of that process's Job controller."""
+    points: Sequence[Evidence] = ()
     """Which process acts, and how old its last sign of life is."""
 
 
@@ -74,7 +78,10 @@ class Actors:
         if leader and chosen.identity != leader and not _reports(chosen, controller):
             return self._other_leader(leader, living, controller, namespace)
         text = self._role(chosen, controller, leads=chosen.identity == leader)
-        return Outlook(chosen.configuration, points=(Point("actor", text),))
+        points = (Evidence("actor", text),)
+        return Outlook(
+            chosen.configuration, delays=chosen.delays or backoff.DEFAULTS, points=points
+        )
 
     def _leader(self, controller: str) -> str:
         """The holder of a Lease that is renewed; empty if there is none."""
@@ -89,7 +96,7 @@ class Actors:
         if not records:
             return NONE_EVER
         last = records[0]
-        end = f"{'stopped' if last.stopped else 'was seen'} at {when(last.seen, self.now)}"
+        end = f"{'stopped' if last.stopped else 'was seen'} {age(last.seen, self.now)} ago"
         return f"no component will act; the last {_noun(last)} {end}"
 
     def _none_able(self, living: Sequence[Actor], controller: str, namespace: str) -> str:
@@ -109,13 +116,15 @@ class Actors:
         return Outlook(text=f"no component will act: {_name(record)} leads, and it {why}")
 
     def _role(self, actor: Actor, controller: str, *, leads: bool) -> str:
-        if leads:
+        if controller not in actors.LEASES:
+            role = "runs it"
+        elif leads:
             role = "leads"
         elif _reports(actor, controller):
             role = "reports, and forces nothing"
         else:
             role = "may take over; no process leads now"
-        return f"{_name(actor)} {role}; last seen at {when(actor.seen, self.now)}"
+        return f"{_name(actor)} {role}; last seen {age(actor.seen, self.now)} ago"
 
 
 def _why_not(actor: Actor, controller: str, namespace: str) -> str:
@@ -124,8 +133,9 @@ def _why_not(actor: Actor, controller: str, namespace: str) -> str:
         return f"runs without {controller}"
     if actor.configuration is None:
         return "publishes no configuration that this version understands"
-    if not Gates(actor.configuration.feature_gates).enabled(_GATES[controller]):
-        return f"has the gate {_GATES[controller]} off"
+    gate = _GATES.get(controller)
+    if gate and not Gates(actor.configuration.feature_gates).enabled(gate):
+        return f"has the gate {gate} off"
     if actor.namespaces and namespace and namespace not in actor.namespaces:
         return f"acts only in {', '.join(actor.namespaces)}"
     return ""

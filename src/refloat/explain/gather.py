@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a cluster for what an explanation is made of.
+"""Reads from a cluster what an explanation is made of, and nothing more.
 
-What the asker may not read is left out: an explanation with less in it is
-better than none.
+A right that the user lacks makes the explanation shorter and is named in its limits. Nothing
+here writes.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
 from refloat.api import names, self_fence
+from refloat.api.batch import Job
 from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Node, Pod
 from refloat.api.events import Event
@@ -18,29 +20,67 @@ from refloat.api.self_fence import Promise
 from refloat.api.structs import ApiObject
 from refloat.base.clock import Clock
 from refloat.base.errors import UsageError
+from refloat.base.gates import Gates
 from refloat.client import errors, kinds
 from refloat.client.contract import EVERYTHING, Client, Kind, Selector
 from refloat.config import actors as records_of
 from refloat.config.actors import FAILURE_RECOVERY, FORCE_EVICTION
-from refloat.explain import node as nodes
-from refloat.explain import pod as pods
-from refloat.explain.account import Account
+from refloat.explain import cronjob, doctor, job, node, node_state, objects, pod, pod_pending
 from refloat.explain.actors import Actors
-from refloat.explain.surroundings import Surroundings
+from refloat.explain.codes import Code
+from refloat.explain.explain_context import ExplainContext, NodeRoom, event_key
+from refloat.explain.explanation import Explanation, Finding
+from refloat.policy.job import job_gates
+from refloat.policy.job.job_gates import JobGates
+from refloat.policy.recovery import zombie
 
 T = TypeVar("T", bound=ApiObject)
 
-_KINDS = {
+JOB_CONTROLLER = "job-controller"
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+# Warnings that `doctor` reads at most: about a second of a busy API server.
+MAX_EVENTS = 5_000
+
+# Pods of one Job whose events and nodes are read; the worst state is among the first.
+MAX_PODS = 20
+
+# What keeps a pod off the nodes that it selects is read only for these answers.
+_NEED_ROOMS = frozenset((Code.INSUFFICIENT, Code.AFFINITY, Code.TAINTS))
+
+KINDS = {
     "po": "pod",
     "pod": "pod",
     "pods": "pod",
     "no": "node",
     "node": "node",
     "nodes": "node",
+    "job": "job",
+    "jobs": "job",
+    "jobs.batch": "job",
+    "job.batch": "job",
+    "cj": "cronjob",
+    "cronjob": "cronjob",
+    "cronjobs": "cronjob",
+    "cronjob.batch": "cronjob",
 }
 
 
-class Asker:
+@dataclass(slots=True)
+class _Reads:
+    """What was read for one explanation."""
+
+    nodes: dict[str, Node | None] = field(default_factory=dict)
+    promises: dict[str, dict[str, Promise]] = field(default_factory=dict)
+    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
+    events: dict[str, list[Event]] = field(default_factory=dict)
+    unreachable: tuple[int, int] | None = None
+    rooms: list[NodeRoom] | None = None
+    missing: dict[str, None] = field(default_factory=dict)
+    """The rights that the user lacks, each with what it would show."""
+
+
+class Explainer:
     """Explains objects of one cluster."""
 
     def __init__(
@@ -51,85 +91,234 @@ class Asker:
         self._clock = clock
         self._server_clock = server_now
 
-    async def explain(self, what: str, namespace: str) -> Account:
-        """`pod/NAME` or `node/NAME`; raises what `client.errors` has if it is not there."""
-        kind, slash, name = what.partition("/")
-        if kind.lower() not in _KINDS or not (slash and name):
-            raise UsageError(f"{what!r}: expected pod/NAME or node/NAME")
-        _check_name(name, repr(what))
+    async def explain(self, what: str, namespace: str) -> Explanation:
+        """`job/NAME` and so on; raises what `client.errors` has if the object does not exist."""
+        kind, name = parse(what)
         _check_name(namespace, f"namespace {namespace!r}")
-        if _KINDS[kind.lower()] == "node":
+        if kind == "node":
             return await self._node(name)
-        return await self._pod(name, namespace)
+        if kind == "pod":
+            return await self._pod(name, namespace)
+        if kind == "cronjob":
+            return await self._cronjob(name, namespace)
+        return await self.of_job(await self._client.get(kinds.JOBS, name, namespace=namespace))
 
-    def _server_now(self) -> datetime:
+    async def jobs(self, namespace: str) -> AsyncIterator[Job]:
+        """All Jobs of a namespace; of all namespaces if that is empty."""
+        async for page in self._client.list(kinds.JOBS, namespace=namespace):
+            for each in page.items:
+                yield each
+
+    async def of_job(self, job_: Job) -> Explanation:
+        namespace, reads = job_.metadata.namespace, _Reads()
+        pods = await self._pods_of(job_, reads)
+        await self._read_events("Job", job_.metadata.name, namespace, reads)
+        chosen = sorted(pods, key=_is_quiet)[:MAX_PODS]
+        await self._read_around(chosen, reads)
+        context = await self._context(reads, namespace)
+        explanation = job.explain(job_, pods, context, tuple(reads.missing))
+        if explanation.finding.code not in _NEED_ROOMS:
+            return explanation
+        reads.rooms = await self._rooms(reads)
+        context = await self._context(reads, namespace)
+        return job.explain(job_, pods, context, tuple(reads.missing))
+
+    async def _pod(self, name: str, namespace: str) -> Explanation:
+        reads = _Reads()
+        pod_ = await self._client.get(objects.PODS, name, namespace=namespace)
+        await self._read_around([pod_], reads)
+        finding = pod.explain(pod_, await self._context(reads, namespace))
+        if finding.code in _NEED_ROOMS:
+            reads.rooms = await self._rooms(reads)
+            finding = pod.explain(pod_, await self._context(reads, namespace))
+        return self._explanation("Pod", namespace, name, finding, reads)
+
+    async def _node(self, name: str) -> Explanation:
+        reads = _Reads()
+        node_ = await self._client.get(kinds.NODES, name)
+        reads.nodes[name] = node_
+        on_node = Selector(fields=f"spec.nodeName={name}")
+        pods = await self._all(objects.PODS, reads, "list pods in all namespaces", on_node)
+        await self._read_events("Node", name, "", reads)
+        await self._read_promises(name, reads)
+        for namespace in dict.fromkeys(each.metadata.namespace for each in pods):
+            await self._read_labels(namespace, reads)
+        finding = node.explain(node_, pods, await self._context(reads, ""))
+        return self._explanation("Node", "", name, finding, reads)
+
+    async def _cronjob(self, name: str, namespace: str) -> Explanation:
+        reads = _Reads()
+        cron = await self._client.get(objects.CRON_JOBS, name, namespace=namespace)
+        uid = cron.metadata.uid
+        jobs = [
+            each
+            for each in await self._all(kinds.JOBS, reads, "list jobs", namespace=namespace)
+            if each.metadata.controller is not None and each.metadata.controller.uid == uid
+        ]
+        await self._read_events("CronJob", name, namespace, reads)
+        finding = cronjob.explain(cron, jobs, await self._context(reads, namespace))
+        return self._explanation("CronJob", namespace, name, finding, reads)
+
+    def _explanation(
+        self, kind: str, namespace: str, name: str, finding: Finding, reads: _Reads
+    ) -> Explanation:
+        now = self._now()
+        return Explanation(kind, namespace, name, now, finding, limits=tuple(reads.missing))
+
+    def _now(self) -> datetime:
         now = None if self._server_clock is None else self._server_clock()
         return now or self._clock.now()
 
-    async def _pod(self, name: str, namespace: str) -> Account:
-        pod = await self._client.get(kinds.PODS, name, namespace=namespace)
-        node, hidden = await self._host(pod)
+    async def _context(self, reads: _Reads, namespace: str) -> ExplainContext:
         actors = await self._actors()
-        around = Surroundings(
-            now=self._clock.now(),
+        job_control = actors.outlook(JOB_CONTROLLER, namespace)
+        gates = job_gates.ALL_ON
+        if job_control.configuration is not None:
+            gates = JobGates.of(Gates(job_control.configuration.feature_gates))
+        return ExplainContext(
+            now=self._now(),
             recovery=actors.outlook(FAILURE_RECOVERY, namespace),
-            node=node,
-            node_hidden=hidden,
-            namespaces=await self._labels([pod]),
-            events=await self._events(pod, namespace),
-            of_node=[] if node is None else await self._events(node, ""),
-            promises=await self._promises(pod.spec.node_name),
-        )
-        return pods.explain(pod, around)
-
-    async def _node(self, name: str) -> Account:
-        node = await self._client.get(kinds.NODES, name)
-        there = await self._all(kinds.PODS, Selector(fields=f"spec.nodeName={name}"))
-        actors = await self._actors()
-        around = Surroundings(
-            now=self._clock.now(),
-            recovery=actors.outlook(FAILURE_RECOVERY),
             force_eviction=actors.outlook(FORCE_EVICTION),
-            node=node,
-            pods=there,
-            namespaces=await self._labels(there),
-            events=await self._events(node, ""),
-            promises=await self._promises(name),
+            job_control=job_control,
+            gates=gates,
+            nodes=reads.nodes,
+            promises=reads.promises,
+            namespaces=reads.namespaces,
+            events=reads.events,
+            unreachable=reads.unreachable,
+            rooms=reads.rooms,
         )
-        return nodes.explain(node, around)
 
-    async def _host(self, pod: Pod) -> tuple[Node | None, bool]:
-        """The pod's node, and whether it is hidden from the asker."""
-        if not pod.spec.node_name:
-            return None, False
-        try:
-            return await self._client.get(kinds.NODES, pod.spec.node_name), False
-        except errors.NotFound:
-            return None, False
-        except errors.Forbidden:
-            return None, True
+    async def survey(self, namespace: str) -> doctor.ClusterObjects:
+        """All that `doctor` reads, of a namespace or of all; one paginated list for each kind."""
+        reads, place = _Reads(), namespace
+        jobs = [each async for each in self.jobs(place)]
+        pods = await self._all(objects.PODS, reads, "list pods", namespace=place)
+        nodes = await self._all(kinds.NODES, reads, "list nodes: which nodes are lost")
+        readable = not any("list nodes" in each for each in reads.missing)
+        if readable:
+            names = {each.spec.node_name for each in pods if each.spec.node_name}
+            reads.nodes |= dict.fromkeys(names) | {each.metadata.name: each for each in nodes}
+            reads.unreachable = _unreachable(nodes)
+        await self._read_warnings(place, reads)
+        for each in pods:
+            if each.is_terminating and not each.is_terminal:
+                await self._read_labels(each.metadata.namespace, reads)
+                await self._read_promises(each.spec.node_name, reads)
+        context = await self._context(reads, place)
+        return doctor.ClusterObjects(
+            jobs, pods, nodes if readable else None, context, (*reads.missing,)
+        )
 
-    async def _promises(self, node: str) -> Mapping[str, Promise] | None:
-        """The self-fenced pods that the Lease of a node lists; None if the Lease is hidden."""
-        if not node:
-            return {}
+    async def _read_warnings(self, namespace: str, reads: _Reads) -> None:
+        """The warnings of Jobs and pods, up to a bound, by their object."""
+        selector = Selector(fields="type=Warning")
         try:
-            lease = await self._client.get(kinds.LEASES, node, namespace=NODE_NAMESPACE)
-        except errors.NotFound:
-            return {}
+            pages = self._client.list(kinds.EVENTS, selector=selector, namespace=namespace)
+            count = 0
+            async for page in pages:
+                for each in page.items:
+                    of = each.regarding
+                    key = event_key(of.kind, of.namespace, of.name)
+                    reads.events.setdefault(key, []).append(each)
+                count += len(page.items)
+                if count >= MAX_EVENTS:
+                    reads.missing[f"more than {MAX_EVENTS} warnings: later ones were not read"] = (
+                        None
+                    )
+                    return
         except errors.Forbidden:
+            reads.missing["list events: what controllers reported"] = None
+
+    # -- reads ------------------------------------------------------------------------
+
+    async def _pods_of(self, job_: Job, reads: _Reads) -> list[Pod]:
+        """The pods whose controller is the Job; a Job with a selector of its own labels none."""
+        selector = EVERYTHING
+        if not job_.spec.manual_selector:
+            selector = Selector(labels=f"{JOB_NAME}={job_.metadata.name}")
+        pods = await self._all(objects.PODS, reads, "list pods", selector, job_.metadata.namespace)
+        uid = job_.metadata.uid
+        return [
+            each
+            for each in pods
+            if each.metadata.controller is not None and each.metadata.controller.uid == uid
+        ]
+
+    async def _read_around(self, pods: Sequence[Pod], reads: _Reads) -> None:
+        """Events, nodes and labels of namespaces of these pods."""
+        for each in pods:
+            if not _is_quiet(each):
+                await self._read_events("Pod", each.metadata.name, each.metadata.namespace, reads)
+            if each.spec.node_name and not each.is_terminal:
+                await self._read_node(each.spec.node_name, reads)
+            if each.is_terminating and not each.is_terminal:
+                await self._read_labels(each.metadata.namespace, reads)
+                await self._read_promises(each.spec.node_name, reads)
+        if any(each is not None and node_state.is_lost(each) for each in reads.nodes.values()):
+            await self._count_nodes(reads)
+
+    async def _count_nodes(self, reads: _Reads) -> None:
+        """Recovery waits while too many nodes are unreachable."""
+        nodes = await self._all(kinds.NODES, reads, "list nodes: how many are unreachable")
+        if nodes:
+            reads.unreachable = _unreachable(nodes)
+
+    async def _read_node(self, name: str, reads: _Reads) -> None:
+        if name in reads.nodes:
+            return
+        try:
+            node_ = await self._client.get(kinds.NODES, name)
+        except errors.NotFound:
+            reads.nodes[name] = None
+            return
+        except errors.Forbidden:
+            reads.missing["get nodes: whether the nodes of the pods are alive"] = None
+            return
+        reads.nodes[name] = node_
+        await self._read_events("Node", name, "", reads)
+
+    async def _read_promises(self, name: str, reads: _Reads) -> None:
+        """The self-fenced pods that the Lease of a node lists."""
+        if not name or name in reads.promises:
+            return
+        try:
+            lease = await self._client.get(kinds.LEASES, name, namespace=NODE_NAMESPACE)
+        except errors.NotFound:
+            reads.promises[name] = {}
+        except errors.Forbidden:
+            right = f"get leases in {NODE_NAMESPACE}: which pods their nodes end by themselves"
+            reads.missing[right] = None
+        else:
+            reads.promises[name] = dict(self_fence.read_listed(lease))
+
+    async def _read_labels(self, name: str, reads: _Reads) -> None:
+        if name in reads.namespaces:
+            return
+        try:
+            namespace = await self._client.get(kinds.NAMESPACES, name)
+        except errors.NotFound:
+            return
+        except errors.Forbidden:
+            reads.missing["get namespaces: whether recovery selects the namespace"] = None
+            return
+        reads.namespaces[name] = dict(namespace.metadata.labels or {})
+
+    async def _read_events(self, kind: str, name: str, namespace: str, reads: _Reads) -> None:
+        """By name: events of nodes have a uid that no Node ever had."""
+        selector = Selector(fields=f"regarding.kind={kind},regarding.name={name}")
+        right = "list events: what controllers and kubelets reported"
+        events = await self._all(kinds.EVENTS, reads, right, selector, namespace)
+        reads.events[event_key(kind, namespace, name)] = events
+
+    async def _rooms(self, reads: _Reads) -> list[NodeRoom] | None:
+        """What each node has left; None if it may not be read."""
+        right = "list nodes and pods in all namespaces: what keeps the pod off each node"
+        nodes = await self._all(kinds.NODES, reads, right)
+        pods = await self._all(kinds.PODS, reads, right) if nodes else []
+        if not nodes or right in reads.missing:
             return None
-        return self_fence.read_listed(lease)
-
-    async def _labels(self, there: list[Pod]) -> dict[str, dict[str, str]]:
-        found = {}
-        for name in dict.fromkeys(pod.metadata.namespace for pod in there):
-            try:
-                namespace = await self._client.get(kinds.NAMESPACES, name)
-            except (errors.NotFound, errors.Forbidden):
-                continue
-            found[name] = dict(namespace.metadata.labels or {})
-        return found
+        return pod_pending.rooms(nodes, pods)
 
     async def _actors(self) -> Actors:
         """The processes that reported, of the one namespace where tenants cannot write."""
@@ -141,29 +330,50 @@ class Asker:
         except errors.NotFound:
             published = []
         except errors.Forbidden:
-            return Actors(self._server_now())
+            return Actors(self._now())
         leases = {}
         for controller, name in records_of.LEASES.items():
             with contextlib.suppress(errors.NotFound, errors.Forbidden):
                 leases[controller] = await self._client.get(
                     kinds.LEASES, name, namespace=records_of.NAMESPACE
                 )
-        return Actors(self._server_now(), published, leases)
-
-    async def _events(self, of: ApiObject, namespace: str) -> list[Event]:
-        """By name, as events of nodes are told of uids that no Node ever had."""
-        chosen = Selector(fields=f"regarding.name={of.metadata.name}")
-        found = await self._all(kinds.EVENTS, chosen, namespace)
-        return [each for each in found if each.regarding.kind == _kind_of(of)]
+        return Actors(self._now(), published, leases)
 
     async def _all(
-        self, kind: Kind[T], selector: Selector = EVERYTHING, namespace: str = ""
+        self,
+        kind: Kind[T],
+        reads: _Reads,
+        right: str,
+        selector: Selector = EVERYTHING,
+        namespace: str = "",
     ) -> list[T]:
         try:
             pages = self._client.list(kind, selector=selector, namespace=namespace)
             return [each async for page in pages for each in page.items]
         except errors.Forbidden:
+            reads.missing[right] = None
             return []
+
+
+def _is_quiet(pod_: Pod) -> bool:
+    """Nothing about the pod needs its events: it runs, or it has ended."""
+    runs = pod_.status.phase == "Running" and not pod_.is_terminating
+    waits = any(each.state.waiting for each in pod_.status.container_statuses or ())
+    return (runs and not waits) or (pod_.is_terminal and not pod_.metadata.finalizers)
+
+
+def _unreachable(nodes: Sequence[Node]) -> tuple[int, int]:
+    return sum(map(zombie.is_unreachable, nodes)), len(nodes)
+
+
+def parse(what: str) -> tuple[str, str]:
+    """Kind and name of `job/NAME`."""
+    kind, slash, name = what.partition("/")
+    if kind.lower() not in KINDS or not (slash and name):
+        expected = "expected job/NAME, pod/NAME, node/NAME or cronjob/NAME"
+        raise UsageError(f"{what!r}: {expected}")
+    _check_name(name, repr(what))
+    return KINDS[kind.lower()], name
 
 
 def _check_name(name: str, what: str) -> None:
@@ -171,5 +381,11 @@ def _check_name(name: str, what: str) -> None:
         raise UsageError(f"{what}: a name {' and '.join(wrong)}")
 
 
-def _kind_of(of: ApiObject) -> str:
-    return "Node" if isinstance(of, Node) else "Pod"
+def owned(jobs: Iterable[Job], pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """The pods of each Job, by the uid of the Job."""
+    groups: dict[str, list[Pod]] = {each.metadata.uid: [] for each in jobs}
+    for each in pods:
+        controller = each.metadata.controller
+        if controller is not None and controller.uid in groups:
+            groups[controller.uid].append(each)
+    return groups

@@ -1,108 +1,133 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is the matter with a node, and what Refloat will do about it and its pods."""
+"""The state of a node, and what Refloat will do about it and its pods."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
 
-from refloat.api import structs, times
+from refloat.api import structs
 from refloat.api.core import Node, Pod
-from refloat.explain import surroundings
-from refloat.explain.account import Account, Point, when
-from refloat.explain.surroundings import Surroundings
-from refloat.policy import force_eviction, out_of_service, zombie
-from refloat.policy.failure_recovery import FailureRecoveryPolicy
+from refloat.explain import explain_context, node_state
+from refloat.explain.codes import Code
+from refloat.explain.explain_context import ExplainContext
+from refloat.explain.explanation import Command, Evidence, Finding, NextStep
+from refloat.policy.recovery import force_eviction, out_of_service, zombie
+from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 
-# Pods that are told of one by one; of the others only how many there are.
+# Pods that are listed one by one; of the others only how many there are.
 MAX_PODS = 20
 
 
-def explain(node: Node, around: Surroundings) -> Account:
-    points = [Point("ready", health(node, around.now)), *_taints(node), *_future(node, around)]
-    points += _force_eviction(node, around)
-    points += surroundings.told(around.events, around.now)
-    return Account(f"node {node.metadata.name}", tuple(points))
+def explain(node: Node, pods: Sequence[Pod], context: ExplainContext) -> Finding:
+    finding = _finding(node, pods, context)
+    evidence = [Evidence(f"node/{node.metadata.name}", node_state.health(node, context.now))]
+    evidence += _taints(node)
+    evidence.append(Evidence("pods", _phases(pods)))
+    evidence += _recovery(node, pods, context)
+    events = context.events_of("Node", node)
+    evidence += explain_context.event_evidence(events, context.now)
+    return finding.with_evidence(evidence)
 
 
-def health(node: Node, now: datetime) -> str:
-    """Whether it is ready, and since when it is as it is."""
+def _finding(node: Node, pods: Sequence[Pod], context: ExplainContext) -> Finding:
+    name = node.metadata.name
+    if text := force_eviction.describe(node, pods):
+        return _force_eviction(node, text, context)
     ready = structs.find(node.status.conditions, "Ready")
     if ready is None:
-        return "nothing is known of it yet"
-    words = {"True": "ready", "False": "not ready, but its kubelet lives"}
-    text = words.get(ready.status, "silent")
-    if zombie.is_unreachable(node) and ready.status != "True":
-        text = "unreachable"
-    if ready.last_transition_time:
-        text += f" since {when(times.parse(ready.last_transition_time), now)}"
-    return text if ready.status == "True" else f"{text} ({ready.reason})"
+        return Finding(Code.NODE_UNKNOWN, f"node {name} has not reported yet")
+    if ready.status == "Unknown":
+        return _lost(node, pods)
+    if ready.status != "True":
+        text = f"node {name} is not ready: {ready.reason}: {ready.message}"
+        look = Command("read the kubelet's messages", f"kubectl describe node {name}")
+        return Finding(Code.NODE_NOT_READY, text, commands=(look,))
+    if node.spec.unschedulable:
+        undo = Command("let it take pods again", f"kubectl uncordon {name}")
+        text = f"node {name} is ready and takes no new pods (cordoned)"
+        return Finding(Code.NODE_CORDONED, text, commands=(undo,))
+    return Finding(Code.NODE_READY, f"node {name} is ready")
 
 
-def _taints(node: Node) -> Iterator[Point]:
+def _force_eviction(node: Node, text: str, context: ExplainContext) -> Finding:
+    name, outlook = node.metadata.name, context.force_eviction
+    if outlook.configuration is None:
+        step = NextStep(outlook.text)
+        return Finding(Code.NODE_FORCE_EVICTION, f"node {name} was declared down: {text}", (step,))
+    step = NextStep(text, "force eviction")
+    verdict = f"node {name} was declared down; force eviction frees its pods and volumes"
+    evidence = tuple(Evidence("actor", each.text) for each in outlook.points)
+    return Finding(Code.NODE_FORCE_EVICTION, verdict, (step,), evidence=evidence)
+
+
+def _lost(node: Node, pods: Sequence[Pod]) -> Finding:
+    name = node.metadata.name
+    stuck = sum(pod.is_terminating and not pod.is_terminal for pod in pods)
+    text = f"node {name} has stopped reporting; its pods may still run"
+    if stuck:
+        text += f"; {stuck} deleted pods hang there"
+    declare = Command(
+        "if the node is surely down, let Refloat free its pods and volumes",
+        f"kubectl taint node {name} {force_eviction.REQUEST_TAINT.key}=true:NoSchedule",
+    )
+    step = NextStep("deletes its pods when their tolerations end", "taint eviction")
+    return Finding(Code.NODE_SILENT, text, (step,), (declare,))
+
+
+def _taints(node: Node) -> Iterator[Evidence]:
     for taint in node.spec.taints or ():
         value = f"={taint.value}" if taint.value else ""
-        yield Point("taint", f"{taint.key}{value}:{taint.effect}")
+        yield Evidence(f"node/{node.metadata.name} taint", f"{taint.key}{value}:{taint.effect}")
 
 
-def _force_eviction(node: Node, around: Surroundings) -> Iterator[Point]:
-    if text := force_eviction.told(node, around.pods):
-        yield Point("force eviction", text)
-        if around.force_eviction.configuration is None:
-            yield Point("but", around.force_eviction.text)
-        yield from around.force_eviction.points
-
-
-def _future(node: Node, around: Surroundings) -> Iterator[Point]:
-    yield Point("pods", _census(around.pods))
-    configuration = around.recovery.configuration
-    if configuration is None:
-        yield Point("recovery", around.recovery.text)
-        return
-    policy = configuration.failure_recovery
-    stuck = [pod for pod in around.pods if pod.is_terminating]
-    for pod in stuck[:MAX_PODS]:
-        yield Point("pod", f"{_name(pod)}: {_of_pod(pod, node, policy, around)}")
-    if len(stuck) > MAX_PODS:
-        yield Point("pod", f"and {len(stuck) - MAX_PODS} more that are being deleted")
-    yield from _of_node(node, policy, around)
-    if zombie.is_unreachable(node) and (why := surroundings.reservation(configuration)):
-        yield Point("but", why)
-    yield from around.recovery.points
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-def _census(pods: Iterable[Pod]) -> str:
+def _phases(pods: Iterable[Pod]) -> str:
     counts = Counter(
         "Terminating" if pod.is_terminating else pod.status.phase or "Pending" for pod in pods
     )
     return ", ".join(f"{count} {phase}" for phase, count in sorted(counts.items())) or "none"
 
 
-def _of_pod(pod: Pod, node: Node, policy: FailureRecoveryPolicy, around: Surroundings) -> str:
+def _recovery(node: Node, pods: Sequence[Pod], context: ExplainContext) -> Iterator[Evidence]:
+    """What zombie recovery decides about each deleted pod, and about the node."""
+    stuck = [pod for pod in pods if pod.is_terminating]
+    if not stuck and not zombie.is_unreachable(node):
+        return
+    configuration = context.recovery.configuration
+    if configuration is None:
+        yield Evidence("failure recovery", context.recovery.text)
+        return
+    policy = configuration.failure_recovery
+    for pod in stuck[:MAX_PODS]:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        yield Evidence(f"pod {key}", _decision(pod, node, policy, context))
+    if len(stuck) > MAX_PODS:
+        yield Evidence("pods", f"{len(stuck) - MAX_PODS} more are being deleted")
+    if policy.taint:
+        yield Evidence("out of service", _of_node(node, pods, policy, context))
+    if zombie.is_unreachable(node) and (why := explain_context.reservation(configuration)):
+        yield Evidence("failure recovery", f"changes nothing: {why}")
+    for each in context.recovery.points:
+        yield Evidence("actor", each.text)
+
+
+def _decision(pod: Pod, node: Node, policy: FailureRecoveryPolicy, context: ExplainContext) -> str:
     return zombie.decide(
         pod,
         node,
         policy,
-        namespace=around.labels(pod.metadata.namespace),
+        namespace=context.labels(pod.metadata.namespace),
         silence=zombie.UNWATCHED,
-        now=around.now,
-        promise=around.promise(pod),
+        now=context.now,
+        promise=context.promise(pod),
     ).text
 
 
-def _of_node(node: Node, policy: FailureRecoveryPolicy, around: Surroundings) -> Iterator[Point]:
-    """Only where there is a rule for nodes: without one there is nothing to say."""
-    if not policy.taint:
-        return
-
+def _of_node(
+    node: Node, pods: Sequence[Pod], policy: FailureRecoveryPolicy, context: ExplainContext
+) -> str:
     def may_end(pod: Pod) -> bool:
-        opted = zombie.trigger_of(pod, around.labels(pod.metadata.namespace), policy)
-        return not isinstance(opted, zombie.Ignore)
+        trigger = zombie.trigger_of(pod, context.labels(pod.metadata.namespace), policy)
+        return not isinstance(trigger, zombie.Ignore)
 
-    decision = out_of_service.decide(
-        node, around.pods, policy, may_end, silence=zombie.UNWATCHED, now=around.now
-    )
-    yield Point("out of service", decision.text)
+    return out_of_service.decide(
+        node, pods, policy, may_end, silence=zombie.UNWATCHED, now=context.now
+    ).text

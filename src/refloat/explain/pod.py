@@ -1,123 +1,159 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a pod is where it is, and what Refloat will do about it."""
+"""The state of one pod: ended, being deleted, not started, or running."""
 
-from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 from refloat.api import structs, times
-from refloat.api.core import Node, Pod
-from refloat.config.load import Configuration
-from refloat.explain import surroundings
-from refloat.explain.account import Account, Point, when
-from refloat.explain.node import health
-from refloat.explain.surroundings import Surroundings
-from refloat.policy import node_taints, recovery_bounds, taint_timers, zombie
+from refloat.api.core import PENDING, RUNNING, SUCCEEDED, ContainerStatus, Node, Pod
+from refloat.explain import explain_context, node_state, pod_end, pod_pending, pod_terminating
+from refloat.explain.codes import Cause, Code
+from refloat.explain.explain_context import ExplainContext
+from refloat.explain.explanation import KUBELET, Command, Evidence, Finding, NextStep, age, count
+from refloat.policy.node import node_taints, taint_timers
+from refloat.policy.recovery import zombie
+
+TAINT_EVICTION = "taint eviction"
+
+# What helps after each cause; the log is worth reading only if the container ran.
+_ADVICE = {
+    Cause.OOM: "raise resources.limits.memory of the container",
+    Cause.STORAGE_LIMIT: "raise the limit of ephemeral storage, or write less",
+    Cause.NODE_PRESSURE: "request what the pod uses, so that the scheduler finds room for it",
+}
 
 
-def explain(pod: Pod, around: Surroundings) -> Account:
-    meta = pod.metadata
-    points = [*_state(pod, around), *_node(pod, around), *_future(pod, around)]
-    points += surroundings.told(around.events, around.now)
-    return Account(f"pod {meta.namespace}/{meta.name}", tuple(points))
+def explain(pod: Pod, context: ExplainContext) -> Finding:
+    finding = _finding(pod, context)
+    owner = pod.metadata.controller
+    if owner is None or owner.kind != "Job":
+        return finding
+    command = f"refloat explain job/{owner.name} -n {pod.metadata.namespace}"
+    see_job = Command("see what this means for the Job", command)
+    return replace(finding, commands=(*finding.commands, see_job))
 
 
-def _state(pod: Pod, around: Surroundings) -> Iterator[Point]:
-    status = pod.status
-    about = f"{status.phase or 'Pending'}{f' ({status.reason})' if status.reason else ''}"
-    yield Point("phase", f"{about}{f': {status.message}' if status.message else ''}")
-    forced = structs.find(status.conditions, zombie.CONDITION)
-    if forced is not None and forced.status == "True":
-        yield Point("forced", forced.message)
-    if not pod.is_terminating:
-        return
-    over = zombie.deleted_at(pod)
-    grace = pod.metadata.deletion_grace_period_seconds or 0
-    asked = when(over - timedelta(seconds=grace), around.now)
-    ends = "ends" if over > around.now else "was over"
-    text = f"asked for at {asked}; its grace of {grace}s {ends} at {when(over, around.now)}"
-    yield Point("deletion", text)
-    if pod.metadata.finalizers:
-        names = ", ".join(pod.metadata.finalizers)
-        yield Point("finalizers", f"the object stays until these are gone: {names}")
-
-
-def _node(pod: Pod, around: Surroundings) -> Iterator[Point]:
-    name = pod.spec.node_name
-    if not name:
-        yield Point("node", "none yet")
-    elif around.node_hidden:
-        yield Point("node", f"{name} (you may not read it)")
-    elif around.node is None:
-        yield Point("node", f"{name} does not exist")
-    else:
-        yield Point("node", f"{name}: {health(around.node, around.now)}")
-    promise = around.promise(pod)
-    if promise is not None:
-        text = f"its node ends it by itself {promise.seconds}s after it last reached the API"
-        if around.promises is None:
-            text += "; by the pod's condition, because you may not read the Lease of the node"
-        yield Point("self-fence", text)
-
-
-def _future(pod: Pod, around: Surroundings) -> Iterator[Point]:
+def _finding(pod: Pod, context: ExplainContext) -> Finding:
     if pod.is_terminating:
-        yield from _recovery(pod, around)
-    elif not pod.is_terminal and around.node is not None and zombie.is_unreachable(around.node):
-        yield Point("next", _eviction(pod, around.node, around))
+        return pod_terminating.explain(pod, context)
+    if pod.is_terminal:
+        return ended(pod, context)
+    return active(pod, context)
 
 
-def _eviction(pod: Pod, node: Node, around: Surroundings) -> str:
-    """What taint eviction will do to a pod on a node that is lost (behaviour C2)."""
+def ended(pod: Pod, context: ExplainContext) -> Finding:
+    """A pod that has Succeeded or Failed."""
+    name, end = pod.metadata.name, pod_end.of(pod)
+    assert end is not None
+    evidence = tuple(ended_evidence(pod))
+    if pod.status.phase == SUCCEEDED:
+        text = f"pod {name} ended with exit code 0"
+        return Finding(Code.POD_SUCCEEDED, text, evidence=evidence)
+    commands = []
+    if end.cause in _ADVICE:
+        commands.append(Command(_ADVICE[end.cause]))
+    if any(each.state.terminated for each in pod.status.container_statuses or ()):
+        log = f"kubectl logs {name} -n {pod.metadata.namespace} --all-containers"
+        commands.append(Command("read the log", log))
+    text = f"pod {name} failed ({end.cause}): {end.how}"
+    events = explain_context.event_evidence(context.events_of("Pod", pod), context.now)
+    return Finding(Code.POD_FAILED, text, (), tuple(commands), (*evidence, *events))
+
+
+def ended_evidence(pod: Pod) -> list[Evidence]:
+    """What the status of the pod says about its end."""
+    source, status = f"pod/{pod.metadata.name}", pod.status
+    reason = f", reason {status.reason}" if status.reason else ""
+    message = f": {' '.join(status.message.split())}" if status.message else ""
+    evidence = [Evidence(f"{source} status", f"phase {status.phase}{reason}{message}")]
+    for condition in status.conditions or ():
+        if condition.type in ("DisruptionTarget", zombie.CONDITION) and condition.status == "True":
+            text = f"{condition.reason}: {condition.message}"
+            evidence.append(Evidence(f"{source} condition {condition.type}", text))
+    for each in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        ended_ = each.state.terminated
+        if ended_ is not None:
+            text = f"exit code {ended_.exit_code}, {ended_.reason or 'without a reason'}"
+            evidence.append(Evidence(f"{source} container {each.name}", text))
+    return evidence
+
+
+def active(pod: Pod, context: ExplainContext) -> Finding:
+    """A pod that is neither terminal nor being deleted."""
+    if not pod.spec.node_name:
+        return pod_pending.unscheduled(pod, context)
+    node = context.nodes.get(pod.spec.node_name)
+    if node is not None and node_state.is_lost(node):
+        return _on_lost_node(pod, node, context)
+    if pod.status.phase in (PENDING, ""):
+        return pod_pending.on_node(pod, context)
+    return _running(pod, context)
+
+
+def _running(pod: Pod, context: ExplainContext) -> Finding:
+    name = pod.metadata.name
+    events = context.events_of("Pod", pod)
+    for status in (
+        *(pod.status.init_container_statuses or ()),
+        *(pod.status.container_statuses or ()),
+    ):
+        if status.state.waiting is None:
+            continue
+        if status.state.waiting.reason == "CrashLoopBackOff":
+            return _crash_loop(pod, status)
+        finding = pod_pending.container(pod, status, events)
+        if finding is not None:
+            return finding
+    if pod.status.phase == RUNNING and not structs.is_true(pod.status.conditions, "Ready"):
+        text = f"pod {name} runs on node {pod.spec.node_name} and is not Ready"
+        evidence = explain_context.event_evidence(events, context.now)
+        return Finding(Code.NOT_READY, text, evidence=evidence)
+    since = pod.status.start_time
+    for_ = f" for {age(times.parse(since), context.now)}" if since else ""
+    text = f"pod {name} runs on node {pod.spec.node_name}{for_}"
+    return Finding(Code.RUNNING, text)
+
+
+def _crash_loop(pod: Pod, status: ContainerStatus) -> Finding:
+    name = pod.metadata.name
+    last = getattr(status, "last_state", None)
+    how = ""
+    if last is not None and last.terminated is not None:
+        code, reason = last.terminated.exit_code, last.terminated.reason
+        how = f"; last: exit code {code}, {reason}"
+    text = (
+        f"container {status.name} of pod {name} failed {count(status.restart_count, 'time')}"
+        f" and waits for its restart{how}"
+    )
+    step = NextStep("starts the container again, after at most 5 minutes", KUBELET)
+    log = Command("read the log", f"kubectl logs {name} -n {pod.metadata.namespace} --previous")
+    return Finding(Code.CRASH_LOOP, text, (step,), (log,))
+
+
+def _on_lost_node(pod: Pod, node: Node, context: ExplainContext) -> Finding:
+    """The pod may still run; taint eviction deletes it after its toleration (behaviour C2)."""
+    name, place = pod.metadata.name, node.metadata.name
+    start = f"pod {name} is on node {place}, which has stopped reporting"
+    evidence = (
+        Evidence(f"node/{place}", node_state.health(node, context.now)),
+        *pod_terminating.self_fence_evidence(pod, context),
+        *explain_context.event_evidence(context.events_of("Pod", pod), context.now),
+    )
+    commands = (Command("look at the node", f"refloat explain node/{place}"),)
     taints = taint_timers.executing(node.spec.taints)
     if not taints:
-        return f"it stays while its node has no NoExecute taint {node_taints.UNREACHABLE}"
-    step = taint_timers.decide(taints, pod.spec.tolerations, counting=False)
-    if step.act == "cancel":
-        return f"it stays: it tolerates {node_taints.UNREACHABLE} for ever"
+        step = NextStep(
+            f"taints the node {node_taints.UNREACHABLE}:NoExecute", "the node controller"
+        )
+        return Finding(Code.NODE_LOST, start, (step,), commands, evidence)
+    decision = taint_timers.decide(taints, pod.spec.tolerations, counting=False)
+    if decision.act == "cancel":
+        text = f"{start}; it tolerates {node_taints.UNREACHABLE} for ever, so nothing evicts it"
+        step = NextStep("the pod stays until its node returns, or a person acts")
+        return Finding(Code.NODE_LOST, text, (step,), commands, evidence)
     since = max((each.time_added for each in taints if each.time_added), default=None)
-    if step.act == "evict" or since is None:
-        return "it is deleted soon, unless its node comes back"
-    leaves = times.parse(since) + timedelta(seconds=step.seconds)
-    return f"it is deleted at about {when(leaves, around.now)}, unless its node comes back"
-
-
-def _recovery(pod: Pod, around: Surroundings) -> Iterator[Point]:
-    configuration = around.recovery.configuration
-    if configuration is None:
-        yield Point("recovery", around.recovery.text)
-        return
-    if around.node_hidden:
-        yield Point("recovery", surroundings.NODE_HIDDEN)
-        return
-    yield from _decision(pod, around, configuration)
-    yield from around.recovery.points
-    if _hangs(pod, around):
-        yield Point("hint", "its node is alive, so look there: the kubelet's log, the containers")
-
-
-def _decision(pod: Pod, around: Surroundings, configuration: Configuration) -> Iterator[Point]:
-    decision = zombie.decide(
-        pod,
-        around.node,
-        configuration.failure_recovery,
-        namespace=around.labels(pod.metadata.namespace),
-        silence=zombie.UNWATCHED,
-        now=around.now,
-        promise=around.promise(pod),
-    )
-    if isinstance(decision, zombie.Ignore):
-        yield Point("recovery", f"nothing is forced: {decision.text}")
-        return
-    yield Point("recovery", decision.text)
-    if reservation := surroundings.reservation(configuration):
-        yield Point("but", reservation)
-    elif not isinstance(decision, zombie.Wait) or decision.until is None:
-        held = [each for each in around.of_node if each.reason == recovery_bounds.HELD]
-        yield from (Point("held", each.text) for each in surroundings.told(held, around.now))
-
-
-def _hangs(pod: Pod, around: Surroundings) -> bool:
-    """Terminating for longer than it was given, on a node that could have ended it."""
-    late = around.now - zombie.deleted_at(pod) > timedelta()
-    alive = around.node is not None and not zombie.is_unreachable(around.node)
-    return late and alive and not pod.is_terminal
+    at = None
+    if decision.act != "evict" and since is not None:
+        at = times.parse(since) + timedelta(seconds=decision.seconds)
+    step = NextStep("deletes the pod, unless the node returns first", TAINT_EVICTION, at)
+    return Finding(Code.NODE_LOST, start, (step,), commands, evidence)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every controller stands on: informers, queues, reconciling, leadership.
+"""The base of every controller: informers, queues, reconciling, leadership.
 
-The vocabulary is controller-runtime's: a request is a key, a result is "again
-after", errors say whether to try again. Everything is level-based: a
-reconcile looks at what is, never at which event woke it.
+The words are those of controller-runtime: a request is a key, a result is "again
+after", and the class of an error decides whether to try again. Everything is
+level-based: a reconcile reads the present state, never the event that woke it.
 """

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of one kind in memory, found by key and by what was declared.
+"""Objects of one kind in memory, by key and by declared indexes.
 
-Controllers only read; `put` and `remove` are the informer's. What comes out
-is shared by everybody and never changes: a new version is a new object. All
-orders are those of insertion, never of a set, so equal histories give equal
-answers.
+Controllers only read; the informer calls `put` and `remove`. All readers share
+the objects, and no object changes: a new version is a new object. The order is
+always that of insertion, never of a set, so equal histories give equal answers.
 """
 
 from collections.abc import Iterable, Iterator, KeysView
@@ -29,17 +28,26 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 class Cache(Generic[T]):
-    """What is known of the objects of one kind."""
+    """The objects of one kind."""
 
     def __init__(self, indexes: Iterable[Index[T]] = ()) -> None:
         self._objects: dict[str, T] = {}
-        self._indexes = tuple(indexes)
-        # index -> value -> keys; the keys' values are of no meaning
-        self._buckets: dict[str, dict[str, dict[str, None]]] = {
-            each.name: {} for each in self._indexes
-        }
-        if len(self._buckets) != len(self._indexes):
-            raise ValueError("two indexes of one cache have the same name")
+        self._indexes: list[Index[T]] = []
+        # index -> value -> keys; a dict keeps their order
+        self._buckets: dict[str, dict[str, dict[str, None]]] = {}
+        for each in indexes:
+            self.add_index(each)
+
+    def add_index(self, index: Index[T]) -> None:
+        """Declare an index; a declared index stays unchanged."""
+        if index in self._indexes:
+            return
+        if index.name in self._buckets:
+            raise ValueError(f"two indexes of one cache have the name {index.name!r}")
+        self._indexes.append(index)
+        self._buckets[index.name] = {}
+        for key, obj in self._objects.items():
+            self._note(index, index.values(obj), key)
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -66,7 +74,7 @@ class Cache(Generic[T]):
         return len(self._buckets[index.name].get(value, ()))
 
     def put(self, key: str, obj: T) -> None:
-        """Keep an object in the place of the one with its key, if there is one."""
+        """Add an object, or replace the object with the same key."""
         old = self._objects.get(key)
         self._objects[key] = obj
         for index in self._indexes:
@@ -77,7 +85,7 @@ class Cache(Generic[T]):
                 self._note(index, now, key)
 
     def remove(self, key: str) -> None:
-        """Forget the object with this key, which must be there."""
+        """Remove the object with this key, which must exist."""
         old = self._objects.pop(key)
         for index in self._indexes:
             self._forget(index, index.values(old), key)
@@ -92,7 +100,7 @@ class Cache(Generic[T]):
         for value in values:
             bucket = buckets.get(value)
             if bucket is None:
-                continue  # one value may stand twice among an object's own
+                continue  # an object may have the same value twice
             bucket.pop(key, None)
             if not bucket:
                 del buckets[value]

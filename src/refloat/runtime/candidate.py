@@ -6,8 +6,8 @@ on: it stops acting, reports that it is a standby, and takes over again when the
 leader is gone. So one process can lead in one election and stand by in another,
 and an embedded cluster, which must not end, can lose one.
 
-The callback says when to start and to stop. It is not the protection: that is
-`check`, which `guard.Guard` asks before each write.
+The callback only starts and stops the work. The protection is `check`, which
+`guard.Guard` calls before each write.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ State = Literal["leader", "standby", "off"]
 
 
 class CandidateMetrics:
-    """What each candidate of a process is; made once for each process."""
+    """The state of each candidate; make one for each process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.elections = ElectionMetrics(registry)
@@ -47,7 +47,7 @@ class CandidateMetrics:
 
 
 class Candidate:
-    """Contends for the Lease of one controller while `contend` says so."""
+    """Contends for the Lease of one controller while `contend` enables that."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Candidate:
         metrics: CandidateMetrics,
         on_change: Callable[[bool], None],
     ) -> None:
-        """`on_change` gets whether this process leads, at each change."""
+        """`on_change` gets at each change whether this process leads."""
         self.controller = controller
         self._client = client
         self._clock = clock
@@ -68,11 +68,11 @@ class Candidate:
         self._settings = settings
         self._metrics = metrics
         self._on_change = on_change
-        self._wanted = False  # until `contend`: a process without the controller is no standby
+        self._enabled = False  # until `contend`: a process without the controller is no standby
         self._changed = asyncio.Event()
         self._tasks = Tasks()
         self._elector: Elector | None = None  # of the present term, or of the last one
-        self._is_leader = False  # as `on_change` was told
+        self._is_leader = False  # the last argument of `on_change`
         self._show()
 
     @property
@@ -85,9 +85,9 @@ class Candidate:
             raise LeadershipLost(f"{self._settings.name}: not the leader")
         self._elector.check()
 
-    def contend(self, *, wanted: bool) -> None:
-        """Whether there is anything to lead for: the gate may be switched off and on."""
-        self._wanted = wanted
+    def contend(self, *, enabled: bool) -> None:
+        """Start or stop contending: the gate of the controller may be switched off and on."""
+        self._enabled = enabled
         self._changed.set()
         self._show()
 
@@ -95,15 +95,15 @@ class Candidate:
         self._tasks.spawn(self._run(), name=f"candidate/{self._settings.name}")
 
     async def stop(self, *, release: bool) -> None:
-        """Act no more. With `release` others need not wait; all work must have ended before."""
+        """Stop. With `release` the next leader need not wait; all work must have ended before."""
         await self._tasks.close()
         if self._elector is not None:
             await (self._elector.release() if release else self._elector.close())
-        self._tell(leads=False)
+        self._set_leader(leads=False)
 
     def describe(self) -> str:
-        """What this process is, for people."""
-        if not self._wanted:
+        """The state of this process, for people."""
+        if not self._enabled:
             return "off"
         if self.leads:
             return "leader"
@@ -111,14 +111,14 @@ class Candidate:
         return f"standby; {holder or 'no process'} leads"
 
     def why_unhealthy(self) -> str | None:
-        """A standby is healthy. A process that may not use the Lease can never act."""
-        denied = "" if self._elector is None or not self._wanted else self._elector.denied
+        """Why this process can never act: no right to the Lease. A standby is healthy."""
+        denied = "" if self._elector is None or not self._enabled else self._elector.denied
         return denied or None
 
     async def _run(self) -> None:
         while True:
             self._changed.clear()
-            if not self._wanted:
+            if not self._enabled:
                 await self._changed.wait()
             elif (error := await self._until_changed(self._term())) is not None:
                 name, wait = self._settings.name, self._settings.retry_period
@@ -127,9 +127,9 @@ class Candidate:
                 await self._clock.sleep(wait)
 
     async def _until_changed(self, term: Coroutine[object, object, None]) -> Exception | None:
-        """One term, which ends early if there is nothing to lead for any more; how it failed."""
+        """Run one term, until `contend` disables it; returns the error of a failed term."""
         work = asyncio.ensure_future(term)
-        changed = asyncio.ensure_future(self._until_unwanted())
+        changed = asyncio.ensure_future(self._until_disabled())
         try:
             await asyncio.wait((work, changed), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -138,14 +138,14 @@ class Candidate:
             ends = await asyncio.gather(work, changed, return_exceptions=True)
         return next((each for each in ends if isinstance(each, Exception)), None)
 
-    async def _until_unwanted(self) -> None:
-        while self._wanted:
+    async def _until_disabled(self) -> None:
+        while self._enabled:
             self._changed.clear()
             await self._changed.wait()
 
     async def _term(self) -> None:
-        """Wait for leadership, and for its end. The Lease is not released at an early end: a
-        write may be under way, and the wait of the next leader gives it time to land."""
+        """Wait for leadership, and for its end. An early end does not release the Lease: a write
+        may be on the way, and the wait of the next leader gives this write time to land."""
         elector = self._elector = Elector(
             self._client,
             clock=self._clock,
@@ -156,13 +156,13 @@ class Candidate:
         )
         try:
             await elector.acquire()
-            self._tell(leads=True)
+            self._set_leader(leads=True)
             await elector.lost()
         finally:
             try:
-                self._tell(leads=False)
+                self._set_leader(leads=False)
             finally:
-                await elector.close()  # else it would renew the Lease for ever
+                await elector.close()  # else the elector would renew the Lease for ever
 
     def _saw_holder(self, holder: str) -> None:
         if holder and holder != self._settings.identity:
@@ -170,12 +170,12 @@ class Candidate:
             lease = (self._settings.namespace, self._settings.name)
             log.warning(text, self.controller, holder, *lease)
 
-    def _tell(self, *, leads: bool) -> None:
+    def _set_leader(self, *, leads: bool) -> None:
         if leads != self._is_leader:
             self._is_leader = leads
             self._on_change(leads)
         self._show()
 
     def _show(self) -> None:
-        state: State = "standby" if self._wanted else "off"
+        state: State = "standby" if self._enabled else "off"
         self._metrics.show(self.controller, "leader" if self._is_leader else state)

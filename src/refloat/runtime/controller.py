@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that take keys from a queue and have them reconciled.
+"""Workers that take keys from a queue and reconcile them.
 
-What a reconcile decides is not known here; only what becomes of its key:
-again after a while, again with back-off, or not until something changes. A
-reconcile that hangs is cancelled after a bound and tried again. How many
-controllers there are and when they run is the manager's business.
+This module decides what becomes of a key after a reconcile: again after a while,
+again with back-off, or again after a change. A reconcile that hangs is cancelled
+after a bound and tried again. The manager starts and stops the controllers.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """How one controller works."""
+    """The bounds of one controller."""
 
     workers: int = 5
     """Keys worked on at once; 5 is what Kubernetes has for Jobs (behaviour A1.9)."""
@@ -39,24 +38,24 @@ class ControllerSettings:
     """How long a key waits after a failure; what Kubernetes has for Jobs (behaviour A1.3)."""
 
     reconcile_seconds: float = 300.0
-    """A reconcile that takes longer hangs: it is cancelled and tried again. 500 creates at 20
-    requests per second take a tenth of it. The end of a Job with thousands of pods, which deletes
-    all of them, may take longer; it goes on where it was cancelled."""
+    """A reconcile that takes longer hangs; the controller cancels and repeats it. 500 creates at
+    20 requests per second take a tenth of this time. The end of a Job with thousands of pods, which
+    deletes all of them, may take longer; the next reconcile deletes the rest."""
 
     cancel_seconds: float = 3.0
-    """How long a stop waits for workers that were cancelled; whoever ignores it is left behind."""
+    """A stop waits so long for cancelled workers, and leaves behind those that still run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """Where a controller's counts go."""
+    """The metrics of a controller."""
 
     reconciles: measures.ReconcileMetrics
     queues: queue_metrics.QueueMetrics
 
 
 class Controller(Generic[K]):
-    """One queue, its workers, and the reconciler that they call."""
+    """A queue, its workers, and the reconciler that they call."""
 
     def __init__(
         self,
@@ -75,8 +74,8 @@ class Controller(Generic[K]):
         self._settings = settings or ControllerSettings()
         self.queue: Queue[K] = Queue(name, clock=clock, backoff=self._settings.backoff, rank=rank)
         instruments.queues.watch(self.queue)
-        self._measured = instruments.reconciles.of(name)
-        self._measured.workers.set(self._settings.workers)
+        self._metrics = instruments.reconciles.of(name)
+        self._metrics.workers.set(self._settings.workers)
         self._tasks = Tasks()
         self._workers: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -89,10 +88,10 @@ class Controller(Generic[K]):
         ]
 
     async def stop(self, drain_seconds: float = 0.0) -> bool:
-        """End the workers: what is worked on gets so long to finish, what waits is left.
+        """End the workers: a running reconcile has so long to finish, waiting keys stay.
 
-        Left keys are no loss: whoever runs next looks at everything anew. Returns
-        whether all workers have ended; one that ignores its cancellation has not.
+        Keys that stay are no loss: the next process reconciles every key. Returns
+        whether all workers have ended; a worker may ignore its cancellation.
         """
         self._stopping = True
         self.queue.shut_down()
@@ -121,13 +120,13 @@ class Controller(Generic[K]):
                 key = await self.queue.get()
             except ShutDown:
                 return
-            self._measured.active.inc()
+            self._metrics.active.inc()
             try:
                 await self._process(key)
             finally:
-                self._measured.active.dec()
+                self._metrics.active.dec()
                 self.queue.done(key)
-            # A reconcile that never waits must not keep everybody else waiting.
+            # A reconcile that never waits must not block the event loop.
             await self._clock.sleep(0)
 
     async def _process(self, key: K) -> None:
@@ -136,64 +135,57 @@ class Controller(Generic[K]):
             async with self._clock.timeout(self._settings.reconcile_seconds):
                 result = await self._reconciler.reconcile(key)
         except asyncio.CancelledError as error:
-            if _is_being_cancelled():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
                 raise
-            # Something that the reconcile waited for was cancelled, not we.
+            # The cancelled task is one that the reconcile awaits, not the worker.
             self._failed(key, error)
         except Exception as error:
-            self._failed(key, self._or_hung(error, started))
+            bound = self._settings.reconcile_seconds
+            if isinstance(error, TimeoutError) and self._clock.monotonic() - started >= bound:
+                self._metrics.timeouts.inc()
+                self._failed(key, Retry(f"took longer than {bound:g} s and was cancelled"))
+            else:
+                self._failed(key, error)
         else:
             self._succeeded(key, result)
-        self._measured.time.observe(self._clock.monotonic() - started)
-
-    def _or_hung(self, error: Exception, started: float) -> Exception:
-        bound = self._settings.reconcile_seconds
-        if not isinstance(error, TimeoutError) or self._clock.monotonic() - started < bound:
-            return error
-        self._measured.timeouts.inc()
-        return Retry(f"took longer than {bound:g} s and was cancelled")
+        self._metrics.time.observe(self._clock.monotonic() - started)
 
     def _succeeded(self, key: K, result: Result) -> None:
         self.queue.forget(key)
         if result.requeue_after is None:
-            self._measured.results[measures.SUCCESS].inc()
+            self._metrics.results[measures.SUCCESS].inc()
             return
-        self._measured.results[measures.REQUEUE_AFTER].inc()
+        self._metrics.results[measures.REQUEUE_AFTER].inc()
         self.queue.add_after(key, result.requeue_after)
 
     def _failed(self, key: K, error: BaseException) -> None:
-        self._measured.results[measures.ERROR].inc()
-        self._measured.errors.inc()
+        self._metrics.results[measures.ERROR].inc()
+        self._metrics.errors.inc()
         if isinstance(error, Terminal):
-            self._measured.terminal.inc()
+            self._metrics.terminal.inc()
             self.queue.forget(key)
-            log.error("%s %s: %s; not tried again until it changes", self.name, key, error)
+            log.error("%s %s: %s; no retry before a change", self.name, key, error)
         elif isinstance(error, LeadershipLost):
             log.info("%s %s: %s", self.name, key, error)
         else:
             wait = self._again(key, error)
             text = str(error) or type(error).__name__
-            # What was foreseen needs no traceback.
+            # Refloat's own errors need no traceback.
             trace = None if isinstance(error, RefloatError) else error
-            said = (self.name, key, text, wait)
-            log.log(_level(error), "%s %s: %s; again in %g s", *said, exc_info=trace)
+            fields = (self.name, key, text, wait)
+            log.log(_level(error), "%s %s: %s; again in %g s", *fields, exc_info=trace)
 
     def _again(self, key: K, error: BaseException) -> float:
         if isinstance(error, Retry) and error.after is not None:
             self.queue.add_after(key, error.after)
             return error.after
-        asked = error.retry_after if isinstance(error, ClientError) else None
-        return self.queue.add_rate_limited(key, at_least=asked or 0.0)
+        retry_after = error.retry_after if isinstance(error, ClientError) else None
+        return self.queue.add_rate_limited(key, at_least=retry_after or 0.0)
 
 
 def _level(error: BaseException) -> int:
-    """An expected "not yet" is no trouble; whatever nobody foresaw is."""
-    # That credentials are refused is said once, by the client, and not for each key.
+    # The client logs once that the server refuses the credentials.
     if isinstance(error, Retry | Unauthorized):
         return logging.INFO
     return logging.WARNING if isinstance(error, RefloatError) else logging.ERROR
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

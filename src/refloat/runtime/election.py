@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election on a Lease: of many processes one acts.
 
-How two never act at once. A leader counts from the moment at which it *sent*
-its last successful renewal, and stops `renew_deadline` after; the others
-count from the moment at which they *saw* that renewal, which is later, and
-wait for `lease_duration`, which is longer. Times inside the Lease are for
-people to read: no decision looks at them, so clocks may be wrong or jump. All
-counting is on `Clock.monotonic()`, which does not stop while the process is
-frozen or the machine asleep. Only a successful answer moves the deadline; a
-renewal whose answer was lost is simply done again.
+Why two processes never act at once. A leader counts from the moment at which
+the leader *sent* the last successful renewal, and stops `renew_deadline` later.
+The others count from the moment at which they *saw* this renewal, which is
+later, and wait for `lease_duration`, which is longer. Times inside the Lease are
+for people: no decision reads them, so clocks may be wrong or jump. All times are
+of `Clock.monotonic()`, which does not stop while the process is frozen or the
+machine sleeps. Only a successful answer moves the deadline; if the answer is
+lost, the leader renews again.
 
-Renewal is a task of its own, with a request timeout below the deadline; give
-it a client of its own too, so that no queue of other requests is before it.
-Whoever writes as the leader does so through `guard.Guard`.
+A task of its own renews, with a request timeout below the deadline. Give the
+elector a client of its own too, so that a renewal never waits behind other
+requests. A leader writes through `guard.Guard`.
 
-What is left: if somebody deletes the Lease, a process that never saw it can
-create it anew and act while the old leader still does, until that one's next
-renewal. A process that saw the old leader waits for its lease to run out.
+One gap remains. If a user deletes the Lease, a process that never saw the Lease
+can create a new one and act, while the old leader acts until the next renewal. A
+process that saw the old leader waits until the old lease runs out.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ log = logging.getLogger(__name__)
 # started together do not stay together (the share is Kubernetes').
 JITTER = 1.2
 
-# What a released Lease says: whoever sees it need not wait.
+# The duration of a released Lease: the next leader need not wait.
 RELEASED_SECONDS = 1
 
-# A renewal that failed is tried again after this share of the retry period: an
-# API server that restarts is back for moments at first, and each counts.
+# The leader repeats a failed renewal after this share of the retry period: during
+# a restart, the API server at first answers for moments only.
 AFTER_FAILURE = 0.25
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -57,7 +57,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ElectionSettings:
-    """Which Lease, who we are, and the three times."""
+    """The Lease, the identity of this process, and the times."""
 
     namespace: str
     name: str
@@ -65,12 +65,12 @@ class ElectionSettings:
     """Must be unique to this process: two with one name would both lead."""
 
     unique_identity: bool = False
-    """Whether a Lease in our name is surely our own: the identity is random, or its earlier owner
-    has surely ended. Then nothing is waited for. If not, the Lease of an earlier process with the
-    same name is waited for, because that process may still act."""
+    """Whether no other process has this identity: the identity is random, or the earlier owner has
+    ended. Then the process takes a Lease with its own identity at once. Otherwise the process waits
+    for such a Lease to run out, because an earlier process of the same name may still act."""
 
     lease_duration: float = 15.0
-    """Seconds that others wait after the last renewal they saw; Kubernetes' default."""
+    """Seconds that the others wait after the last renewal; Kubernetes' default."""
 
     renew_deadline: float = 10.0
     """Seconds after a renewal at which a leader stops acting; Kubernetes' default."""
@@ -79,7 +79,7 @@ class ElectionSettings:
     """Seconds between two tries to acquire or renew; Kubernetes' default."""
 
     request_timeout: float = 5.0
-    """Seconds for one request; half the deadline, so that a hanging one leaves time for another."""
+    """Seconds for one request; half the deadline, so that a hang leaves time for another try."""
 
     def __post_init__(self) -> None:
         if not self.identity:
@@ -101,7 +101,7 @@ class ElectionSettings:
 
 
 class ElectionMetrics:
-    """Whether this process leads, for each election; made once for each process."""
+    """Whether this process leads, for each election; make one for each process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._status = Gauge(
@@ -128,14 +128,14 @@ class Elector:
         metrics: ElectionMetrics | None = None,
         on_holder: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_holder` gets the name in the Lease whenever another one stands there."""
+        """`on_holder` gets the holder in the Lease at each change."""
         self._client = client
         self._clock = clock
         self._rand = rand
         self._settings = settings
         self._seen: Lease | None = None
-        self._seen_at = 0.0  # when it was seen to change, on our own clock
-        self._is_stale = True  # whether it must be read before it is written
+        self._seen_at = 0.0  # when the Lease changed, on our own clock
+        self._is_stale = True  # whether the next write needs a read before
         self._tried = False  # whether a Lease in our name can be ours
         self._deadline: float | None = None  # until when we may act; None: we do not lead
         self._alarm: Handle | None = None
@@ -146,16 +146,16 @@ class Elector:
         self._on_holder = on_holder
         self._failure = ""  # why the last try failed, as it was logged
         self.denied = ""
-        """Why the API server refuses us the Lease; empty if it does not."""
+        """Why the API server forbids the Lease; empty without a refusal."""
 
     @property
     def leads(self) -> bool:
-        """Whether a write may start now. Looks at the time whenever it is asked."""
+        """Whether a write may start now; reads the clock each time."""
         return self._deadline is not None and self._clock.monotonic() < self._deadline
 
     @property
     def holder(self) -> str:
-        """Who was last seen to lead; for people."""
+        """The last observed leader; for people."""
         return "" if self._seen is None else self._seen.spec.holder_identity or ""
 
     def check(self) -> None:
@@ -167,11 +167,11 @@ class Elector:
         raise LeadershipLost(self._why)
 
     async def acquire(self) -> None:
-        """Wait until we lead. From then on the Lease is renewed by itself."""
+        """Wait until this process leads. From then on a task renews the Lease."""
         name, identity = self._settings.name, self._settings.identity
         log.info("%s: waiting for leadership as %s", name, identity)
         while not await self._attempt(self._settings.request_timeout):
-            self._deadline = None  # an answer that came too late is none
+            self._deadline = None  # the answer came too late
             await self._clock.sleep(self._rand.jitter(self._settings.retry_period, JITTER))
         log.info("%s: leading as %s", name, identity)
         self._show(leads=True)
@@ -179,14 +179,14 @@ class Elector:
         self._tasks.spawn(self._keep(), name=f"election/{name}")
 
     async def lost(self) -> LeadershipLost:
-        """Wait until leadership is lost; why it was."""
+        """Wait until leadership is lost; returns the reason."""
         await self._lost.wait()
         return LeadershipLost(self._why)
 
     async def release(self) -> None:
-        """Give the Lease up, so that nobody has to wait. All work must have ended before.
+        """Release the Lease, so that the next leader need not wait. All work must have ended.
 
-        What fails here costs the next leader a wait and nothing else.
+        A failure costs the next leader a wait and nothing else.
         """
         await self.close()
         try:
@@ -199,7 +199,7 @@ class Elector:
             log.warning("%s: not released: %s", self._settings.name, str(error) or "no answer")
 
     async def close(self) -> None:
-        """Stop acting and renewing at once, and tell nobody."""
+        """Stop acting and renewing at once, without a release."""
         self._deadline = None
         self._why = f"{self._settings.name}: stopped"
         self._show(leads=False)
@@ -209,25 +209,25 @@ class Elector:
         await self._tasks.close()
 
     async def _keep(self) -> None:
-        """Renew until we cannot."""
+        """Renew until leadership is lost."""
         renewed = True
         while not self._lost.is_set():
             pause = self._settings.retry_period
             await self._clock.sleep(pause if renewed else pause * AFTER_FAILURE)
-            # After waking from whatever it was, the time comes first: nothing
-            # is sent in the name of a leader that is none any more.
+            # The process may have been frozen: check the time first, so that no former leader
+            # sends a renewal.
             if self._deadline is None:
                 return
-            left = self._deadline - self._clock.monotonic()
-            if left <= 0:
+            seconds = self._deadline - self._clock.monotonic()
+            if seconds <= 0:
                 self._lose("not renewed in time")
                 return
             before = self._deadline
-            await self._attempt(min(self._settings.request_timeout, left))
+            await self._attempt(min(self._settings.request_timeout, seconds))
             renewed = self._deadline != before
 
     async def _attempt(self, seconds: float) -> bool:
-        """Try once to acquire or to renew; whether we lead then. Never raises a failure."""
+        """Try once to acquire or to renew; whether this process leads then. Logs failures."""
         try:
             async with self._clock.timeout(seconds):
                 await self._acquire_or_renew()
@@ -265,7 +265,7 @@ class Elector:
         return None
 
     async def _read(self) -> Lease | None:
-        """What is there. A change is counted from now, which is after it was made."""
+        """Read the Lease. A change counts from now, which is later than the write."""
         try:
             lease = await self._client.get(
                 LEASES, self._settings.name, namespace=self._settings.namespace
@@ -283,7 +283,7 @@ class Elector:
             self._on_holder(self.holder)
 
     def _is_ours(self, lease: Lease) -> bool:
-        """Whether it was this process that wrote it, and not one before of the same name."""
+        """Whether this process wrote the Lease, and not an earlier one of the same name."""
         ours = self._tried or self._settings.unique_identity
         return ours and lease.spec.holder_identity == self._settings.identity
 
@@ -294,22 +294,21 @@ class Elector:
         return self._clock.monotonic() >= self._seen_at + duration
 
     async def _claim(self, old: Lease | None) -> None:
-        """Write the Lease in our name, over exactly what was there before."""
+        """Write the Lease in our name, over exactly the version `old`."""
         if self._deadline is not None and not self.leads:
             return self._lose("not renewed in time")
         self._tried = self._is_stale = True
-        sent = self._clock.monotonic()
+        start = self._clock.monotonic()
         spec = self._spec(old or self._seen)
         if old is not None:
             lease = await self._patch(old, spec)
         else:
             lease = await self._create(spec)
-        # Only here does the deadline move, and it counts from the sending:
-        # whoever saw this write saw it later.
+        # Only here does the deadline move. It counts from the sending; others see the write later.
         self._is_stale = False
         self._see(lease)
         if not self._lost.is_set():
-            self._deadline = sent + self._settings.renew_deadline
+            self._deadline = start + self._settings.renew_deadline
         return None
 
     def _spec(self, old: Lease | None) -> Object:
@@ -317,7 +316,7 @@ class Elector:
         spec = LeaseSpec() if old is None else old.spec
         renewed = times.format_micro(now)
         if renewed == spec.renew_time:
-            # A write that changes nothing is none, and nobody would see it.
+            # A write without a change has no event, so the others would not see it.
             renewed = times.format_micro(now + _MICROSECOND)
         ours = spec.holder_identity == identity
         transitions = spec.lease_transitions or 0
@@ -361,7 +360,7 @@ class Elector:
         )
 
     def _ring(self) -> None:
-        """Lose in time, even if the renewal hangs and cannot be cancelled."""
+        """Lose leadership in time, even if the renewal hangs and cannot be cancelled."""
         self._alarm = None
         if self._deadline is None:
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reconcile can raise to say what comes next, and how the runtime ends.
+"""The errors with which a reconcile decides what comes next, and of the runtime's end.
 
 RefloatError
 ├── UsageError
@@ -7,11 +7,11 @@ RefloatError
 └── RuntimeFailure
     ├── Retry           a reconcile's: not yet; try again after so many seconds
     ├── Terminal        a reconcile's: no retry will help; wait for a change
-    ├── ShutDown        the queue gives out nothing any more
-    ├── LeadershipLost  somebody else may lead: nothing may be written, the process must end
+    ├── ShutDown        the queue has no more keys
+    ├── LeadershipLost  another process may lead: this one must not write, and must end
     └── SyncTimeout     the caches were not filled in time
 
-Whatever else a reconcile raises is tried again with back-off.
+After any other error, the controller tries again with back-off.
 """
 
 from refloat.base.errors import RefloatError, UsageError

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that are the same are one event that is counted, and nobody may flood.
+"""Counts equal events as one series, and limits the new events of an object.
 
-Which events make a series, when its count is due to be written, and how many
-new ones an object may have. All in memory and bounded; nothing here writes.
+Decides which events make a series, when to write the count, and how many new
+events an object may have. Everything is in memory and bounded; this module
+writes nothing.
 
-As in Kubernetes' broadcaster for events.k8s.io: the second occurrence is
-written at once, later ones when the series is refreshed or over. Unlike it,
-the note belongs to what must be the same: there, a second note is lost.
-Kubernetes limits only its older events, those of one object together, so that
-a Job of many pods tells of their creation and never of its end. Here each
-reason has that limit to itself.
+As in Kubernetes' broadcaster for events.k8s.io, the recorder writes the second
+occurrence at once, and later ones when the series is refreshed or over. Unlike
+in Kubernetes, events with different notes are different: there, a second note is
+lost. Kubernetes limits only core/v1 events, and all of one object together, so
+that a Job of many pods has events of their creation and none of the Job's end.
+Here each reason has a limit of its own.
 """
 
 from collections import OrderedDict
@@ -25,18 +26,18 @@ from refloat.client.contract import Kind
 
 EventType: TypeAlias = Literal["Normal", "Warning"]
 
-# Kubernetes' numbers: a series is over after six minutes of silence, and one
-# that goes on is written every half hour.
+# Kubernetes' numbers: a series is over after six minutes of silence, and is
+# written every half hour until then.
 QUIET_SECONDS = 360.0
 REFRESH_SECONDS = 1800.0
 
-# Kubernetes' numbers for its older events: an object has 25 new events of a
-# reason at once, and then one every five minutes.
+# Kubernetes' numbers for core/v1 events: an object has 25 new events of a reason
+# at once, and then one every five minutes.
 BURST = 25
 REFILL_SECONDS = 300.0
 
-# What is remembered of series and of objects, each about half a kilobyte. The
-# number is that of Kubernetes' own caches.
+# The series, and the objects, that a recorder remembers: each has about half a
+# kilobyte. The number is that of Kubernetes' own caches.
 MAX_REMEMBERED = 4096
 
 
@@ -65,7 +66,7 @@ class Reference:
         )
 
     def wire(self) -> Object:
-        named = {
+        fields = {
             "apiVersion": self.api_version,
             "kind": self.kind,
             "namespace": self.namespace,
@@ -73,12 +74,12 @@ class Reference:
             "uid": self.uid,
             "resourceVersion": self.resource_version,
         }
-        return {key: value for key, value in named.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """What is told. Two that are equal are one event that happened twice."""
+    """The content of an event. Equal occurrences belong to one series."""
 
     regarding: Reference
     related: Reference | None
@@ -90,7 +91,7 @@ class Occurrence:
 
 @dataclass(slots=True, eq=False)
 class Series:
-    """One event of the API, and how often it has happened."""
+    """One event of the API, and the number of its occurrences."""
 
     what: Occurrence
     name: str
@@ -101,7 +102,7 @@ class Series:
     count: int = 1
     written: int = 0  # the count that the API has; 0: no event yet
     is_queued: bool = False
-    is_sending: bool = False  # or waits to be tried again
+    is_sending: bool = False  # or waits for the next try
     tries: int = 0  # since the last write that ended
 
     @property
@@ -113,7 +114,7 @@ class Series:
         return self.what.regarding.namespace or "default"
 
     def tally(self) -> Object | None:
-        """The `series` of the event; none for what happened once."""
+        """The `series` of the event; None for a single occurrence."""
         if self.count < 2:
             return None
         return {"count": self.count, "lastObservedTime": times.format_micro(self.last)}
@@ -129,7 +130,7 @@ class SeriesBook:
         return len(self._open)
 
     def again(self, what: Occurrence, now: datetime, at: float) -> Series | None:
-        """Count one more of a series that is not over; None if there is none."""
+        """Count one more occurrence of an open series; None without such a series."""
         series = self._open.get(what)
         if series is None or at - series.last_at >= QUIET_SECONDS:
             return None
@@ -138,19 +139,19 @@ class SeriesBook:
         return series
 
     def begin(self, series: Series) -> Series | None:
-        """Remember a new one; the one that had to go for it, if any."""
-        gone = self._open.pop(series.what, None)
-        if gone is None and len(self._open) >= MAX_REMEMBERED:
-            gone = self._open.popitem(last=False)[1]
+        """Remember a new series; returns the series that had to make room, if any."""
+        evicted = self._open.pop(series.what, None)
+        if evicted is None and len(self._open) >= MAX_REMEMBERED:
+            evicted = self._open.popitem(last=False)[1]
         self._open[series.what] = series
-        return gone
+        return evicted
 
     def forget(self, series: Series) -> None:
         if self._open.get(series.what) is series:
             del self._open[series.what]
 
     def sweep(self, at: float) -> list[Series]:
-        """End what is quiet; return what must be written, of those and of the others."""
+        """End quiet series; returns all series, ended or old, whose count must be written."""
         over = [each for each in self._open.values() if at - each.last_at >= QUIET_SECONDS]
         for series in over:
             del self._open[series.what]
@@ -158,18 +159,18 @@ class SeriesBook:
         return [each for each in (*over, *old) if each.is_due]
 
     def due(self) -> list[Series]:
-        """Whatever was counted and not yet written."""
+        """The series with a count that is not written yet."""
         return [each for each in self._open.values() if each.is_due]
 
 
 class Allowance:
-    """How many new events of a reason each object may still have: a token bucket for each."""
+    """The limit of new events for each object and reason: a token bucket for each."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, source: Hashable, at: float) -> bool:
-        """Whether one more is allowed now; if so, it is taken."""
+        """Take a token; False if there is none."""
         tokens, since = self._buckets.pop(source, (float(BURST), at))
         tokens = min(float(BURST), tokens + (at - since) / REFILL_SECONDS)
         allowed = tokens >= 1

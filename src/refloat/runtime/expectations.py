@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a controller has done and not yet seen.
+"""The writes of a controller whose events are not in the cache yet.
 
-A cache lags behind one's own writes. Whoever creates ten pods and looks again
-before their events have come would create ten more. So a controller notes
-what it is about to do, its event handlers note what they see, and until both
-agree it does not do more of it. Lost events cannot hold it up for ever: a
-note expires.
+A cache lags behind the controller's own writes. A controller that creates ten
+pods and reads the cache before their events arrive would create ten more. So a
+controller notes its writes in advance, the event handlers note the events, and
+the controller waits until both agree. Lost events cannot block the controller
+for ever, because a note expires.
 """
 
 from collections.abc import Hashable, Iterable
@@ -16,8 +16,7 @@ from refloat.base.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
 
-# After so long the events will not come any more, and the cache is right
-# again (behaviour A1.8).
+# After so long no events are missing, and the cache is right again (behaviour A1.8).
 EXPIRY_SECONDS = 300.0
 
 
@@ -36,25 +35,25 @@ class Expectations(Generic[K]):
         self._pending: dict[K, _Pending] = {}
 
     def expect_creations(self, key: K, count: int) -> None:
-        """So many will be created; replaces what was expected."""
+        """Expect so many creations, instead of the earlier expectation."""
         self._pending[key] = _Pending(count, 0, self._clock.monotonic())
 
     def expect_deletions(self, key: K, count: int) -> None:
-        """So many will be deleted; replaces what was expected."""
+        """Expect so many deletions, instead of the earlier expectation."""
         self._pending[key] = _Pending(0, count, self._clock.monotonic())
 
     def creation_observed(self, key: K, count: int = 1) -> None:
-        """One was seen, or failed and will never be."""
+        """A creation arrived, or failed."""
         if (pending := self._pending.get(key)) is not None:
             pending.creations -= count
 
     def deletion_observed(self, key: K, count: int = 1) -> None:
-        """One was seen to go, or failed and will not."""
+        """A deletion arrived, or failed."""
         if (pending := self._pending.get(key)) is not None:
             pending.deletions -= count
 
     def satisfied(self, key: K) -> bool:
-        """Nothing is expected, all was seen, or it is too long ago."""
+        """Whether nothing is expected, everything has arrived, or the expectation has expired."""
         pending = self._pending.get(key)
         if pending is None or (pending.creations <= 0 and pending.deletions <= 0):
             return True
@@ -65,22 +64,22 @@ class Expectations(Generic[K]):
 
 
 class FinalizerExpectations(Generic[K]):
-    """Which pods lose their finalizer, by UID and per key (behaviour A10.4).
+    """The pods that lose their finalizer, by UID and per key (behaviour A10.4).
 
-    These do not expire: each ends with an update or a deletion that every
-    cache gets to see, and treating a pod as done is what counts it once.
+    These do not expire: each ends with an update or a deletion that every cache
+    receives, and only a pod without the finalizer counts once.
     """
 
     def __init__(self) -> None:
         self._pending: dict[K, set[str]] = {}
 
     def expect_removed(self, key: K, uids: Iterable[str]) -> None:
-        """These too lose it; what was expected stays."""
+        """Expect these removals too, beside the earlier ones."""
         if expected := set(uids):
             self._pending.setdefault(key, set()).update(expected)
 
     def removal_observed(self, key: K, uid: str) -> None:
-        """Seen without it, seen to go, or the removal failed."""
+        """The pod lost the finalizer, is gone, or the removal failed."""
         if (pending := self._pending.get(key)) is None:
             return
         pending.discard(uid)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to find objects other than by their key.
+"""Indexes of a cache, besides the key.
 
-An index says under which values an object is found. They are declared when a
-cache is made, so that finding never means looking at everything. Keeping them
-up to date is the cache's business.
+An index maps an object to the values that find the object. Declared indexes make
+sure that no lookup scans all objects. The cache keeps them up to date.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ T_contra = TypeVar("T_contra", bound=ApiObject, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Index(Generic[T_contra]):
-    """The values that an object is found by; its name is unique within a cache."""
+    """The values that find an object; the name is unique within a cache."""
 
     name: str
     values: Callable[[T_contra], Sequence[str]]
@@ -66,10 +65,10 @@ NAMESPACE: Index[ApiObject] = Index("namespace", _namespace)
 
 
 def label(key: str) -> Index[ApiObject]:
-    """Objects by the value of a label; those without it are not found."""
+    """Objects by the value of a label, without the objects that lack the label."""
 
     def value(obj: ApiObject) -> Sequence[str]:
-        found = (obj.metadata.labels or {}).get(key)
-        return () if found is None else (found,)
+        text = (obj.metadata.labels or {}).get(key)
+        return () if text is None else (text,)
 
     return Index(f"label {key}", value)

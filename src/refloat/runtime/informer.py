@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cache of one kind that a watch keeps up to date, and who is told of changes.
+"""A cache of one kind that a watch keeps up to date, and the handlers of its changes.
 
-Handlers get what was and what is: (None, new) when an object appears, (old,
-new) when it changes, (old, None) when it is gone. For each object they see a
-history that could have been: it appears, changes, and is gone, and `old` is
-always the `new` of before. Changes that followed each other while nobody
-looked may be one; an object that was replaced by another one of its name is
-gone first. An object that is gone is told as it was last seen, not as it was
-when it went. While a handler runs, the cache is in the state that it is told.
+Each handler gets a `Change`. The changes of one object form a possible history:
+the object appears, changes and is gone, and `old` is always the `new` of the
+change before. Several changes during a cut of the watch may arrive as one. An
+object that was replaced by another of the same name is gone first. An object
+that is gone is shown in its last cached version. While a handler runs, the
+cache has the state of the change.
 
-Handlers are called one after the other and must be quick: they note a key
-and leave the rest to a queue. How the server is followed is in `reflector`.
+Handlers are called one after the other and must be quick: they add a key to a
+queue and return. `reflector` follows the server.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from refloat.api.structs import ApiObject
@@ -24,7 +24,7 @@ from refloat.base.rand import Rand
 from refloat.base.tasks import Tasks
 from refloat.client.contract import EVERYTHING, Client, Kind, Selector
 from refloat.runtime.cache import Cache, key_of
-from refloat.runtime.compact import Compactor
+from refloat.runtime.compact_objects import Compactor
 from refloat.runtime.index import Index
 from refloat.runtime.reflector import FollowSettings, Reflector
 
@@ -32,12 +32,30 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 
-Handler: TypeAlias = Callable[[T | None, T | None], object]
-"""Called with what was and what is; at least one of them is an object."""
+
+@dataclass(slots=True)
+class Change(Generic[T]):
+    """An object before and after a change; at least one of them is not None."""
+
+    old: T | None
+    """None when the object appears."""
+
+    new: T | None
+    """None when the object is gone."""
+
+    @property
+    def current(self) -> T:
+        """The object after the change, or its last version if it is gone."""
+        current = self.new if self.new is not None else self.old
+        assert current is not None
+        return current
+
+
+Handler: TypeAlias = Callable[[Change[T]], object]
 
 
 class Informer(Generic[T]):
-    """All objects of a kind, or those selected, as the server last told of them."""
+    """All objects of a kind, or the selected ones, in their last known version."""
 
     def __init__(
         self,
@@ -67,37 +85,37 @@ class Informer(Generic[T]):
         self._tasks = Tasks()
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Tell it of every change from now on, and first of all that is there."""
+        """Call the handler for each cached object, and then for every change."""
         self._mirror.add_handler(handler)
 
     def start(self) -> None:
-        """Begin to follow the server, until `close`."""
+        """Follow the server from now on, until `close`."""
         self._tasks.spawn(self._reflector.run(), name=f"informer/{self.name}")
 
     @property
     def has_synced(self) -> bool:
-        """Has the cache been complete once? Before that it says nothing of what is missing."""
+        """Whether the cache was complete once; before, a missing object may exist."""
         return self._mirror.synced.is_set()
 
     def has_seen(self, version: str) -> bool:
-        """Does the cache have all changes up to this resourceVersion?"""
+        """Whether the cache has all changes up to this resourceVersion."""
         return self._reflector.has_seen(version)
 
     @property
     def failed_at(self) -> float | None:
-        """Until when the server last could not be followed (monotonic clock); None if never."""
+        """The end of the last time without the server, on the monotonic clock; None if never."""
         return self._reflector.failed_at
 
     async def wait_synced(self) -> None:
         await self._mirror.synced.wait()
 
     async def close(self) -> None:
-        """Stop at once. The cache stays as it is; no handler is called any more."""
+        """Stop at once. The cache stays unchanged, and no handler is called any more."""
         await self._tasks.close()
 
 
 class _Mirror(Generic[T]):
-    """Makes the cache what the server tells, and tells the handlers."""
+    """Puts the objects of the server into the cache, and calls the handlers."""
 
     def __init__(self, cache: Cache[T], compactor: Compactor[T]) -> None:
         self.synced = asyncio.Event()
@@ -105,18 +123,18 @@ class _Mirror(Generic[T]):
         self._compactor = compactor
         # Replaced, never changed: a handler may add another one.
         self._handlers: tuple[Handler[T], ...] = ()
-        # What was there when all objects began to be told and has not come yet.
+        # The keys that were cached at `begin`, and have not come since.
         self._missing: dict[str, None] = {}
 
     def add_handler(self, handler: Handler[T]) -> None:
         self._handlers = (*self._handlers, handler)
         for obj in list(self._cache):
-            _call(handler, None, obj)
+            _call(handler, Change(None, obj))
 
     def begin(self) -> None:
         self._missing = dict.fromkeys(self._cache.keys())
 
-    def tell(self, obj: T) -> None:
+    def put(self, obj: T) -> None:
         key = key_of(obj)
         if self._missing:
             self._missing.pop(key, None)
@@ -127,15 +145,15 @@ class _Mirror(Generic[T]):
                 self._remove(key, old)
                 old = None
             elif old == obj:
-                return  # not by the version alone: a restored server gives them out again
+                return  # compares everything: a restored server reuses resourceVersions
         self._cache.put(key, obj)
         self._call_all(old, obj)
 
-    def tell_gone(self, obj: T) -> None:
+    def remove(self, obj: T) -> None:
         key = key_of(obj)
         self._missing.pop(key, None)
         old = self._cache.get(key)
-        if old is not None:  # else it came and went while nobody looked
+        if old is not None:  # else the object appeared and went during a cut
             self._remove(key, old)
 
     def complete(self) -> None:
@@ -150,13 +168,13 @@ class _Mirror(Generic[T]):
         self._call_all(old, None)
 
     def _call_all(self, old: T | None, new: T | None) -> None:
+        change = Change(old, new)
         for handler in self._handlers:
-            _call(handler, old, new)
+            _call(handler, change)
 
 
-def _call(handler: Handler[T], old: T | None, new: T | None) -> None:
+def _call(handler: Handler[T], change: Change[T]) -> None:
     try:
-        handler(old, new)
+        handler(change)
     except Exception:
-        told = new if new is not None else old
-        log.exception("a handler failed on %s", "" if told is None else key_of(told))
+        log.exception("a handler failed on %s", key_of(change.current))

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For how long the Lease of each node has not changed, by the observer's own clock.
+"""Measures how long the Lease of each node has not changed, by the observer's own clock.
 
-The time that a Lease names is never read: the clock of a lost node may be
-wrong. A silence is counted only while the observer could have seen its end:
+The observer never reads the time in a Lease, because the clock of a lost node may
+be wrong. A silence counts only while the observer could have seen its end. The
+count begins anew
 
-* It begins anew when the observer begins to act, because a node may have
-  renewed its Lease unseen before.
-* It begins anew when the API server did not answer a read, or the watch of
-  leases broke: while the server is out, no node can renew its Lease, so a Lease
-  that stays the same proves nothing.
-* It begins anew when the API server answered a read late: the server stood still,
-  and the renewal of a living node may still wait behind the read.
-* It begins anew when the observer's own process did not run for a while: what came
-  meanwhile was not read yet.
+* when the observer begins to act, because a node may have renewed its Lease
+  before;
+* when the API server did not answer a read, or the watch of leases broke: without
+  the server no node can renew its Lease, so an unchanged Lease proves nothing;
+* when the API server answered a read late: the server stood still, and the
+  renewal of a living node may still wait behind the read;
+* when the observer's own process did not run for a while: renewals from this time
+  are not read yet.
 
-Whoever acts reads the Lease once more right before the write and notes the
-answer here: if it is not the version that was silent, the silence is over.
-What a silence means is said by `policy.node_evidence`.
+A controller reads the Lease again right before a write and notes the answer
+here: if the version has changed, the silence is over. `policy.node_evidence`
+decides what a silence means.
 """
 
 import logging
@@ -27,19 +27,19 @@ from dataclasses import dataclass
 from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.base.clock import Clock, Handle
 from refloat.client import errors
-from refloat.policy.node_evidence import LeaseSilence
+from refloat.policy.recovery.node_evidence import LeaseSilence
 
 log = logging.getLogger(__name__)
 
-# Of a lease that does not say for how long it is good: the kubelet's number.
+# The duration of a lease without leaseDurationSeconds: the kubelet's number.
 _LASTS_SECONDS = 40.0
 
-# An answer to a read that comes later shows that the server stood still. All requests of a
-# manager at once wait for some 3 s at its usual rate limit, so a busy manager is not meant.
+# A later answer to a read shows that the server stood still. All requests of a busy manager wait
+# for some 3 s at the usual rate limit, so they are below.
 LATE_ANSWER_SECONDS = 5.0
 
-# How often the observer notes that its process runs, and the gap that shows a stop (SIGSTOP, a
-# paused virtual machine). A busy event loop is late by less.
+# How often the observer checks that the process runs, and the gap that shows a stop (SIGSTOP, a
+# paused virtual machine). The delay of a busy event loop is shorter.
 _TICK_SECONDS = 2.5
 STOP_SECONDS = 5.0
 
@@ -47,6 +47,7 @@ STOP_SECONDS = 5.0
 @dataclass(slots=True)
 class _Observed:
     version: str
+    renewed: str
     changed: float
     lasts: float
 
@@ -54,9 +55,21 @@ class _Observed:
 class LeaseObserver:
     """The versions of leases by the name of their node; times are monotonic."""
 
-    def __init__(self, clock: Clock, failed_at: Callable[[], float | None] = lambda: None) -> None:
-        """`failed_at` says when the watch of leases last failed."""
+    def __init__(
+        self,
+        clock: Clock,
+        failed_at: Callable[[], float | None] = lambda: None,
+        *,
+        by_renew_time: bool = False,
+    ) -> None:
+        """`failed_at` returns when the watch of leases last failed.
+
+        With `by_renew_time` only another renewTime is a change, because users can change other
+        fields. An earlier time is a change too, unlike for the node controller of Kubernetes
+        (behaviour C3.2): the clock of a living node may be set back.
+        """
         self._clock = clock
+        self._by_renew_time = by_renew_time
         self._failed_at = failed_at
         self._began = clock.monotonic()
         self._is_cut_off = False
@@ -84,26 +97,29 @@ class LeaseObserver:
             self._timer = None
 
     def _tick(self) -> None:
-        """Timers that are due are called before any work that they wake, also after a stop."""
+        """After a stop, this timer runs before any work that other timers wake."""
         now = self._clock.monotonic()
-        stood = now - self._ran_at
-        if stood > STOP_SECONDS:
-            log.warning("this process did not run for %.0f s: silence counts anew", stood)
+        gap = now - self._ran_at
+        if gap > STOP_SECONDS:
+            log.warning("this process did not run for %.0f s: silence counts anew", gap)
             self._began = now
         self._ran_at = now
         self._timer = self._clock.call_at(now + _TICK_SECONDS, self._tick)
 
     def observe(self, name: str, lease: Lease | None) -> bool:
-        """Note the lease of a node, None if it has none; whether it is another than before."""
-        known = self._leases.get(name)
+        """Note the lease of a node, or None; returns whether that is a change."""
+        record = self._leases.get(name)
         if lease is None:
             self._leases.pop(name, None)
-            return known is not None
-        version = lease.metadata.resource_version
-        if known is not None and known.version == version:
+            return record is not None
+        version, renewed = lease.metadata.resource_version, lease.spec.renew_time or ""
+        if self._by_renew_time:
+            if renewed in ("", None if record is None else record.renewed):
+                return False
+        elif record is not None and record.version == version:
             return False
         lasts = float(lease.spec.lease_duration_seconds or _LASTS_SECONDS)
-        self._leases[name] = _Observed(version, self._clock.monotonic(), lasts)
+        self._leases[name] = _Observed(version, renewed, self._clock.monotonic(), lasts)
         return True
 
     @property
@@ -113,14 +129,14 @@ class LeaseObserver:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """One live read is inside. No silence counts before a late answer, or without one."""
-        asked = self._clock.monotonic()
+        """The block makes one live read. A late or missing answer ends all silences."""
+        start = self._clock.monotonic()
         try:
             yield
         except (errors.Timeout, errors.Unavailable):
             self.lose_contact()
             raise
-        if self._clock.monotonic() - asked > LATE_ANSWER_SECONDS:
+        if self._clock.monotonic() - start > LATE_ANSWER_SECONDS:
             self.lose_contact()
         self.answered()
 
@@ -136,17 +152,46 @@ class LeaseObserver:
             self._is_cut_off = False
 
     def version(self, name: str) -> str:
-        """The resourceVersion under which the lease was last seen; empty without a lease."""
-        known = self._leases.get(name)
-        return "" if known is None else known.version
+        """The last resourceVersion of the lease; empty without a lease."""
+        record = self._leases.get(name)
+        return "" if record is None else record.version
+
+    def changed_at(self, name: str) -> float:
+        """When the lease was last seen to change; long ago without a lease."""
+        record = self._leases.get(name)
+        return float("-inf") if record is None else record.changed
 
     def forget(self, name: str) -> None:
         self._leases.pop(name, None)
 
     def silence(self, name: str) -> LeaseSilence:
-        known = self._leases.get(name)
+        record = self._leases.get(name)
         now, failed = self._clock.monotonic(), self._failed_at()
         since = self._began if failed is None else max(self._began, failed)
-        if known is None:
+        if record is None:
             return LeaseSilence(now - since, exists=False)
-        return LeaseSilence(now - max(known.changed, since), known.lasts)
+        return LeaseSilence(now - max(record.changed, since), record.lasts)
+
+
+class PolledSilence:
+    """For how long a Lease has not changed, for a process that reads the Lease now and then.
+
+    A pause counts from one answer to the sending of the next request, because the Lease stood
+    still at least that long.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._answered_at = now
+        self.seconds = 0.0
+
+    def changed(self, now: float) -> None:
+        self._answered_at = now
+        self.seconds = 0.0
+
+    def unchanged(self, *, sent_at: float, now: float, most: float) -> None:
+        """Count the pause before this answer, `most` at most.
+
+        While the API server was away, the owner of the Lease could not renew the Lease.
+        """
+        self.seconds += min(max(sent_at - self._answered_at, 0.0), most)
+        self._answered_at = now

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A queue of keys that somebody has to look at.
+"""A work queue of keys, with the names and the meaning of Kubernetes' work queues.
 
-A key that waits is there once, however often it is added; a key that is
-worked on is never given out a second time, but comes again if it was added
-meanwhile. Keys come in the order in which they were added, so one that is
-always busy cannot keep the others waiting; or by a rank, if one is given.
-Names and meaning are those of Kubernetes' work queues.
+A waiting key is in the queue once, however often it is added. While a worker has
+a key, no other worker gets the key; if the key is added meanwhile, it comes again
+afterwards. Keys come in the order of their adds, so a busy key cannot block the
+others; or by rank, if the queue has one.
 
-It belongs to one event loop and takes no locks. It does not know what a key
-stands for (see `controller`) and counts without a metrics library (see
-`queue_metrics`, which reads the counts when it is asked).
+A queue belongs to one event loop and takes no locks. `controller` knows what a
+key means; `queue_metrics` reads the counts.
 """
 
 import asyncio
@@ -26,34 +24,34 @@ from refloat.runtime.queue_metrics import Durations
 
 K = TypeVar("K", bound=Hashable)
 
-# Delayed keys that come due in one turn of the event loop: about 5 ms' worth,
-# so that a hundred thousand of one moment do not hold up everybody else.
+# Delayed keys that come due in one turn of the event loop: about 5 ms, so that a
+# hundred thousand keys of one moment do not block the loop.
 DUE_PER_TURN = 5_000
 
-# Entries of the heap that are out of date are dropped when they are more than
-# the valid ones, and more than this: below it, rebuilding is not worth while.
+# The queue drops stale entries of the heap when they are more than the valid ones,
+# and more than this number: below, a rebuild costs more than the entries.
 STALE_ENTRIES = 1_000
 
-# 2 to the power of more is beyond any cap, and soon beyond a float.
+# A larger power of 2 is above any cap, and soon above the largest float.
 _LARGEST_EXPONENT = 62
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a key waits after its nth failure in a row: base * 2^(n-1), at most cap."""
+    """The wait of a key after the nth failure in a row: base * 2^(n-1), at most cap."""
 
     base: float = 1.0  # seconds; what Kubernetes' Job controller has
     cap: float = 60.0  # seconds; likewise
 
     def after(self, failures: int) -> float:
-        """The wait after this many failures, of which there is at least one."""
+        """The wait after so many failures, at least one."""
         return min(self.cap, self.base * 2.0 ** min(failures - 1, _LARGEST_EXPONENT))
 
 
 class _Ranked(Generic[K]):
-    """Keys of the lowest rank first, and among equals the one that came first.
+    """Keys of the lowest rank first, and among equal ranks the first to come.
 
-    A key's rank is asked for when it comes, and kept.
+    A key keeps the rank of the moment at which it came.
     """
 
     def __init__(self, rank: Callable[[K], int]) -> None:
@@ -87,11 +85,11 @@ class Queue(Generic[K]):
         self._clock = clock
         self._backoff = backoff or Backoff()
         self._ready: deque[K] | _Ranked[K] = deque() if rank is None else _Ranked(rank)
-        self._dirty: dict[K, float] = {}  # to be given out -> since when
-        self._processing: dict[K, float] = {}  # given out -> since when
+        self._dirty: dict[K, float] = {}  # waits for a worker -> since when
+        self._processing: dict[K, float] = {}  # with a worker -> since when
         self._getters: deque[asyncio.Future[None]] = deque()
-        self._waiting: dict[K, float] = {}  # to be added -> when
-        self._heap: list[tuple[float, int, K]] = []  # the same, and what is out of date
+        self._waiting: dict[K, float] = {}  # delayed -> until when
+        self._heap: list[tuple[float, int, K]] = []  # delayed keys, and stale entries
         self._order = 0  # keys need not be comparable
         self._alarm: Handle | None = None
         self._alarm_at = 0.0
@@ -104,11 +102,11 @@ class Queue(Generic[K]):
         self.work = Durations()
 
     def __len__(self) -> int:
-        """How many keys are to be given out, as workqueue_depth counts."""
+        """The keys that wait for a worker, as workqueue_depth counts."""
         return len(self._dirty)
 
     def add(self, key: K) -> None:
-        """Have the key looked at, as soon as its turn comes."""
+        """Add the key, unless it waits already."""
         if self._closed or key in self._dirty:
             return
         self.adds += 1
@@ -120,7 +118,7 @@ class Queue(Generic[K]):
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key later; of several times the earliest wins.
 
-        Adding it at once meanwhile does not take this back.
+        An `add` meanwhile does not cancel this.
         """
         if self._closed:
             return
@@ -129,16 +127,18 @@ class Queue(Generic[K]):
             self.add(key)
             return
         when = self._clock.monotonic() + seconds
-        if (known := self._waiting.get(key)) is not None and known <= when:
+        if (earlier := self._waiting.get(key)) is not None and earlier <= when:
             return
         self._waiting[key] = when
         self._order += 1
         heapq.heappush(self._heap, (when, self._order, key))
-        self._drop_stale()
+        if len(self._heap) > 2 * len(self._waiting) + STALE_ENTRIES:
+            self._heap = [entry for entry in self._heap if self._waiting.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
         self._arm()
 
     def add_rate_limited(self, key: K, *, at_least: float = 0.0) -> float:
-        """Add the key after its back-off, which grows until `forget`; how long that is."""
+        """Add the key after its back-off, which grows until `forget`; returns the wait."""
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         wait = max(at_least, self._backoff.after(failures))
@@ -146,15 +146,15 @@ class Queue(Generic[K]):
         return wait
 
     def forget(self, key: K) -> None:
-        """The key went well: its back-off starts anew."""
+        """The key succeeded: its back-off starts anew."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often the key was rate limited since it was last forgotten."""
+        """The rate-limited adds of the key since the last `forget`."""
         return self._failures.get(key, 0)
 
     async def get(self) -> K:
-        """The next key; raises `ShutDown` when there will be none any more."""
+        """The next key; raises `ShutDown` after the last one."""
         while not self._ready:
             if self._closed:
                 raise ShutDown(f"queue {self.name} is shut down")
@@ -166,7 +166,7 @@ class Queue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The work on the key has ended, well or not."""
+        """The worker has finished with the key, with or without success."""
         self.work.observe(self._clock.monotonic() - self._processing.pop(key))
         if key in self._dirty:
             self._ready.append(key)
@@ -175,7 +175,7 @@ class Queue(Generic[K]):
             self._drained.set()
 
     def shut_down(self) -> None:
-        """Take nothing more in; what is there is still given out, what waits is not."""
+        """Refuse further keys and drop delayed ones; workers still get the waiting keys."""
         self._closed = True
         self._waiting.clear()
         self._heap.clear()
@@ -186,14 +186,14 @@ class Queue(Generic[K]):
             self._wake()
 
     async def drain(self) -> None:
-        """Shut down, and wait until all that was given out or is there is done."""
+        """Shut down, and wait until all waiting and running keys are done."""
         self.shut_down()
         if self._busy():
             self._drained = self._drained or asyncio.Event()
             await self._drained.wait()
 
     def running(self) -> list[float]:
-        """How many seconds each key that is worked on has been so far."""
+        """For each key with a worker, the seconds so far."""
         now = self._clock.monotonic()
         return [now - since for since in self._processing.values()]
 
@@ -213,18 +213,18 @@ class Queue(Generic[K]):
         try:
             await getter
         except asyncio.CancelledError:
-            # 1. A key came and this getter was woken for it. 2. Before it
-            # ran, it was cancelled. 3. Nobody else would look: pass it on.
+            # 1. A key came and woke this getter. 2. The getter was cancelled before
+            # it ran. 3. No other getter would take the key, so wake the next one.
             if getter.done() and not getter.cancelled():
                 if self._ready:
                     self._wake()
             else:
-                with contextlib.suppress(ValueError):  # somebody skipped it already
+                with contextlib.suppress(ValueError):  # `_wake` has removed it already
                     self._getters.remove(getter)
             raise
 
     def _arm(self) -> None:
-        """See to it that the alarm rings when the first of the heap is due."""
+        """Set the alarm for the first entry of the heap."""
         if not self._heap:
             return
         first = self._heap[0][0]
@@ -239,7 +239,7 @@ class Queue(Generic[K]):
         self._alarm = None
         now = self._clock.monotonic()
         for _ in range(DUE_PER_TURN):
-            # An event loop's timer may ring a moment early: look at the time.
+            # An event loop's timer may ring a moment early, so check the time.
             if not self._heap or self._heap[0][0] > now:
                 break
             when, _, key = heapq.heappop(self._heap)
@@ -247,9 +247,3 @@ class Queue(Generic[K]):
                 del self._waiting[key]
                 self.add(key)
         self._arm()
-
-    def _drop_stale(self) -> None:
-        if len(self._heap) <= 2 * len(self._waiting) + STALE_ENTRIES:
-            return
-        self._heap = [entry for entry in self._heap if self._waiting.get(entry[2]) == entry[0]]
-        heapq.heapify(self._heap)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What work queues tell of themselves, under the names that Kubernetes uses.
+"""The metrics of work queues, under the names that Kubernetes uses.
 
-A queue only counts; this reads the counts when somebody scrapes. So a key
-costs no metrics library call, and work that never ends is seen for as long as
-it really is, not for as long as the last sample.
+A queue only counts; this module reads the counts at each scrape. So a key costs
+no call of the metrics library, and work that never ends shows its full duration
+up to now.
 """
 
 from bisect import bisect_left
@@ -46,8 +46,8 @@ class Durations:
         return list(zip(_BOUNDS, map(float, accumulate(self.counts)), strict=True))
 
 
-class Counted(Protocol):
-    """What is read of a queue."""
+class QueueCounts(Protocol):
+    """The counts of a queue."""
 
     name: str
     adds: int
@@ -63,11 +63,11 @@ class QueueMetrics(Collector):
     """The work queues of one process; make one for each registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._queues: list[Counted] = []
+        self._queues: list[QueueCounts] = []
         registry.register(self)
 
-    def watch(self, queue: Counted) -> None:
-        """Tell of this queue from now on."""
+    def watch(self, queue: QueueCounts) -> None:
+        """Include this queue from now on."""
         self._queues.append(queue)
 
     def collect(self) -> Iterable[Metric]:

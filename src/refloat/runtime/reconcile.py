@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a controller promises, and what it may answer.
+"""The interface of a reconciler, and its results.
 
-A reconcile is told a key and nothing about why: it looks at what is, reads
-`clock.now()` once, and does what is missing. It says "again after" with a
-`Result`, "not yet" with `errors.Retry`, "never like this" with
-`errors.Terminal`; whatever else it raises is tried again with back-off. It
-may be cancelled at every await, and is called again for the same key only
-after it has ended.
+A reconcile gets a key and no reason: it reads the present state, reads
+`clock.now()` once, and makes the missing changes. A `Result` means "again
+after", `errors.Retry` means "not yet", `errors.Terminal` means "never in this
+state"; after any other error the controller tries again with back-off. A
+reconcile may be cancelled at every await. Two reconciles of one key never
+overlap.
 """
 
 from collections.abc import Hashable
@@ -18,7 +18,7 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A reconcile that went well."""
+    """The result of a successful reconcile."""
 
     requeue_after: float | None = None  # seconds; None: when something changes
 
@@ -27,6 +27,6 @@ DONE = Result()
 
 
 class Reconciler(Protocol[K_contra]):
-    """One controller's work. It is made of a Client, a Clock, a Rand and settings."""
+    """The work of one controller."""
 
     async def reconcile(self, key: K_contra) -> Result: ...

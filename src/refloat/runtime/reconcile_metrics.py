@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What controllers tell of their reconciles, under controller-runtime's names."""
+"""The metrics of reconciles, under controller-runtime's names."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -53,12 +53,12 @@ class ReconcileMetrics:
             f"{prefix}_active_workers", "How many keys are worked on", one, registry=registry
         )
 
-    def of(self, controller: str) -> "Measured":
-        return Measured(self, controller)
+    def of(self, controller: str) -> "ControllerMetrics":
+        return ControllerMetrics(self, controller)
 
 
-class Measured:
-    """One controller's share, looked up once; every series is there from the start."""
+class ControllerMetrics:
+    """The metrics of one controller; every series exists from the start."""
 
     def __init__(self, families: ReconcileMetrics, controller: str) -> None:
         self.results = {name: families.total.labels(controller, name) for name in RESULTS}

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the API what a controller did, as events.k8s.io/v1 Events.
+"""Records what a controller does as events.k8s.io/v1 Events.
 
-Those are refused with a `source`; where that is wanted, they are written
-under the names of v1, which is the same object.
+The API refuses such events with a `source`. For events with a source, the
+recorder uses the fields of v1, which is the same object.
 
 `event` never waits and never raises: an Event is for people, and no work may
-fail or slow down for it. Tasks of its own write them and drop what does not fit,
-counted. An event that gets no answer is tried again later and holds up no other
-event meanwhile. What counts as the same event, and how many an object may have,
-stands in `event_series`.
+fail or slow down for an Event. The recorder's own tasks write the events, and
+drop and count those that do not fit. An event without an answer is tried again
+later, and does not delay other events. `event_series` decides which events are
+equal, and how many an object may have.
 """
 
 import asyncio
@@ -41,17 +41,17 @@ from refloat.runtime.event_series import (
 
 log = logging.getLogger(__name__)
 
-# What the API allows, in bytes.
+# The API's limit, in bytes.
 MAX_NOTE = 1024
 
 # A write waits mostly for the server's disk, which takes several as fast as one;
-# more at once would take the server from those who do the work.
+# more at once would slow down the requests of the controllers.
 WRITES_AT_ONCE = 8
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-# Failures after which the server may be asked the same again.
+# The errors after which a retry may help.
 _PASSING = (errors.Timeout, errors.Unavailable, errors.TooManyRequests)
 
 
@@ -60,25 +60,25 @@ class RecorderSettings:
     """The bounds of one recorder."""
 
     max_queued: int = 1000
-    """Events that wait to be written, for the first time or again; Kubernetes' number. More are
-    dropped."""
+    """Events that wait for the first or a further try; Kubernetes' number. The recorder drops
+    more."""
 
     tries: int = 12
-    """How often one is tried while the server is away; Kubernetes' number."""
+    """Tries of one event while the server is away; Kubernetes' number."""
 
     first_wait: float = 1.0
-    """Seconds until the second try; each wait is twice the one before, and jittered."""
+    """Seconds until the second try; each wait is twice the one before, with jitter."""
 
     longest_wait: float = 30.0
     """Seconds between two tries at most: twelve tries last about four minutes."""
 
     answer_seconds: float = 10.0
-    """How long one try waits for an answer. Less than other requests wait: a server that answers
-    no events must not take all `WRITES_AT_ONCE` for half a minute each time."""
+    """Seconds that one try waits for an answer. Less than for other requests: a server that
+    answers no events must not block all `WRITES_AT_ONCE` for half a minute each time."""
 
 
 class Sink(Protocol):
-    """Where a controller tells of what it did: a `Recorder`."""
+    """Takes the events of a controller: a `Recorder`."""
 
     def event(
         self,
@@ -106,7 +106,7 @@ class EventMetrics:
 
 
 class Recorder:
-    """The recorder of one controller; `start` it, and `stop` it when the controller has ended."""
+    """The recorder of one controller; `start` before the controller, `stop` after its end."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Recorder:
     ) -> None:
         """`controller` and `instance` become reportingController and reportingInstance.
 
-        With `sourced` the controller is the source too, as older events have it.
+        With `sourced` the controller is the source too, as in core/v1 events.
         """
         self._client = client
         self._controller = controller
@@ -136,7 +136,7 @@ class Recorder:
         self._allowance = Allowance()
         self._queue: deque[Series] = deque()
         self._pending = 0
-        self._wanted = asyncio.Event()
+        self._queue_filled = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._last_stamp = 0
@@ -149,7 +149,7 @@ class Recorder:
         self._tasks.spawn(self._sweep(), name=f"event-series/{self._controller}")
 
     async def stop(self, flush_seconds: float = 0.0) -> None:
-        """Take nothing more; write what is there, counts too, for at most so long."""
+        """Refuse further events; write the waiting ones and the counts, for at most so long."""
         self._closed = True
         if flush_seconds > 0:
             for series in self._book.due():
@@ -175,10 +175,9 @@ class Recorder:
         *,
         related: Reference | None = None,
     ) -> None:
-        """Say what was done about an object: never waits, never raises."""
+        """Record what the controller did about an object; never waits, never raises."""
         try:
-            what = Occurrence(regarding, related, event_type, reason, action, _cut(note))
-            self._note(what)
+            self._note(Occurrence(regarding, related, event_type, reason, action, _cut(note)))
         except Exception:
             log.exception("%s: event %s was not recorded", self._controller, reason)
             self._drop("error")
@@ -190,9 +189,9 @@ class Recorder:
             log.error("%s: an event needs type, reason and action: %r", self._controller, what)
             return self._drop("error")
         now, at = self._clock.now(), self._clock.monotonic()
-        if (known := self._book.again(what, now, at)) is not None:
-            if known.count == 2:
-                self._enqueue(known)
+        if (series := self._book.again(what, now, at)) is not None:
+            if series.count == 2:
+                self._enqueue(series)
             return None
         if not self._allowance.take((what.regarding, what.reason), at):
             return self._drop("limited")
@@ -203,7 +202,7 @@ class Recorder:
         return self._enqueue(series)
 
     def _name(self, what: Occurrence, now: datetime) -> str:
-        """`<object>.<nanoseconds in hex>`, as Kubernetes names them; no two of ours alike."""
+        """`<object>.<nanoseconds in hex>`, as in Kubernetes; unique within this recorder."""
         stamp = (now - _EPOCH) // _MICROSECOND * 1000 + self._rand.below(1000)
         self._last_stamp = max(stamp, self._last_stamp + 1)
         name = f"{what.regarding.name}.{self._last_stamp:x}"
@@ -215,9 +214,9 @@ class Recorder:
         series.is_queued = True
         self._pending += 1
         self._idle.clear()
-        if not series.is_sending:  # else it follows when that write has ended
+        if not series.is_sending:  # else the writer queues the series after the present write
             self._queue.append(series)
-            self._wanted.set()
+            self._queue_filled.set()
 
     def _drop(self, reason: str) -> None:
         self._metrics.dropped.labels(self._controller, reason).inc()
@@ -232,10 +231,10 @@ class Recorder:
         """One of the writers."""
         while True:
             while not self._queue:
-                self._wanted.clear()
-                await self._wanted.wait()
+                self._queue_filled.clear()
+                await self._queue_filled.wait()
             series = self._queue.popleft()
-            # What is counted from now on is a new write; none is written twice at once.
+            # Later occurrences need a new write; no series has two writes at once.
             series.is_queued, series.is_sending = False, True
             wait = await self._send(series)
             if wait is not None:
@@ -244,7 +243,7 @@ class Recorder:
             series.is_sending, series.tries = False, 0
             if series.is_queued:
                 self._queue.append(series)
-                self._wanted.set()
+                self._queue_filled.set()
             self._done()
 
     def _done(self) -> None:
@@ -253,20 +252,20 @@ class Recorder:
             self._idle.set()
 
     async def _again(self, series: Series, wait: float) -> None:
-        """Queue a series anew when it may be tried again; no writer waits for it."""
+        """Queue a series again after a wait, in which no writer is busy."""
         await self._clock.sleep(wait)
         series.is_sending = False
-        if series.is_queued:  # counted meanwhile: one write says both
+        if series.is_queued:  # counted meanwhile: one write has both
             self._done()
         series.is_queued = True
         self._queue.append(series)
-        self._wanted.set()
+        self._queue_filled.set()
 
     async def _send(self, series: Series) -> float | None:
-        """Try to write a series; seconds until the next try if there was no answer."""
+        """Try to write a series; returns the seconds until the next try, None without one."""
         series.tries += 1
         try:
-            await self._write_in_time(series)
+            await self._write(series)
             self._metrics.sent.labels(self._controller).inc()
             return None
         except LeadershipLost:
@@ -277,7 +276,7 @@ class Recorder:
             log.warning("%s: event %s: no answer", self._controller, series.what.reason)
             self._give_up(series, "unanswered")
         except errors.ClientError as error:
-            # That credentials are refused was said by the client.
+            # The client logs that the server refuses the credentials.
             level = logging.INFO if isinstance(error, errors.Unauthorized) else logging.WARNING
             text = "%s: event %s rejected: %s"
             log.log(level, text, self._controller, series.what.reason, error)
@@ -297,25 +296,24 @@ class Recorder:
         self._book.forget(series)
         self._drop(reason)
 
-    async def _write_in_time(self, series: Series) -> None:
-        try:
-            async with self._clock.timeout(self._settings.answer_seconds):
-                await self._write(series)
-        except TimeoutError as error:
-            raise errors.Timeout("no answer in time") from error
-
     async def _write(self, series: Series) -> None:
         count, tally = series.count, series.tally()
-        if series.written:
-            try:
-                await self._client.patch(
-                    EVENTS, series.name, {"series": tally}, namespace=series.namespace
+        try:
+            async with self._clock.timeout(self._settings.answer_seconds):
+                await (
+                    self._patch(series, tally) if series.written else self._create(series, tally)
                 )
-            except errors.NotFound:  # events live for an hour or so
-                await self._create(series, tally)
-        else:
-            await self._create(series, tally)
+        except TimeoutError as error:
+            raise errors.Timeout("no answer in time") from error
         series.written, series.written_at = count, self._clock.monotonic()
+
+    async def _patch(self, series: Series, tally: Object | None) -> None:
+        try:
+            await self._client.patch(
+                EVENTS, series.name, {"series": tally}, namespace=series.namespace
+            )
+        except errors.NotFound:  # events live for an hour or so
+            await self._create(series, tally)
 
     async def _create(self, series: Series, tally: Object | None) -> None:
         try:
@@ -335,16 +333,14 @@ class Recorder:
         await self._client.create(CORE_EVENTS, core, namespace=series.namespace)
 
     async def _is_ours(self, series: Series) -> bool:
-        """Whether the name is taken by this very event, whose first answer was lost."""
-        found = await self._client.get(EVENTS, series.name, namespace=series.namespace)
-        ours = (times.format_micro(series.first), self._instance)
-        told = (series.what.reason, series.what.note)
-        return (
-            found.event_time,
-            found.reporting_instance,
-            found.reason,
-            found.note,
-        ) == (*ours, *told)
+        """Whether the event of this name is this one: the first answer was lost."""
+        event = await self._client.get(EVENTS, series.name, namespace=series.namespace)
+        return (event.event_time, event.reporting_instance, event.reason, event.note) == (
+            times.format_micro(series.first),
+            self._instance,
+            series.what.reason,
+            series.what.note,
+        )
 
     def _body(self, series: Series, tally: Object | None) -> Object:
         what = series.what
@@ -369,7 +365,7 @@ class Recorder:
 
 
 def _cut(note: str) -> str:
-    """At most what the API takes, never half a character."""
+    """Cut the note to the API's limit, between two characters."""
     if len(note) * 4 <= MAX_NOTE:
         return note
     encoded = note.encode(errors="replace")

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following the objects of one kind on a server, whatever the server does.
+"""Follows the objects of one kind on a server, through all failures.
 
-First all objects, then every change, and after a cut from where it was. It
-tells a `Mirror`, which keeps them; nothing is kept here but the position.
+First come all objects, then every change; after a cut the changes since the
+position. The reflector passes them to a `Mirror`, and keeps the position only.
 
-* All objects come as the initial events of a watch; a server that cannot do
-  that is asked for a list in chunks. Either way it is a consistent read of
-  the present, never of a cache that may lag, so what comes is not older than
-  what was seen before, unless the server's own history went back.
-* The position is set only when the first part is complete, then by every
-  event and bookmark. A cut within the first part begins it anew.
-* When the server has forgotten the changes since the position (410, as
-  answer or as event), everything is listed anew.
-* A server that was set back to an older state does not say so: it is silent
-  until its resourceVersion has passed ours. So after every failure its
-  present one is asked for, and when it is smaller than the position, or an
-  event's is, everything is listed anew.
-* Resource versions are compared as numbers where they are numbers, as
-  Kubernetes allows since 1.35; others are only told apart.
+* All objects come as the initial events of a watch, or, if the server does not
+  support that, as a list in chunks. Both are consistent reads of the present,
+  never of a cache that lags. So no object is older than before, unless the
+  server's own history went back.
+* The position is set when all objects have come, and then by every event and
+  bookmark. After a cut in the first part, the first part begins anew.
+* If the server has forgotten the changes since the position (410, as answer or
+  as event), the reflector lists everything anew.
+* A server that was restored to an older state sends no error: no event comes
+  until its resourceVersion has passed ours. So after every failure the reflector
+  reads the present resourceVersion, and lists everything anew if this version, or
+  that of an event, is smaller than the position.
+* The reflector compares resourceVersions as numbers if they are numbers, as
+  Kubernetes allows since 1.35; others are only equal or different.
 """
 
 import logging
@@ -29,32 +29,32 @@ from typing import Generic, Protocol, TypeVar, cast
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
 from refloat.client import errors
-from refloat.client.contract import EVERYTHING, Client, Kind, Page, Selector, WatchEvent
-from refloat.runtime.idle import IdleGuard
+from refloat.client.contract import EVERYTHING, Client, Kind, ListPage, Selector, WatchEvent
+from refloat.runtime.idle_timeout import IdleGuard
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-# Objects that are taken in one turn of the event loop: about 5 ms' worth, so
-# that a long list does not hold up everybody else.
+# Objects that are handled in one turn of the event loop: about 5 ms, so that a long
+# list does not block the loop.
 PER_TURN = 100
 
-# A watch that goes on from its position so soon after its last event has missed nothing: some
-# load balancers cut watches every half a minute. A server that was out is silent for longer.
+# A watch that resumes so soon after the last event has missed nothing: some load balancers cut
+# watches every half a minute. An outage of the server is longer.
 RESUME_SECONDS = 5.0
 
-# 2 to the power of more is beyond any cap, and soon beyond a float.
+# A larger power of 2 is above any cap, and soon above the largest float.
 _LARGEST_EXPONENT = 62
 
 
 @dataclass(frozen=True, slots=True)
 class FollowSettings:
-    """How a server is followed."""
+    """The waits and bounds of a reflector."""
 
     retry_seconds: float = 0.2
-    """The wait after the first failure; it doubles with each. Short, because most are restarts."""
+    """The wait after the first failure; doubles with each. Short, because most are restarts."""
 
     retry_cap_seconds: float = 30.0
     """The longest wait; what Kubernetes' clients have."""
@@ -63,37 +63,39 @@ class FollowSettings:
     """Waits are raised by up to this share, so that a thousand clients do not come back at once."""
 
     idle_seconds: float = 90.0
-    """A watch without any event is given up after this: servers send a bookmark every minute."""
+    """A watch without an event for so long is dead: servers send a bookmark every minute."""
 
     watch_seconds: float = 300.0
-    """How long a watch is asked for, and up to twice as long; what Kubernetes' clients have."""
+    """The least duration of a watch; the most is twice as long, as in Kubernetes' clients."""
 
     short_seconds: float = 1.0
-    """A watch that ends earlier without having brought anything counts as a failure."""
+    """A watch that ends earlier and without an event counts as a failure."""
 
     initial_events: bool = True
-    """Ask for all objects as initial events of a watch, as long as the server can do that."""
+    """Request all objects as initial events of a watch, as long as the server supports that."""
 
     page_size: int = 250
-    """Objects in a chunk of a list: 1.5 MB of pods, decoded in about 5 ms. What a chunk takes
-    while it is decoded stays with the process."""
+    """Objects in a chunk of a list: 1.5 MB of pods, decoded in about 5 ms. The process keeps the
+    memory that the decoding of a chunk needs."""
 
 
 class Mirror(Protocol[T_contra]):
-    """Where what is followed is kept."""
+    """Keeps the objects."""
 
     def begin(self) -> None:
-        """All objects will be told, from the beginning."""
+        """All objects come from now on, from the beginning."""
         ...
 
-    def tell(self, obj: T_contra) -> None:
-        """An object is there, in this version."""
+    def put(self, obj: T_contra) -> None:
+        """An object exists, in this version."""
         ...
 
-    def tell_gone(self, obj: T_contra) -> None: ...
+    def remove(self, obj: T_contra) -> None:
+        """An object is gone."""
+        ...
 
     def complete(self) -> None:
-        """All objects were told; others do not exist."""
+        """All objects have come; others do not exist."""
         ...
 
 
@@ -102,7 +104,7 @@ class Rewound(Exception):
 
 
 class Reflector(Generic[T]):
-    """Follows one kind, or those of its objects that are selected, for ever."""
+    """Follows all objects of one kind, or the selected ones, for ever."""
 
     def __init__(
         self,
@@ -124,14 +126,13 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._selector = selector
         self._settings = settings or FollowSettings()
-        self._streams = (
-            self._settings.initial_events
-        )  # can the server send all objects as initial events?
+        # Whether the server can send all objects as initial events.
+        self._streams = self._settings.initial_events
         self._position = ""  # empty: all objects have to be listed
-        self._doubtful = False  # has something failed since the position was set?
-        self._failures = 0  # since something came of it
+        self._doubtful = False  # whether there was a failure since the position was set
+        self._failures = 0  # in a row
         self._failed_at: float | None = None
-        self._heard_at = clock.monotonic()  # when the server last told anything
+        self._heard_at = clock.monotonic()  # the time of the server's last event
         self._is_cut_off = False
         self._taken = 0
 
@@ -142,8 +143,8 @@ class Reflector(Generic[T]):
             error: Exception | None = None
             try:
                 await self._follow()
-            except Exception as caught:
-                error = caught
+            except Exception as failure:
+                error = failure
             lasted = self._clock.monotonic() - started
             if error is None and (
                 self._position == position and lasted < self._settings.short_seconds
@@ -154,9 +155,9 @@ class Reflector(Generic[T]):
 
     @property
     def failed_at(self) -> float | None:
-        """Until when the server last could not be followed, on the monotonic clock.
+        """The end of the last time without the server, on the monotonic clock.
 
-        A cut soon after which the watch went on does not count.
+        A short cut after which the watch resumed does not count.
         """
         return self._clock.monotonic() if self._is_out else self._failed_at
 
@@ -165,17 +166,16 @@ class Reflector(Generic[T]):
         return self._is_cut_off and self._clock.monotonic() - self._heard_at > RESUME_SECONDS
 
     def has_seen(self, version: str) -> bool:
-        """Whether everything up to this resourceVersion was told.
+        """Whether the mirror has everything up to this resourceVersion.
 
-        Never while all objects are listed anew; always where versions cannot
-        be compared.
+        False during a new list; true if the versions cannot be compared.
         """
         return bool(self._position) and not _is_older(self._position, version)
 
     async def _failed(self, error: Exception, lasted: float) -> None:
-        """Note what is to be done about it, and wait."""
+        """Decide how to go on, and wait."""
         if lasted >= self._settings.retry_cap_seconds:
-            self._failures = 0  # it went well for long, or took long enough to fail
+            self._failures = 0  # the last try was long enough
         if isinstance(error, errors.Expired | Rewound):
             self._position = ""
         else:
@@ -185,7 +185,7 @@ class Reflector(Generic[T]):
         wait = self._wait(error)
         foreseen = isinstance(error, errors.ClientError | Rewound | TimeoutError)
         log.log(
-            # That credentials are refused was said by the client, once for all kinds.
+            # The client logs once for all kinds that the server refuses the credentials.
             logging.INFO
             if isinstance(error, errors.Expired | errors.Unauthorized)
             else logging.WARNING,
@@ -201,8 +201,8 @@ class Reflector(Generic[T]):
         settings = self._settings
         doubled = settings.retry_seconds * 2.0 ** min(self._failures - 1, _LARGEST_EXPONENT)
         wait = self._rand.jitter(min(settings.retry_cap_seconds, doubled), settings.retry_jitter)
-        asked = error.retry_after if isinstance(error, errors.ClientError) else None
-        return max(wait, asked or 0.0)
+        retry_after = error.retry_after if isinstance(error, errors.ClientError) else None
+        return max(wait, retry_after or 0.0)
 
     async def _follow(self) -> None:
         if self._position and self._doubtful:
@@ -214,17 +214,17 @@ class Reflector(Generic[T]):
         await self._read(initial=False)
 
     async def _check_history(self) -> None:
-        """Raise if the server's present is older than what it told before."""
+        """Raise if the server's present state is older than the position."""
         try:
             async with self._guard(), aclosing(self._pages(limit=1)) as pages:
                 page = await anext(pages)
         except errors.Forbidden:
-            return  # whoever may watch but not list has to trust the server
+            return  # a user with the right to watch but not to list has to trust the server
         self._check(page.resource_version)
         self._answered()
 
     def _answered(self) -> None:
-        """The server tells of its present: what failed before is over."""
+        """The server answered with the present state: earlier failures are over."""
         if self._is_out:
             self._failed_at = self._clock.monotonic()
         self._is_cut_off = False
@@ -236,13 +236,13 @@ class Reflector(Generic[T]):
             raise Rewound(f"resourceVersion went back from {self._position} to {version}")
 
     async def _stream(self) -> bool:
-        """All objects and then their changes, in one watch, if the server can do that."""
+        """All objects and then their changes, in one watch, if the server supports that."""
         self._mirror.begin()
         try:
             await self._read(initial=True)
         except (errors.Timeout, TimeoutError):
-            # Old servers do not know initial events and never say that they are
-            # over; some proxies keep streams to themselves.
+            # Old servers do not know initial events and never send their end; some proxies
+            # do not pass on streams.
             self._streams = bool(self._position)
             raise
         except errors.Invalid as error:
@@ -272,12 +272,12 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         self._mirror.begin()
         version = ""
-        found = self._pages(limit=self._settings.page_size)
-        async with self._guard() as guard, aclosing(found) as pages:
+        chunks = self._pages(limit=self._settings.page_size)
+        async with self._guard() as guard, aclosing(chunks) as pages:
             async for page in pages:
                 version = page.resource_version
                 for obj in page.items:
-                    self._mirror.tell(obj)
+                    self._mirror.put(obj)
                     await self._give_way()
                 guard.alive()
         self._complete(version)
@@ -285,44 +285,41 @@ class Reflector(Generic[T]):
     def _guard(self) -> IdleGuard:
         return IdleGuard(self._clock, self._settings.idle_seconds)
 
-    def _pages(self, *, limit: int) -> AsyncGenerator[Page[T], None]:
+    def _pages(self, *, limit: int) -> AsyncGenerator[ListPage[T], None]:
         pages = self._client.list(
             self._kind, namespace=self._namespace, selector=self._selector, limit=limit
         )
-        # Closed explicitly: nobody knows when a garbage collector would.
-        return cast("AsyncGenerator[Page[T], None]", pages)
+        # The caller closes the generator, because the garbage collector may be late.
+        return cast("AsyncGenerator[ListPage[T], None]", pages)
 
     def _take(self, event: WatchEvent[T]) -> None:
         if not self._is_cut_off:
             self._heard_at = self._clock.monotonic()
         if not self._position:
-            self._take_initial(event)
+            # Changes may be among the initial events; only the marked bookmark ends them.
+            if event.object is not None:
+                self._mirror_change(event, event.object)
+            elif event.initial_end:
+                self._complete(event.resource_version)
             return
         version = event.resource_version
         self._check(version)
         if version == self._position or not version:
-            return  # it was told twice, or says nothing
+            return  # a repeated or an empty event
         if event.object is not None:
-            self._tell(event, event.object)
+            self._mirror_change(event, event.object)
         self._position = version
         self._failures = 0
 
-    def _take_initial(self, event: WatchEvent[T]) -> None:
-        """Changes may be among the initial events; only the marked bookmark ends them."""
-        if event.object is not None:
-            self._tell(event, event.object)
-        elif event.initial_end:
-            self._complete(event.resource_version)
-
-    def _tell(self, event: WatchEvent[T], obj: T) -> None:
+    def _mirror_change(self, event: WatchEvent[T], obj: T) -> None:
         if event.type == "DELETED":
-            self._mirror.tell_gone(obj)
+            self._mirror.remove(obj)
         else:
-            self._mirror.tell(obj)
+            self._mirror.put(obj)
 
     def _complete(self, version: str) -> None:
         if not version:
-            raise errors.Unavailable("the server does not say which resourceVersion this is")
+            raise errors.Unavailable("the server sent no resourceVersion")
         self._mirror.complete()
         self._position = version
         self._answered()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual time: a program in it has one history for each seed.
+"""A whole cluster in virtual time: one history for each seed.
 
-Nothing here knows what it runs; `tests/simulation` has programs.
+`run.run` runs a program from a seed. `cluster.Cluster` is the embedded cluster
+for such a program. `controller_process.ControllerProcess` runs some
+controllers on clients that fail on request.
 """

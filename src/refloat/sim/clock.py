@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock of a simulation: the virtual loop's time, and a date to begin at."""
+"""The clock of a simulation: the time of the virtual loop, from a fixed date on."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from refloat.base.clock import Handle
 
-# Every history begins here, so that no two of one seed differ by a date.
+# Every history begins at this date, so that two histories of one seed are equal.
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -23,7 +23,7 @@ class VirtualClock:
         return self._epoch + timedelta(seconds=self._loop.time())
 
     def set_ahead(self, seconds: float) -> None:
-        """Set the wall clock ahead by so much, or back; durations do not notice."""
+        """Set the wall clock ahead, or back. Durations and timers do not change."""
         self._epoch += timedelta(seconds=seconds)
 
     def monotonic(self) -> float:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong with a simulation, as opposed to within it.
+"""The errors of a simulation itself, not of the simulated code.
 
 SimulationError
-├── Unsimulated     simulated code reached for the real world
-├── Deadlock        nobody can ever go on, and the main task has not ended
-├── OutOfSteps      it ran for more steps than it was given
-├── OutOfTime       it ran for more virtual time than it was given
-├── Leaked          an async generator was left to the garbage collector
-└── Unhandled       an exception that nobody waited for
+├── Unsimulated     simulated code used the real world
+├── Deadlock        no task can continue, and the main task has not ended
+├── OutOfSteps      the run reached its bound of steps
+├── OutOfTime       the run reached its bound of virtual time
+├── Leaked          the garbage collector ended an async generator
+└── Unhandled       no task awaited an exception
 
-Each ends the run, also when simulated code catches it, and says the seed.
+Each error ends the run, even if simulated code catches the error, and names the seed.
 """
 
 from refloat.base.errors import RefloatError
@@ -36,8 +36,8 @@ class OutOfTime(SimulationError):
 
 
 class Leaked(SimulationError):
-    """When garbage is collected is chance, so nothing may depend on it."""
+    """The time of garbage collection is chance, so no code may depend on that time."""
 
 
 class Unhandled(SimulationError):
-    """What asyncio would only log; the cause is chained."""
+    """An error that asyncio would only log; the cause is chained."""

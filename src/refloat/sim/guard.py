@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuses the real world while simulated code runs.
 
-The loop itself refuses what asyncio would do with threads and sockets. This
-is for what goes around asyncio: a real sleep, a thread, a socket, a process.
-Other threads, such as a test runner's own, are left alone. What it cannot
-see: names that were imported from these modules earlier (`from time import
-sleep`), files, and waiting on a lock.
+The loop refuses asyncio's own threads and sockets. This module refuses calls outside
+asyncio: a real sleep, a thread, a socket, a process. Other threads, such as those of a
+test runner, are free. The guard does not see names that were imported earlier (`from
+time import sleep`), files, and waits for a lock.
 """
 
 import os
@@ -19,7 +18,7 @@ from typing import Any, NoReturn, TypeAlias
 
 Refuse: TypeAlias = Callable[[str], NoReturn]
 
-# (where, attribute, how a report names it)
+# (owner, attribute, name in a report)
 _GUARDED: tuple[tuple[Any, str, str], ...] = (
     (time, "sleep", "time.sleep"),
     (threading.Thread, "start", "threading.Thread.start"),
@@ -33,7 +32,7 @@ _GUARDED: tuple[tuple[Any, str, str], ...] = (
 
 @contextmanager
 def raised(refuse: Refuse) -> Iterator[None]:
-    """Refuse the real world to this thread; `refuse` is told what was tried."""
+    """Refuse the real world to this thread; `refuse` gets the name of the call."""
     thread = threading.get_ident()
     real = [getattr(owner, name) for owner, name, _ in _GUARDED]
     for (owner, name, what), original in zip(_GUARDED, real, strict=True):

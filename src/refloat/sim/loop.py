@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop of virtual time: same seed, same history.
+"""An event loop of virtual time: the same seed gives the same history.
 
-When nothing is ready it jumps to the next timer, so hours pass in
-milliseconds and a step takes no time at all. Among what is ready the order is
-drawn from a seed; `order` says which orders there are and why. Everything of
-asyncio that needs no operating system works on it unchanged.
+When no callback is ready, the loop jumps to the next timer, so hours pass in
+milliseconds, and a step takes no virtual time. The loop draws the order of ready
+callbacks from a seed (`task_order`). All of asyncio that needs no operating system works
+unchanged.
 
-It must not touch the real world, nor let simulated code do so: threads,
-sockets, processes and signals are refused (`guard` refuses what does not come
-by asyncio). It must not leave anything to chance either:
+The loop refuses threads, sockets, processes and signals (`guard` refuses those outside
+asyncio). The loop leaves nothing to chance:
 
-* Tasks are numbered, and hash by their numbers. asyncio keeps them in sets and
-  goes through these when it cancels (`TaskGroup`); by address, as tasks hash
-  otherwise, each process would have an order of its own.
-* The garbage collector runs at fixed steps. By itself it runs when it has
-  counted enough allocations, which differs with the smallest change.
-* What stays by address, and must not be gone through in simulated code: sets of
-  futures that are no tasks, and `asyncio.as_completed` of bare coroutines.
-* An async generator that the collector finds is an error: see `generators`.
-* An exception that asyncio would log and forget is an error, unless an
-  exception handler is set.
+* Tasks have numbers, and hash by their numbers. asyncio keeps tasks in sets and iterates
+  over these sets when it cancels (`TaskGroup`). Tasks usually hash by address, so the
+  order would differ between processes.
+* The garbage collector runs at fixed steps. Usually it runs after a number of
+  allocations, which differs with the smallest change.
+* Some sets stay in the order of addresses, and simulated code must not iterate over them:
+  sets of futures that are no tasks, and `asyncio.as_completed` of bare coroutines.
+* An async generator that the collector finds is an error (`unclosed_generators`).
+* An exception that asyncio would only log is an error, unless there is an exception
+  handler.
 
-A run is bounded in steps and in virtual time, and one in which nobody can ever
-go on is a `Deadlock` that says who waits where.
+A run has a bound of steps and of virtual time. A run in which no task can continue ends
+with a `Deadlock`, which lists where each task waits.
 """
 
 import asyncio
@@ -36,17 +35,17 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVarTuple
 
 from refloat.base.rand import Rand
-from refloat.sim import errors, guard, order, waits
-from refloat.sim.generators import Generator, Generators
+from refloat.sim import deadlock_report, errors, guard, task_order
+from refloat.sim.unclosed_generators import Generator, Generators
 
 Args = TypeVarTuple("Args")
 
-# Young garbage is collected this often, which is some milliseconds of work,
-# and all of it after this many young collections, some seconds.
+# Steps between two collections of young garbage (some milliseconds), and of all garbage
+# (some seconds).
 COLLECT_STEPS = 16_384
 COLLECT_ALL_STEPS = 32 * COLLECT_STEPS
 
-# Cancelled timers stay in the heap until they are this many and the majority.
+# The loop removes cancelled timers from the heap when more than this many are the majority.
 MAX_CANCELLED = 128
 
 
@@ -67,7 +66,7 @@ class Task(asyncio.Task[Any]):
     __slots__ = ("serial",)
 
     def __init__(self, work: Any, *, loop: "VirtualLoop", serial: int, **options: Any) -> None:
-        self.serial = serial  # first, for the base class puts it into a set
+        self.serial = serial  # first, because the base class puts the task into a set
         super().__init__(work, loop=loop, **options)
 
     def __hash__(self) -> int:
@@ -75,7 +74,7 @@ class Task(asyncio.Task[Any]):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A call at a time, which knows whether it still waits in the heap."""
+    """A call at a time; `queued`: whether the heap still has the timer."""
 
     __slots__ = ("queued",)
 
@@ -83,7 +82,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An asyncio loop without a selector, a clock of the wall's, or chance."""
+    """An asyncio loop without a selector, a wall clock or chance."""
 
     # Attributes of the base class that asyncio does not declare to type checkers.
     _closed: bool
@@ -91,7 +90,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _task_factory: object
 
     def __init__(self, rand: Rand | None, *, seed: int = 0, bounds: Bounds | None = None) -> None:
-        """Draw the order from `rand`, or be first in, first out; `seed` is for reports."""
+        """Draw the order from `rand`; without it first in, first out. `seed` is for reports."""
         super().__init__()
         self.seed = seed
         self.bounds = bounds or Bounds()
@@ -99,7 +98,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.generators = Generators()
         self._now = 0.0
         self._jumped_at_step = 0
-        self._shuffle = order.Shuffle(rand) if rand is not None else None
+        self._shuffle = task_order.Shuffle(rand) if rand is not None else None
         self._ready: list[asyncio.Handle] = []
         self._timers: list[tuple[float, int, _Timer]] = []
         self._cancelled_timers = 0
@@ -112,7 +111,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- time --------------------------------------------------------------
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Virtual seconds since the creation of the loop."""
         return self._now
 
     def call_later(
@@ -142,12 +141,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A timer says that it was cancelled; asyncio's own name for this."""
+        """Count a cancelled timer. The name is asyncio's own."""
         if not isinstance(handle, _Timer) or not handle.queued:
             return
         self._cancelled_timers += 1
         if self._cancelled_timers > max(MAX_CANCELLED, len(self._timers) // 2):
-            # The one that is being cancelled does not yet say so.
+            # `handle.cancelled()` is still False here.
             self._timers = [
                 entry
                 for entry in self._timers
@@ -157,16 +156,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             handle.queued = False
             self._cancelled_timers = 0
 
-    def _next_timer(self) -> float | None:
-        """When the next timer is due; for ever is no time to jump to."""
-        timers = self._timers
-        while timers and timers[0][2].cancelled():
-            heapq.heappop(timers)[2].queued = False
-            self._cancelled_timers -= 1
-        return timers[0][0] if timers and timers[0][0] < math.inf else None
-
-    def _take_due(self, when: float) -> None:
-        """Make ready the timers of one time; those of a later one wait for a later turn."""
+    def _take_timers(self, when: float) -> None:
+        """Make the timers of one time ready; later timers wait for a later turn."""
         timers = self._timers
         while timers and timers[0][0] == when:
             timer = heapq.heappop(timers)[2]
@@ -180,7 +171,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if when > self.bounds.seconds:
             raise errors.OutOfTime(
                 f"the next timer is at {when} s, beyond the bound of {self.bounds.seconds} s"
-                f"{self._whence()}; these tasks were left:\n{waits.report(self.pending())}"
+                f"{self._whence()}; these tasks were left:\n"
+                f"{deadlock_report.report(self.pending())}"
             )
         self._now = when
         self._jumped_at_step = self.steps
@@ -192,7 +184,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        handle = order.Ready(callback, args, self, context)
+        handle = task_order.Ready(callback, args, self, context)
         if self._shuffle is not None:
             handle.place(callback, args)
         self._ready.append(handle)
@@ -209,21 +201,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._closed or self._task_factory is not None:
             return super().create_task(coro, **options)
         self._serial += 1
-        # Names of asyncio's own count on from one loop to the next.
+        # asyncio's own names count on from one loop to the next.
         if options.get("name") is None:
             options["name"] = f"Task-{self._serial}"
         return Task(coro, loop=self, serial=self._serial, **options)
 
     def _run_once(self) -> None:
-        """One turn; asyncio's own name for it."""
-        due = self._next_timer()
+        """Run one turn. The name is asyncio's own."""
+        # The loop never jumps to an infinite time.
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)[2].queued = False
+            self._cancelled_timers -= 1
+        due = timers[0][0] if timers and timers[0][0] < math.inf else None
         if not self._ready and not self._stopping:
             if due is None:
-                raise self._deadlock()
+                tasks = self.pending()
+                raise errors.Deadlock(
+                    f"nothing is ready and no timer is set{self._whence()}; "
+                    f"{len(tasks)} tasks wait:\n{deadlock_report.report(tasks)}"
+                )
             if due > self._now:
                 self._jump(due)
         if due is not None and due <= self._now:
-            self._take_due(due)
+            self._take_timers(due)
         turn, self._ready = self._ready, []
         if self._shuffle is not None and len(turn) > 1:
             turn = self._shuffle.arrange(turn)
@@ -245,12 +246,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise
 
     def _check(self) -> None:
-        """What need not be looked at each turn: the bound, and garbage."""
+        """Check the bound of steps, and collect garbage; not each turn."""
         if self.steps >= self.bounds.steps:
             raise errors.OutOfSteps(
                 f"{self.steps} steps, the last {self.steps - self._jumped_at_step} of them "
                 f"at one instant{self._whence()}; these tasks were left:\n"
-                f"{waits.report(self.pending())}"
+                f"{deadlock_report.report(self.pending())}"
             )
         gc.collect(2 if self.steps >= self._next_full_collection else 1)
         if self.steps >= self._next_full_collection:
@@ -260,7 +261,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- running -----------------------------------------------------------
 
     def run_forever(self) -> None:
-        """Run until stopped, with the real world out of reach."""
+        """Run until `stop`; `guard` refuses the real world."""
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -271,8 +272,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 gc.enable()
 
     def collect(self) -> None:
-        """Find all garbage of this run; what was left in it may end the run."""
-        gc.collect(1 if self.steps < COLLECT_STEPS else 2)  # the run's own is still young
+        """Collect all garbage of this run; an open async generator in the garbage is an error."""
+        gc.collect(1 if self.steps < COLLECT_STEPS else 2)  # garbage of a short run is young
 
     def close(self) -> None:
         super().close()
@@ -283,16 +284,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return sorted(asyncio.all_tasks(self), key=lambda task: getattr(task, "serial", 0))
 
     def grant(self, steps: int) -> None:
-        """Allow for so many steps from now, also when none were left: to wind up."""
+        """Allow more steps, even after the bound, to end the tasks of a failed run."""
         self.bounds = replace(self.bounds, steps=self.steps + steps)
         self._next_check = min(self.bounds.steps, self.steps + COLLECT_STEPS)
-
-    def _deadlock(self) -> errors.Deadlock:
-        left = self.pending()
-        return errors.Deadlock(
-            f"nothing is ready and no timer is set{self._whence()}; "
-            f"{len(left)} tasks wait:\n{waits.report(left)}"
-        )
 
     def _whence(self) -> str:
         return f" (seed {self.seed}, {self._now} s, {self.steps} steps)"
@@ -300,7 +294,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # -- what ends a run ---------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """End the run with this error after the current turn; the first one counts."""
+        """End the run with this error after the current turn; only the first error counts."""
         if self._failure is None:
             self._failure = error
 
@@ -311,7 +305,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise failure
 
     def refuse(self, what: str) -> NoReturn:
-        """End the run because simulated code tried what is not simulated."""
+        """End the run because simulated code used the real world."""
         error = errors.Unsimulated(
             f"{what}: simulated code may use no thread, socket, process, signal or real time"
             f"{self._whence()}"
@@ -320,7 +314,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise error
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """What nobody caught, and nobody asked to be told of, ends the run."""
+        """End the run after an exception that no code caught."""
         if self._closed:
             super().default_exception_handler(context)
             return
@@ -340,12 +334,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def leaked(self, what: str) -> errors.Leaked:
         return errors.Leaked(
-            f"async generator {what}, was not closed by whoever used it: "
+            f"async generator {what}, was not closed: "
             f"close it with contextlib.aclosing(){self._whence()}"
         )
 
     async def shutdown_asyncgens(self) -> None:
-        """Close those that are still open, one after the other."""
+        """Close all open generators, one after the other."""
         for agen in self.generators.open():
             try:
                 await agen.aclose()
@@ -356,7 +350,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 )
 
 
-# All that asyncio does with the operating system.
+# The methods with which asyncio uses the operating system.
 REFUSED = (
     "add_reader",
     "add_signal_handler",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program in virtual time, from one seed to its end.
+"""Runs a program in virtual time, from a seed.
 
-A program is given all that it may have of time and chance in a `Sim`. When it
-returns, what it started and left is cancelled, in the order in which it was
-started; when it fails, the error says how to see it again.
+The `Sim` has all sources of time and chance for the program. When the program returns,
+`run` cancels the remaining tasks in the order of their start. When the program fails,
+the error has the seed to repeat the run.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from refloat.sim.trace import Trace
 
 T = TypeVar("T")
 
-# What is left of a run that failed gets this many steps to end in.
+# Steps for the end of the remaining tasks of a failed run.
 WIND_UP_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sim:
-    """What a simulated program is given."""
+    """Time, chance and trace of a simulated program."""
 
     seed: int
     clock: VirtualClock
@@ -38,13 +38,13 @@ Program: TypeAlias = Callable[[Sim], Coroutine[Any, Any, T]]
 
 
 def stream(seed: int, purpose: str) -> Rand:
-    """A source of chance of its own, so that one use of chance does not move another."""
+    """A separate source of chance for each purpose, so that they do not affect each other."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return Rand(int.from_bytes(digest[:16], "big"))
 
 
 def run(main: Program[T], *, seed: int, shuffle: bool = True, bounds: Bounds | None = None) -> T:
-    """The program's result; raises its error, or a `SimulationError`.
+    """Returns the program's result; raises the program's error, or a `SimulationError`.
 
     Without `shuffle` the order is asyncio's own, first in, first out.
     """
@@ -65,7 +65,7 @@ def run(main: Program[T], *, seed: int, shuffle: bool = True, bounds: Bounds | N
 
 
 def _end(loop: VirtualLoop) -> None:
-    """Cancel what the program left, and insist that it closed what it opened."""
+    """Cancel the remaining tasks; an open async generator is an error."""
     _cancel_all(loop)
     loop.collect()
     loop.raise_failure()
@@ -74,19 +74,19 @@ def _end(loop: VirtualLoop) -> None:
 
 
 def _cancel_all(loop: VirtualLoop) -> None:
-    left = loop.pending()
-    if not left:
+    tasks = loop.pending()
+    if not tasks:
         return
-    for task in left:
+    for task in tasks:
         task.cancel()
-    ended = asyncio.gather(*left, return_exceptions=True)
-    for outcome in loop.run_until_complete(ended):
+    results = asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in loop.run_until_complete(results):
         if isinstance(outcome, Exception):
             raise outcome
 
 
 def _abandon(loop: VirtualLoop) -> None:
-    """End what is left of a failed run; that it fails too is no news."""
+    """End the remaining tasks of a failed run, and ignore their errors."""
     loop.grant(WIND_UP_STEPS)
     with contextlib.suppress(Exception):
         _cancel_all(loop)

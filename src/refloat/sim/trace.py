@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened in a run, and when, so that two runs can be compared.
+"""Records the steps of a run with their times, to compare two runs.
 
-Whoever writes into it must write nothing that differs between two processes:
-no address, no real time, nothing in the order of a set.
+A line must not differ between two processes: no address, no real time, no text in the
+order of a set.
 """
 
 import hashlib
 from collections.abc import Callable
 
-# A run that says more than this has a trace that nobody reads: 10 million
-# lines are a gigabyte.
+# 10 million lines are a gigabyte, too much to read.
 MAX_LINES = 10_000_000
 
 
@@ -29,11 +28,11 @@ class Trace:
         return [text for _, text in self.lines]
 
     def digest(self) -> str:
-        """The same for the same lines at the same times, and only for these."""
-        found = hashlib.sha256()
+        """A hash of all lines and times."""
+        digest = hashlib.sha256()
         for when, text in self.lines:
-            found.update(f"{when!r} {text!r}\n".encode())
-        return found.hexdigest()
+            digest.update(f"{when!r} {text!r}\n".encode())
+        return digest.hexdigest()
 
     def __str__(self) -> str:
         return "\n".join(f"{when:12.6f} {text}" for when, text in self.lines)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the past may be forgotten.
 
-It decides on a revision and does nothing else; `engine` forgets. It reads no
-clock: the time comes with each question.
+This module only decides on a revision; `store` forgets. The caller gives the time.
 """
 
 from collections import deque
@@ -28,23 +27,28 @@ class Compaction:
     large objects cannot fill the memory within `age`."""
 
 
-# Times remembered within one `age`: changes are forgotten this share of it
-# late at most, and the memory for it stays small however often it is asked.
+# Times remembered within one `age`: the store forgets a change this share of `age`
+# late at most, and the memory for the times stays small.
 MARKS = 60
 
 
 class Policy:
-    """The revision to compact to, by what was seen when."""
+    """The revision to compact to, from the revisions at past times."""
 
     def __init__(self, settings: Compaction) -> None:
         self._settings = settings
         self._marks: deque[tuple[float, int]] = deque()  # (when, revision then)
 
     def due(self, now: float, log: Log) -> int:
-        """Forget up to this revision; it may already be forgotten."""
+        """The revision to forget up to; the store may have forgotten it already."""
         self._mark(now, log.revision)
+        # The newest revision from `age` ago.
+        limit = now - self._settings.age
+        while len(self._marks) > 1 and self._marks[1][0] <= limit:
+            self._marks.popleft()
+        aged = self._marks[0][1] if self._marks and self._marks[0][0] <= limit else 0
         return max(
-            self._aged(now),
+            aged,
             log.revision - self._settings.changes,
             log.revision_within(self._settings.superseded_bytes),
         )
@@ -55,12 +59,3 @@ class Policy:
             if marked == revision or now - when < self._settings.age / MARKS:
                 return
         self._marks.append((now, revision))
-
-    def _aged(self, now: float) -> int:
-        """The newest revision that was there `age` ago."""
-        limit = now - self._settings.age
-        while len(self._marks) > 1 and self._marks[1][0] <= limit:
-            self._marks.popleft()
-        if self._marks and self._marks[0][0] <= limit:
-            return self._marks[0][1]
-        return 0

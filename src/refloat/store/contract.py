@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract that every store keeps; `tests/contract` holds them to it.
+"""The contract of every store, which `tests/contract` checks.
 
 Revisions count from 1, one for each change of any key, without gaps. Reads
 are immediate and show exactly what is durable. Writes return when they are
-durable, and only then does anybody see them.
+durable, and only then are they visible.
 """
 
 from collections.abc import AsyncIterator
@@ -18,14 +18,13 @@ import msgspec
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
-    """One version of one key. Nobody changes it but for `derived`."""
+    """One version of one key. Only `derived` ever changes."""
 
     key: str
     value: bytes
     created: int  # the revision that created this key
     revision: int  # the revision of this version
-    # Room for what a reader derived from the value, so that it is derived
-    # once; the store never looks at it.
+    # Room for data that a reader derived from the value; the store never reads this.
     derived: Any = None
 
 
@@ -54,7 +53,7 @@ class Watch(Protocol):
     def __aiter__(self) -> AsyncIterator[list[Event]]:
         """Batches of changes in order, none twice, none left out.
 
-        A batch may be shared with other readers: nobody changes it. A wait
+        Readers may share a batch, so no reader changes a batch. A wait
         for the next one may be cancelled, and the iteration goes on after.
         """
         ...
@@ -137,7 +136,7 @@ class Store(Protocol):
     async def compact(self, revision: int) -> None:
         """Forget the changes up to and with this revision.
 
-        What was the state then stays known; what was before it does not.
+        The state at the revision stays known; earlier states do not.
         """
         ...
 

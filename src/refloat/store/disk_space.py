@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much room the disk of a store has, and the reserve for when it has none.
+"""The free space of a store's disk, and the reserve for a full disk.
 
 Below `low_bytes` the API server refuses most writes, so that the rest of the
 disk is left for the few that must go on: leases, nodes, and whatever ends an
@@ -8,7 +8,7 @@ of `reserve_bytes` lies beside the database. When a commit finds the disk full,
 the store gives the reserve up and tries once more. It takes the reserve
 again when there is room.
 
-The store only knows room; which writes must go on is for the API server to say.
+The store only knows the free space; the API server decides which writes go on.
 """
 
 import logging
@@ -42,9 +42,9 @@ class SpaceSettings:
 
 
 def free_bytes(folder: Path) -> int:
-    """What an ordinary user may still write there."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    """The bytes that an ordinary user may still write in this folder."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
 
 
 class DiskSpace:
@@ -66,7 +66,7 @@ class DiskSpace:
         """Why most writes are to be refused now; empty while there is room."""
 
     def written(self, size: int) -> None:
-        """Look at the disk from time to time while it fills."""
+        """Check the disk after each so many bytes."""
         self._unchecked_bytes += size
         if self._unchecked_bytes >= CHECK_BYTES:
             self.check()
@@ -76,7 +76,7 @@ class DiskSpace:
         self._unchecked_bytes = 0
         try:
             free = self._free(self._folder)
-        except OSError:  # the next write will say what is wrong with the disk
+        except OSError:  # the next write has the error
             return
         low = self._settings.low_bytes
         if free < low:
@@ -92,7 +92,7 @@ class DiskSpace:
     def _take_reserve(self) -> None:
         if self._has_reserve:
             return
-        self._has_reserve = True  # or it is tried once only: without it things still work
+        self._has_reserve = True  # also after a failure, so that there is one attempt only
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             file = os.open(self._reserve, flags, 0o600)

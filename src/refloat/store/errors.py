@@ -3,7 +3,7 @@
 
 RefloatError
 └── StoreError
-    ├── Exists          create: the key is there already; read it
+    ├── Exists          create: the key is there already; read the key
     ├── Conflict        update, delete: the key is at another revision, or gone; read again
     ├── Compacted       this revision is no longer kept; list anew
     ├── FutureRevision  this revision has not been written yet
@@ -12,8 +12,8 @@ RefloatError
     ├── Damaged         the file is not a store of ours, or is broken; nothing was touched
     └── LostWrites      the file is whole, but lacks writes that were acknowledged
 
-A bare StoreError says that the store is closed, or cannot be opened for a
-reason outside of it (no such directory, no permission).
+A bare StoreError means that the store is closed, or that the system does not open the
+file (no such directory, no permission).
 """
 
 from pathlib import Path

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole uncompacted history and the current state, in memory.
 
-One class for all stores, so that they cannot differ in what they answer. It
-takes changes as they are: who may make them and when they are durable is
-`engine`'s business. It must stay free of I/O and of waiting.
+All stores use this class, so that they give the same answers. The class takes changes
+as they are: `store` decides which are valid and when they are durable. Nothing here
+does I/O or waits.
 
 The past is not kept as states. An old listing is the current one with the
 changes since then undone, which costs as much as there were changes.
@@ -52,7 +52,7 @@ class Log:
                 del self._keys[bisect_left(self._keys, event.key)]
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Add many changes at once; each sees those before it, but no list does."""
+        """Add many changes at once; listings are valid again at the end."""
         for event in events:
             self._record(event)
         self._keys = sorted(self._current)
@@ -76,13 +76,20 @@ class Log:
     ) -> Page:
         if revision is None:
             revision = self.revision
-        past = self._undo(prefix, revision)
+        # The version at that revision of each key that has changed since.
+        past: dict[str, Entry | None] = {}
+        for event in self.events(prefix, after=revision):
+            past.setdefault(event.key, event.previous)
         low, high = self._range(prefix, after)
+        keys = self._keys
+        state: Mapping[str, Entry] = self._current
         if past:
-            keys, state = self._rewind(self._keys[low:high], past, after)
+            entries_then = {key: entry for key, entry in past.items() if entry is not None}
+            keys = [key for key in keys[low:high] if key not in past or key in entries_then]
+            keys += [key for key in entries_then if key > after and key not in self._current]
+            keys.sort()
+            state = ChainMap(entries_then, self._current)
             low, high = 0, len(keys)
-        else:
-            keys, state = self._keys, self._current
         end = min(low + limit, high) if limit else high
         entries = [state[key] for key in keys[low:end]]
         return Page(entries, revision, more=end < high, remaining=high - end)
@@ -92,26 +99,9 @@ class Log:
         low = bisect_left(self._keys, prefix)
         if after:
             low = max(low, bisect_right(self._keys, after))
-        bound = _after_all(prefix)
+        bound = after_all(prefix)
         high = bisect_left(self._keys, bound) if bound else len(self._keys)
         return low, max(low, high)
-
-    def _undo(self, prefix: str, revision: int) -> dict[str, Entry | None]:
-        """What differed then: the version of each key that has changed since."""
-        past: dict[str, Entry | None] = {}
-        for event in self.events(prefix, after=revision):
-            past.setdefault(event.key, event.previous)
-        return past
-
-    def _rewind(
-        self, keys: list[str], past: dict[str, Entry | None], after: str
-    ) -> tuple[list[str], Mapping[str, Entry]]:
-        """These keys, after `after`, and the entries of all keys as they were in the past."""
-        there = {key: entry for key, entry in past.items() if entry is not None}
-        unchanged_or_there = [key for key in keys if key not in past or key in there]
-        gone = [key for key in there if key > after and key not in self._current]
-        then = sorted(unchanged_or_there + gone) if gone else unchanged_or_there
-        return then, ChainMap(there, self._current)
 
     def check(self, revision: int) -> None:
         """Raise unless everything above this revision is known."""
@@ -123,8 +113,8 @@ class Log:
     def events(self, prefix: str, *, after: int, until: int | None = None) -> list[Event]:
         self.check(after)
         end = None if until is None else max(0, until - self.compacted)
-        found = self._history[after - self.compacted : end]
-        return [event for event in found if event.key.startswith(prefix)]
+        events = self._history[after - self.compacted : end]
+        return [event for event in events if event.key.startswith(prefix)]
 
     def revision_within(self, superseded_bytes: int) -> int:
         """The lowest revision to compact to so that no more of old versions is kept."""
@@ -139,7 +129,7 @@ class Log:
         return revision
 
     def forget(self, revision: int) -> None:
-        """Drop the changes up to and with this revision; it must be known."""
+        """Drop the changes up to and with this known revision."""
         count = revision - self.compacted
         for event in islice(self._history, count):
             if event.previous is not None:
@@ -148,7 +138,7 @@ class Log:
         self.compacted = revision
 
 
-def _after_all(prefix: str) -> str:
-    """The first string after all that have this prefix; empty when there is none."""
+def after_all(prefix: str) -> str:
+    """The first string after all that have this prefix; empty if there is none."""
     stem = prefix.rstrip("\U0010ffff")
     return stem[:-1] + chr(ord(stem[-1]) + 1) if stem else ""

@@ -8,9 +8,9 @@ the durable store has is hidden by this one.
 
 from refloat.store.compaction import Compaction
 from refloat.store.contract import Event
-from refloat.store.engine import LogStore
 from refloat.store.log import Log
-from refloat.store.turns import give_way
+from refloat.store.store import LogStore
+from refloat.store.yielding import give_way
 
 
 class MemoryStore(LogStore):

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The newest acknowledged revision, in a small file beside the database.
 
-SQLite drops the tail of a write-ahead log that is damaged, cut or gone, and
-says nothing. Acknowledged writes would be lost, revisions would be given out
-twice, and watchers would see a past. This file is the independent witness
-against that: `sqlite` compares when it opens a store.
+SQLite silently drops the tail of a write-ahead log that is damaged, cut or gone.
+Acknowledged writes would be lost, revisions would repeat, and watches would go back.
+This file is an independent record: `sqlite` compares both when a store opens.
 
 The file costs no sync for each commit, and gives no false alarm:
 
 1. SQLite syncs the commit of revision r.
-2. `record` writes r, without a sync. So what the disk has of this file is
-   never ahead of what it has of the database.
+2. `record` writes r, without a sync. So on the disk this file is never ahead of
+   the database.
 3. The writers of r get their answers.
 
 After a kill the kernel still has step 2. A loss of power may take back what

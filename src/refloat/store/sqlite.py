@@ -9,12 +9,12 @@ What an acknowledged write rests on: in WAL mode with `synchronous = FULL`
 SQLite appends the pages of a commit to the write-ahead log and syncs that
 before the commit returns; the first sync of a new log also syncs the directory.
 A checkpoint syncs the log, copies its pages into the database, and syncs that
-before the log is used from its beginning again. `tests/e2e` checks each of it.
+before SQLite uses the log from the start again. `tests/e2e` checks all this.
 
 `newest_revision` keeps a record of the newest acknowledged revision beside the
-database, because SQLite silently drops a damaged tail of its log.
+database, because SQLite silently drops a damaged tail of the log.
 
-When a commit fails nothing of it is kept. One doubt remains, as in any
+A commit that fails changes nothing. One doubt remains, as in any
 database: where the sync itself fails and the machine then stops before the
 next write, the write that was reported as failed may be found done.
 """
@@ -36,9 +36,9 @@ from refloat.store import errors, newest_revision, sqlite_file
 from refloat.store.compaction import Compaction
 from refloat.store.contract import Event
 from refloat.store.disk_space import DiskSpace, SpaceSettings
-from refloat.store.engine import LogStore
 from refloat.store.log import Log
 from refloat.store.newest_revision import NewestRevision
+from refloat.store.store import LogStore
 
 logger = logging.getLogger(__name__)
 
@@ -106,16 +106,16 @@ class SqliteStore(LogStore):
 
 def _open(path: Path, settings: OpenSettings) -> tuple[Log, "_File"]:
     try:
-        held = sqlite_file.lock(path)
+        lock = sqlite_file.lock(path)
         try:
             log, connection = _open_locked(path, settings)
             newest = NewestRevision(path)
             space = None if settings.space is None else DiskSpace(path, settings.space)
-            file = _File(path, connection, held, newest, space)
+            file = _File(path, connection, lock, newest, space)
             file.begin(log.revision)
             return log, file
         except BaseException:
-            held.close()
+            lock.close()
             raise
     except OSError as error:
         raise errors.StoreError(f"cannot open {path}: {error.strerror}") from error
@@ -162,12 +162,12 @@ def _skip_lost(connection: sqlite3.Connection, log: Log, revision: int) -> Log:
 
 def _superseded(events: Sequence[Event]) -> list[int]:
     """The rows that are not needed once these changes, the oldest there are, are forgotten."""
-    gone = [event.previous.revision for event in events if event.previous is not None]
-    return gone + [event.revision for event in events if event.entry is None]
+    old_versions = [event.previous.revision for event in events if event.previous is not None]
+    return old_versions + [event.revision for event in events if event.entry is None]
 
 
 def _connect(path: Path, log: Log) -> sqlite3.Connection:
-    """The one connection that writes; nobody else gets one while it is open."""
+    """The only connection that writes, which excludes all others."""
     connection = sqlite3.connect(
         path, timeout=0, isolation_level=None, cached_statements=STATEMENTS
     )
@@ -208,13 +208,13 @@ class _File:
         self,
         path: Path,
         connection: sqlite3.Connection,
-        held: BinaryIO,
+        lock: BinaryIO,
         newest: NewestRevision,
         space: DiskSpace | None,
     ) -> None:
         self._path = path
         self._connection = connection
-        self._held = held
+        self._lock = lock
         self._newest = newest
         self._space = space
         self._failed = False
@@ -250,9 +250,9 @@ class _File:
         What remains is the state as of the last of them, and all changes
         above, whose previous versions are part of that state.
         """
-        gone = json.dumps(_superseded(events))
+        revisions = json.dumps(_superseded(events))
         compacted = sqlite_file.compaction_row(events[-1].revision)
-        self._commit(newest, [(FORGET, [gone]), (SET_COMPACTED, compacted)])
+        self._commit(newest, [(FORGET, [revisions]), (SET_COMPACTED, compacted)])
 
     def _commit(self, newest: int, statements: list[Statement]) -> None:
         """All of these or none; nothing above revision `newest` was acknowledged."""
@@ -273,8 +273,7 @@ class _File:
 
     def _try_commit(self, newest: int, statements: list[Statement]) -> None:
         if self._failed:
-            # SQLite takes back a commit that failed. Were it ever wrong, the
-            # revision would be there twice.
+            # SQLite undoes a commit that failed. Otherwise a revision could repeat.
             statements = [(DROP_FAILED, [newest]), *statements]
         if len(statements) > 1:
             statements = [("BEGIN IMMEDIATE", []), *statements, ("COMMIT", [])]
@@ -296,10 +295,10 @@ class _File:
         return total
 
     def close(self) -> None:
-        """SQLite copies the log into the database and removes it, where it can."""
+        """SQLite then copies the log into the database and removes the log, if possible."""
         self._connection.close()
         self._newest.close()
-        self._held.close()
+        self._lock.close()
 
 
 class _Journal:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of the durable store: its format, its lock, and reading it back.
+"""The file of the durable store: the format, the lock, and the reader.
 
 Nothing here changes a file that is not ours or not whole. So the first bytes
 are read as bytes; the rest is read through a connection whose descriptor is
@@ -63,7 +63,7 @@ Row: TypeAlias = tuple[int, str, int, int, int, bytes | None]
 
 
 def row(event: Event) -> Row:
-    """A change as it is stored."""
+    """A change as a row of the table."""
     previous = 0 if event.previous is None else event.previous.revision
     if event.entry is None:
         assert event.previous is not None
@@ -75,7 +75,7 @@ def row(event: Event) -> Row:
 
 
 def checksum(revision: int, key: str, created: int, previous: int, value: bytes | None) -> int:
-    """Of all that a row says; SQLite itself would not notice a flipped bit."""
+    """The checksum of all columns; SQLite itself would not notice a flipped bit."""
     head = zlib.crc32(f"{revision} {created} {previous} {value is None} {key}".encode())
     return zlib.crc32(value or b"", head)
 
@@ -92,7 +92,7 @@ def lock(path: Path) -> BinaryIO:
     """Keep every other store off this file until what is returned is closed.
 
     The lock is on a file of its own, which stays: removing a lock file is a
-    race. It is made only beside a file that is ours or not there yet.
+    race. The store makes the lock file only beside a store, or where there is no file yet.
     """
     beside = path.with_name(path.name + ".lock")
     # A lock that exists is tried first. To look into the database while this
@@ -144,7 +144,7 @@ def sync(path: Path) -> None:
 
 
 def sync_log(path: Path) -> None:
-    """Make the write-ahead log as durable as it looks.
+    """Make all commits in the write-ahead log durable.
 
     A process that was killed may have left a commit that it wrote and did not
     sync. Readers are about to see this commit, so a loss of power must not
@@ -258,15 +258,22 @@ class _Nonsense(Exception):
 
 
 def _read(connection: sqlite3.Connection) -> Log:
-    # The structure of all pages: 1.5 ms for 1,000 pods. It finds rows that a
-    # damaged page hides, which no look at the rows that are left could.
-    [(found,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
-    if found != "ok":
-        raise _Nonsense(" ".join(str(found).split()))
-    compacted = _read_compacted(connection)
+    # The structure of all pages: 1.5 ms for 1,000 pods. The check finds rows that a
+    # damaged page hides, which the other rows cannot show.
+    [(verdict,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if verdict != "ok":
+        raise _Nonsense(" ".join(str(verdict).split()))
+    rows = connection.execute("SELECT revision, checksum FROM compaction").fetchall()
+    if len(rows) != 1 or compaction_row(rows[0][0]) != rows[0]:
+        raise _Nonsense("the compacted revision has a wrong checksum")
+    compacted = int(rows[0][0])
     base: dict[str, Entry] = {}
     for stored in connection.execute(READ.format("<="), (compacted,)):
-        entry = _read_base(stored)
+        # The last version of a key in the compacted past.
+        revision, key, created, _, _, value = _checked(stored)
+        if value is None:
+            raise _Nonsense(f"revision {revision}: a deletion in the compacted past")
+        entry = Entry(key, value, created, revision)
         if base.setdefault(entry.key, entry) is not entry:
             raise _Nonsense(f"revision {entry.revision}: key {entry.key!r} is there twice")
     log = Log(compacted=compacted, base=base.values())
@@ -275,36 +282,21 @@ def _read(connection: sqlite3.Connection) -> Log:
     return log
 
 
-def _read_compacted(connection: sqlite3.Connection) -> int:
-    rows = connection.execute("SELECT revision, checksum FROM compaction").fetchall()
-    if len(rows) != 1 or compaction_row(rows[0][0]) != rows[0]:
-        raise _Nonsense("the compacted revision has a wrong checksum")
-    return int(rows[0][0])
-
-
-def _read_base(stored: Row) -> Entry:
-    """A row of the compacted past: the last version of a key then."""
-    revision, key, created, _, _, value = _checked(stored)
-    if value is None:
-        raise _Nonsense(f"revision {revision}: a deletion in the compacted past")
-    return Entry(key, value, created, revision)
-
-
 def _read_event(stored: Row, log: Log) -> Event:
-    """A row of the history, which must follow from all before it."""
+    """A row of the history, which must follow from all earlier rows."""
     revision, key, created, previous, _, value = _checked(stored)
     if revision != log.revision + 1:
         raise _Nonsense(f"revision {revision} follows revision {log.revision}")
-    known = log.get(key)
-    if previous != (0 if known is None else known.revision):
+    current = log.get(key)
+    if previous != (0 if current is None else current.revision):
         raise _Nonsense(f"revision {revision}: the previous one of {key!r} is not {previous}")
-    if known is not None:
-        key = known.key  # all versions share one string
+    if current is not None:
+        key = current.key  # all versions share one string
     if value is not None:
-        return Event(revision, key, Entry(key, value, created, revision), known)
-    if known is None:
+        return Event(revision, key, Entry(key, value, created, revision), current)
+    if current is None:
         raise _Nonsense(f"revision {revision}: deletes {key!r}, which is not there")
-    return Event(revision, key, None, known)
+    return Event(revision, key, None, current)
 
 
 def _checked(stored: Row) -> Row:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cursors on the log.
 
-A reader that lags reads the log itself, so it needs no queue and can hold up
-nobody. A reader that has caught up waits, grouped with those of the same
-prefix: a change of another prefix neither wakes it nor costs it anything,
-and cannot be compacted away before it.
+A reader that lags reads the log itself, so there is no queue and a slow reader delays
+no other. A reader that has caught up waits in a group with those of the same prefix.
+A change of another prefix does not wake the group and costs nothing there, and
+compaction does not outrun the group.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from refloat.store.contract import Event
 from refloat.store.log import Log
-from refloat.store.turns import give_way
+from refloat.store.yielding import give_way
 
 # Changes that a lagging reader looks at in one piece: about half a
 # millisecond, so that many of them at once do not hold the loop.
@@ -35,10 +35,10 @@ class Watches:
     def publish(self, events: list[Event]) -> None:
         """Hand changes, which the log has already, to those who wait for them."""
         for prefix in list(self._waiting):
-            found = [event for event in events if event.key.startswith(prefix)]
-            if found:
+            matches = [event for event in events if event.key.startswith(prefix)]
+            if matches:
                 for watch in self._waiting.pop(prefix):
-                    watch.wake(found)
+                    watch.wake(matches)
 
     def join(self, watch: "LogWatch") -> None:
         self._waiting.setdefault(watch.prefix, {})[watch] = None
@@ -93,8 +93,8 @@ class LogWatch:
 
         A waiting reader can be cancelled and go on reading later. Between the
         cancellation and the moment when this code learns of it a batch may
-        be handed over: it is noted in `_batch`, whatever the future's state,
-        and the cursor goes back to before it.
+        be handed over: `_batch` has the batch, whatever the future's state,
+        and the cursor goes back to before the batch.
         """
         if self._wakeup is not None:
             raise RuntimeError("a watch has one reader at a time")

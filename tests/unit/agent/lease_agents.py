@@ -2,18 +2,21 @@
 """Agents that own a node, behind a wire that holds requests and loses answers, in virtual time."""
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from refloat.agent import node_ownership
 from refloat.agent.node import Heartbeats, NodeSettings
-from refloat.agent.node_ownership import Taken
-from refloat.apiserver.inprocess import InProcess
+from refloat.agent.node_ownership import OwnedByAnother
+from refloat.apiserver.local_server import LocalConnection
 from refloat.client import errors, kinds
-from refloat.client.contract import Client, Kind
+from refloat.client.contract import Client
+from refloat.client.forwarding import ForwardingClient
 from refloat.client.local import LocalClient
-from refloat.runtime.guard import Guard
+from refloat.sim import api_server
 from refloat.sim.run import Sim
+from tests.virtual import Test, virtual
 
 LEASE_SECONDS = 40.0
 
@@ -24,11 +27,11 @@ TIMEOUT_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 
 
-class Wire(Guard):
+class LeaseConnection(ForwardingClient):
     """One process' way to the API server. What was sent arrives, also after the sender died."""
 
     def __init__(self, client: Client, sim: Sim) -> None:
-        super().__init__(client, lambda: None)
+        super().__init__(client)
         self._sim = sim
         self._open = asyncio.Event()
         self._open.set()
@@ -44,13 +47,13 @@ class Wire(Guard):
     def deliver(self) -> None:
         self._open.set()
 
-    async def _send(self, send: Callable[[], Awaitable[Any]]) -> Any:
+    async def _read(self, verb: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
         if self.error is not None:
             raise self.error
         if self.answer is not None:
             return self.answer
         is_lost = self.lose_answers
-        task = asyncio.ensure_future(self._arrive(send))
+        task = asyncio.ensure_future(self._arrive(functools.partial(verb, *args, **options)))
         self._under_way.add(task)
         task.add_done_callback(self._done)
         try:
@@ -62,6 +65,8 @@ class Wire(Guard):
             raise errors.Unavailable("the answer was lost")
         return answer
 
+    _write = _read
+
     async def _arrive(self, send: Callable[[], Awaitable[Any]]) -> Any:
         await self._open.wait()
         return await send()
@@ -71,25 +76,16 @@ class Wire(Guard):
         if not task.cancelled():
             task.exception()  # the sender may be gone
 
-    async def get(self, kind: Kind[Any], name: str, **more: Any) -> Any:
-        return await self._send(lambda: super(Wire, self).get(kind, name, **more))
-
-    async def create(self, kind: Kind[Any], obj: Any, **more: Any) -> Any:
-        return await self._send(lambda: super(Wire, self).create(kind, obj, **more))
-
-    async def patch(self, kind: Kind[Any], name: str, patch: Any, **more: Any) -> Any:
-        return await self._send(lambda: super(Wire, self).patch(kind, name, patch, **more))
-
 
 class Agent:
     """The part of an agent that owns the node n1: one process on one folder."""
 
     count = 0
 
-    def __init__(self, sim: Sim, api: InProcess, instance: str) -> None:
+    def __init__(self, sim: Sim, api: LocalConnection, instance: str) -> None:
         Agent.count += 1
         self.sim = sim
-        self.wire = Wire(LocalClient(api, field_manager="kubelet"), sim)
+        self.wire = LeaseConnection(LocalClient(api, field_manager="kubelet"), sim)
         self.instance, self.incarnation = instance, f"process-{Agent.count}"
         self.replaced: list[str] = []
         self.waited: list[float] = []
@@ -121,14 +117,14 @@ class Agent:
         await self.beats.reconcile("n1")
 
     def start(self) -> None:
-        """As a process: until it is killed or gives up."""
+        """Run as a process until `kill`, or until another agent owns the node."""
         self.started_at = self.sim.clock.monotonic()
         self._task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
         try:
             await node_ownership.persist(self.settle, self.sim.clock, 2.0)
-        except Taken:
+        except OwnedByAnother:
             self.replaced.append("n1")
             return
         self.has_begun = True
@@ -140,14 +136,29 @@ class Agent:
             await self.sim.clock.sleep(wait)
 
     async def kill(self) -> None:
-        """As kill -9: what it has sent arrives nonetheless."""
+        """End like kill -9: requests that were sent still arrive."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
 
-async def owner(api: InProcess) -> str:
+async def owner(api: LocalConnection) -> str:
     """The identity in the lease."""
     client = LocalClient(api, field_manager="test")
     lease = await client.get(kinds.LEASES, "n1", namespace="kube-node-lease")
     return (lease.metadata.annotations or {}).get(node_ownership.ANNOTATION, "")
+
+
+def on_api_server(*, seeds: int = 1) -> Callable[[Test], Callable[..., None]]:
+    """Run a test in virtual time, with the `Sim` and an API server."""
+
+    def decorate(test: Test) -> Callable[..., None]:
+        @functools.wraps(test)
+        async def run(sim: Sim) -> None:
+            async with api_server.serve(sim) as api:
+                await test(sim, api)
+
+        del run.__wrapped__  # pytest must not look for fixtures of these names
+        return virtual(seeds=seeds)(run)
+
+    return decorate

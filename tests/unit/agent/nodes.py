@@ -2,8 +2,9 @@
 """Simulated nodes on a whole API server, in virtual time."""
 
 import asyncio
+import functools
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,20 +19,21 @@ from refloat.agent.static_pods import Key, StaticPods
 from refloat.agent.usage import SimulatedUsage
 from refloat.api.core import Pod
 from refloat.api.meta import Object
-from refloat.apiserver.inprocess import InProcess
+from refloat.apiserver.local_server import LocalConnection
 from refloat.client import kinds
 from refloat.client.local import LocalClient
-from refloat.policy.eviction_thresholds import EvictionSettings
-from refloat.policy.kubelet_eviction import Measured
-from refloat.policy.node_shutdown import ShutdownSettings
-from refloat.policy.switches import ALL_ON, Switches
+from refloat.policy.job.job_gates import ALL_ON, JobGates
+from refloat.policy.node.eviction_thresholds import EvictionSettings
+from refloat.policy.node.kubelet_eviction import Usage
+from refloat.policy.node.node_shutdown import ShutdownSettings
 from refloat.runtime.controller import Instruments
 from refloat.runtime.informer import Informer
 from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
+from refloat.sim import api_server
 from refloat.sim.run import Sim
 from tests import builders
-from tests.simulation import api_program
+from tests.virtual import Test, virtual
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -59,17 +61,17 @@ class Ways:
 
     eviction: EvictionSettings = field(default_factory=EvictionSettings)
     shutdown: ShutdownSettings = field(default_factory=ShutdownSettings)
-    switches: Switches = ALL_ON
+    job_gates: JobGates = ALL_ON
     labels: dict[str, str] = field(default_factory=dict)
     force_eviction: bool = False
 
 
 class CountedUsage(SimulatedUsage):
-    """Knows how often it was asked."""
+    """Counts the measurements."""
 
     measured = 0
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> Usage:
         self.measured += 1
         return await super().measure()
 
@@ -79,7 +81,7 @@ class Nodes:
     """What a test has in hands."""
 
     sim: Sim
-    api: InProcess
+    api: LocalConnection
     client: LocalClient
     runtimes: dict[str, SimulatedRuntime]
     settings: list[NodeSettings]
@@ -87,8 +89,8 @@ class Nodes:
     fleet: Fleet = field(init=False)
     informer: Informer[Pod] = field(init=False)
     history: list[Object] = field(default_factory=list)
-    told: list[tuple[str, str, str]] = field(default_factory=list)
-    told_of_nodes: list[tuple[str, str, str]] = field(default_factory=list)
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+    node_events: list[tuple[str, str, str]] = field(default_factory=list)
     usage: dict[str, CountedUsage] = field(default_factory=dict)
     manifests: dict[Key, Object] = field(default_factory=dict)
     """What files of node n0 ask for."""
@@ -101,12 +103,12 @@ class Nodes:
 
     async def call(self, method: str, path: str, obj: Object | None = None) -> Object:
         body = msgspec.json.encode(obj) if obj is not None else b""
-        found: Object = msgspec.json.decode(await self.api.call(method, path, body))
-        return found
+        answer: Object = msgspec.json.decode(await self.api.call(method, path, body))
+        return answer
 
     async def status(self, name: str = "p") -> Object:
-        found: Object = (await self.call("GET", f"{PODS}/{name}"))["status"]
-        return found
+        status: Object = (await self.call("GET", f"{PODS}/{name}"))["status"]
+        return status
 
     async def node(self, name: str = "n0") -> Object:
         return await self.call("GET", f"/api/v1/nodes/{name}")
@@ -132,15 +134,15 @@ class Nodes:
 
     def phases(self, name: str = "p") -> list[str]:
         """The phases that the pod went through."""
-        found: list[str] = []
+        names: list[str] = []
         for each in self.history:
             phase = each["status"].get("phase")
-            if each["metadata"]["name"] == name and found[-1:] != [phase]:
-                found.append(phase)
-        return found
+            if each["metadata"]["name"] == name and names[-1:] != [phase]:
+                names.append(phase)
+        return names
 
     async def restart(self) -> None:
-        """The agent ends and begins anew; its containers run on."""
+        """Restart the agent; the containers run on."""
         await self.crash_agent()
         await self.boot()
 
@@ -167,9 +169,9 @@ def _fleet(nodes: Nodes) -> tuple[Fleet, Informer[Pod]]:
         clock=sim.clock,
         rand=sim.rand,
         instruments=instruments(),
-        tell=lambda pod, kind, reason, note: nodes.told.append((kind, reason, note)),
-        tell_of_node=lambda name, *told: nodes.told_of_nodes.append(told),
-        switches=nodes.ways.switches,
+        record_event=lambda pod, kind, reason, note: nodes.events.append((kind, reason, note)),
+        record_node_event=lambda name, *event: nodes.node_events.append(event),
+        job_gates=nodes.ways.job_gates,
         force_eviction=nodes.ways.force_eviction,
     )
     return fleet, informer
@@ -193,7 +195,7 @@ async def running(
     sim: Sim, count: int = 1, *, pods: str = "110", ways: Ways | None = None
 ) -> AsyncIterator[Nodes]:
     """Nodes n0, n1... that run; what happens to pods is in `history`."""
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         client = LocalClient(api, field_manager="agent")
         ways = ways or Ways()
         capacity = {"cpu": "8", "memory": "8Gi", "ephemeral-storage": "100Gi", "pods": pods}
@@ -211,6 +213,22 @@ async def running(
             await nodes.crash_agent()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+
+
+def on_nodes(
+    count: int = 1, *, seeds: int = 1, pods: str = "110", ways: Ways | None = None
+) -> Callable[[Test], Callable[..., None]]:
+    """Run a test in virtual time on running nodes, which are the test's first parameter."""
+
+    def decorate(test: Test) -> Callable[..., None]:
+        @functools.wraps(test)
+        async def run(sim: Sim, **fixtures: Any) -> None:
+            async with running(sim, count, pods=pods, ways=ways) as here:
+                await test(here, **fixtures)
+
+        return virtual(seeds=seeds)(run)
+
+    return decorate
 
 
 async def _watch(nodes: Nodes) -> None:

@@ -7,7 +7,7 @@ from refloat.agent.fleet import Fault
 from refloat.api.meta import Object
 from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
-from tests.virtual import virtual
+from tests.unit.agent.nodes import Nodes, on_nodes
 
 SILENT: list[Fault] = ["crash", "freeze", "partition"]
 
@@ -17,8 +17,8 @@ LONG = {"main": {"seconds": None}}
 
 def state(status: Object, of: str = "state") -> Object:
     (container,) = status["containerStatuses"]
-    found: Object = container[of]
-    return found
+    state: Object = container[of]
+    return state
 
 
 @pytest.mark.parametrize("fault", SILENT)
@@ -36,51 +36,48 @@ def test_a_node_that_fails_says_nothing_of_its_pods_any_more(fault: Fault) -> No
     run(program, seed=0)
 
 
-@virtual()
-async def test_what_ended_while_a_node_was_frozen_is_told_when_it_thaws(sim: Sim) -> None:
-    async with nodes.running(sim) as here:
-        await here.create(nodes.pod(script=TEN))
-        await here.after(1)
-        here.fleet.fail("n0", "freeze")
-        await here.after(100)
-        here.fleet.heal("n0")
-        await here.after(1)
-        status = await here.status()
-        assert status["phase"] == "Failed"
-        assert state(status)["terminated"]["exitCode"] == 3
+@on_nodes()
+async def test_what_ended_while_a_node_was_frozen_is_told_when_it_thaws(here: Nodes) -> None:
+    await here.create(nodes.pod(script=TEN))
+    await here.after(1)
+    here.fleet.fail("n0", "freeze")
+    await here.after(100)
+    here.fleet.heal("n0")
+    await here.after(1)
+    status = await here.status()
+    assert status["phase"] == "Failed"
+    assert state(status)["terminated"]["exitCode"] == 3
 
 
-@virtual()
-async def test_a_machine_that_was_off_has_lost_its_containers(sim: Sim) -> None:
+@on_nodes()
+async def test_a_machine_that_was_off_has_lost_its_containers(here: Nodes) -> None:
     """behaviour D5.2"""
-    async with nodes.running(sim) as here:
-        await here.create(nodes.pod("never", script=LONG))
-        await here.create(nodes.pod("again", script=LONG, policy="OnFailure"))
-        await here.after(1)
-        here.fleet.fail("n0", "crash")
-        await here.after(60)
-        here.fleet.heal("n0")
-        await here.after(30)
-        never, again = await here.status("never"), await here.status("again")
-        assert never["phase"] == "Failed"
-        assert again["phase"] == "Running"
-        assert "running" in state(again)
-        lost = state(again, "lastState")["terminated"]
-        assert (lost["exitCode"], lost["reason"]) == (137, "ContainerStatusUnknown")
+    await here.create(nodes.pod("never", script=LONG))
+    await here.create(nodes.pod("again", script=LONG, policy="OnFailure"))
+    await here.after(1)
+    here.fleet.fail("n0", "crash")
+    await here.after(60)
+    here.fleet.heal("n0")
+    await here.after(30)
+    never, again = await here.status("never"), await here.status("again")
+    assert never["phase"] == "Failed"
+    assert again["phase"] == "Running"
+    assert "running" in state(again)
+    terminated = state(again, "lastState")["terminated"]
+    assert (terminated["exitCode"], terminated["reason"]) == (137, "ContainerStatusUnknown")
 
 
-@virtual()
-async def test_a_node_that_is_cut_off_goes_on_with_what_it_knows(sim: Sim) -> None:
-    """Containers are started again, though nobody hears of it."""
-    async with nodes.running(sim) as here:
-        await here.create(nodes.pod(script=TEN, policy="OnFailure"))
-        await here.after(1)
-        here.fleet.fail("n0", "partition")
-        await here.after(100)
-        assert (await here.status())["containerStatuses"][0]["restartCount"] == 0
-        here.fleet.heal("n0")
-        await here.after(1)
-        assert (await here.status())["containerStatuses"][0]["restartCount"] > 1
+@on_nodes()
+async def test_a_node_that_is_cut_off_goes_on_with_what_it_knows(here: Nodes) -> None:
+    """Containers restart while the agent cannot report."""
+    await here.create(nodes.pod(script=TEN, policy="OnFailure"))
+    await here.after(1)
+    here.fleet.fail("n0", "partition")
+    await here.after(100)
+    assert (await here.status())["containerStatuses"][0]["restartCount"] == 0
+    here.fleet.heal("n0")
+    await here.after(1)
+    assert (await here.status())["containerStatuses"][0]["restartCount"] > 1
 
 
 @pytest.mark.parametrize("fault", ["freeze", "partition"])
@@ -105,81 +102,76 @@ def test_a_pod_deleted_meanwhile_ends_with_its_grace_after_the_heal(fault: Fault
     run(program, seed=0)
 
 
-@virtual()
-async def test_a_phase_that_was_set_meanwhile_is_kept(sim: Sim) -> None:
+@on_nodes()
+async def test_a_phase_that_was_set_meanwhile_is_kept(here: Nodes) -> None:
     """behaviour D8.2: even where the containers ended well."""
-    async with nodes.running(sim) as here:
-        script = {"main": {"seconds": None, "stopExitCode": 0}}
-        await here.create(nodes.pod(script=script, finalizers=["example.com/held"]))
-        await here.after(1)
-        here.fleet.fail("n0", "freeze")
-        await here.delete()
-        await here.patch_status({"phase": "Failed", "reason": "Lost"})
-        await here.after(60)
-        here.fleet.heal("n0")
-        await here.after(60)
-        status = await here.status()
-        assert (status["phase"], status["reason"]) == ("Failed", "Lost")
-        assert here.runtimes["n0"].containers("p") == {}
+    script = {"main": {"seconds": None, "stopExitCode": 0}}
+    await here.create(nodes.pod(script=script, finalizers=["example.com/held"]))
+    await here.after(1)
+    here.fleet.fail("n0", "freeze")
+    await here.delete()
+    await here.patch_status({"phase": "Failed", "reason": "Lost"})
+    await here.after(60)
+    here.fleet.heal("n0")
+    await here.after(60)
+    status = await here.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "Lost")
+    assert here.runtimes["n0"].containers("p") == {}
 
 
-@virtual()
-async def test_a_phase_that_the_node_has_not_heard_of_is_kept(sim: Sim) -> None:
-    """behaviour D8.2, when a container ends before the watch has told what others wrote."""
-    async with nodes.running(sim) as here:
-        script = {"main": {"seconds": 10, "exitCode": 0}}
-        await here.create(nodes.pod(script=script, finalizers=["example.com/held"]))
-        await here.after(5)
-        here.fleet.fail("n0", "partition")
-        await here.patch_status({"phase": "Failed", "reason": "Lost"})
-        await here.after(1)
-        here.fleet._faults.clear()  # it may speak again, and has heard nothing
-        await here.after(60)
-        assert here.runtimes["n0"].containers("p") == {}
-        status = await here.status()
-        assert (status["phase"], status["reason"]) == ("Failed", "Lost")
+@on_nodes()
+async def test_a_phase_that_the_node_has_not_heard_of_is_kept(here: Nodes) -> None:
+    """behaviour D8.2: a container ends before the watch delivers the writes of others."""
+    script = {"main": {"seconds": 10, "exitCode": 0}}
+    await here.create(nodes.pod(script=script, finalizers=["example.com/held"]))
+    await here.after(5)
+    here.fleet.fail("n0", "partition")
+    await here.patch_status({"phase": "Failed", "reason": "Lost"})
+    await here.after(1)
+    here.fleet._faults.clear()  # the node may write again, but missed all events
+    await here.after(60)
+    assert here.runtimes["n0"].containers("p") == {}
+    status = await here.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "Lost")
 
 
-@virtual()
-async def test_a_refused_write_tells_the_node_what_its_watch_has_not(sim: Sim) -> None:
+@on_nodes()
+async def test_a_refused_write_tells_the_node_what_its_watch_has_not(here: Nodes) -> None:
     """behaviour D4.1: the other container is ended as soon as the phase is seen."""
-    async with nodes.running(sim) as here:
-        script = {"main": {"seconds": 10}, "other": {"seconds": None, "stopSeconds": 1}}
-        two = [nodes.container("main"), nodes.container("other")]
-        made = await here.create(nodes.pod(script=script, spec={"containers": two}))
-        await here.after(5)
-        here.fleet.fail("n0", "partition")
-        await here.patch_status({"phase": "Failed", "reason": "Lost"})
-        await here.after(1)
-        here.fleet._faults.clear()  # it may speak again, and has heard nothing
-        await here.after(10)
-        held = here.runtimes["n0"].containers(made["metadata"]["uid"])
-        assert held["other"].current.has_ended
-        assert (await here.status())["reason"] == "Lost"
+    script = {"main": {"seconds": 10}, "other": {"seconds": None, "stopSeconds": 1}}
+    two = [nodes.container("main"), nodes.container("other")]
+    pod = await here.create(nodes.pod(script=script, spec={"containers": two}))
+    await here.after(5)
+    here.fleet.fail("n0", "partition")
+    await here.patch_status({"phase": "Failed", "reason": "Lost"})
+    await here.after(1)
+    here.fleet._faults.clear()  # the node may write again, but missed all events
+    await here.after(10)
+    containers = here.runtimes["n0"].containers(pod["metadata"]["uid"])
+    assert containers["other"].current.has_ended
+    assert (await here.status())["reason"] == "Lost"
 
 
-@virtual()
-async def test_what_is_left_of_a_pod_that_is_gone_is_killed(sim: Sim) -> None:
-    """behaviour D8.3: one of the same name that came after it is another."""
-    async with nodes.running(sim) as here:
-        first = await here.create(nodes.pod(script=LONG))
-        await here.after(1)
-        here.fleet.fail("n0", "freeze")
-        await here.delete(gracePeriodSeconds=0)
-        second = await here.create(nodes.pod(script=LONG))
-        await here.after(60)
-        assert here.runtimes["n0"].pods() == [first["metadata"]["uid"]]
-        here.fleet.heal("n0")
-        await here.after(5)
-        assert here.runtimes["n0"].pods() == [second["metadata"]["uid"]]
-        assert (await here.status())["phase"] == "Running"
+@on_nodes()
+async def test_what_is_left_of_a_pod_that_is_gone_is_killed(here: Nodes) -> None:
+    """behaviour D8.3: a later pod of the same name is another pod."""
+    first = await here.create(nodes.pod(script=LONG))
+    await here.after(1)
+    here.fleet.fail("n0", "freeze")
+    await here.delete(gracePeriodSeconds=0)
+    second = await here.create(nodes.pod(script=LONG))
+    await here.after(60)
+    assert here.runtimes["n0"].pods() == [first["metadata"]["uid"]]
+    here.fleet.heal("n0")
+    await here.after(5)
+    assert here.runtimes["n0"].pods() == [second["metadata"]["uid"]]
+    assert (await here.status())["phase"] == "Running"
 
 
-@virtual()
-async def test_other_nodes_do_not_notice(sim: Sim) -> None:
-    async with nodes.running(sim, count=2) as here:
-        here.fleet.fail("n0", "crash")
-        await here.create(nodes.pod("q", node="n1", script={"main": {"seconds": 1}}))
-        await here.after(3)
-        assert (await here.status("q"))["phase"] == "Succeeded"
-        assert (here.fleet.fault("n0"), here.fleet.fault("n1")) == ("crash", None)
+@on_nodes(count=2)
+async def test_other_nodes_do_not_notice(here: Nodes) -> None:
+    here.fleet.fail("n0", "crash")
+    await here.create(nodes.pod("q", node="n1", script={"main": {"seconds": 1}}))
+    await here.after(3)
+    assert (await here.status("q"))["phase"] == "Succeeded"
+    assert (here.fleet.fault("n0"), here.fleet.fault("n1")) == ("crash", None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which attempt's log is meant, and what of it is shown."""
+"""Logs: which attempt, and which lines."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from refloat.agent import logs
-from refloat.agent.logs import CHUNK, NoLog, Wish
-from refloat.agent.runtime import Attempts, Record
+from refloat.agent.logs import CHUNK, LogOptions, NoLog
+from refloat.agent.runtime import Attempts, ContainerRecord
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.sim.run import Sim
@@ -37,23 +37,29 @@ LOG = "".join(
 )
 
 SHOWN = {
-    "all of it": (Wish(), "one\ntwo\nthree\n\nfünf $(x)\nunfinished"),
-    "the last lines of the file": (Wish(tail_lines=2), "fünf $(x)\nunfinished"),
-    "more lines than there are": (Wish(tail_lines=100), "one\ntwo\nthree\n\nfünf $(x)\nunfinished"),
-    "no lines": (Wish(tail_lines=0), ""),
-    "since a time": (Wish(since=START + timedelta(seconds=5)), "\nfünf $(x)\nunfinished"),
-    "since between two": (Wish(since=START + timedelta(seconds=5.5)), "fünf $(x)\nunfinished"),
-    "since the future": (Wish(since=START + timedelta(hours=1)), ""),
-    "so many bytes": (Wish(limit_bytes=6), "one\ntw"),
+    "all of it": (LogOptions(), "one\ntwo\nthree\n\nfünf $(x)\nunfinished"),
+    "the last lines of the file": (LogOptions(tail_lines=2), "fünf $(x)\nunfinished"),
+    "more lines than there are": (
+        LogOptions(tail_lines=100),
+        "one\ntwo\nthree\n\nfünf $(x)\nunfinished",
+    ),
+    "no lines": (LogOptions(tail_lines=0), ""),
+    "since a time": (LogOptions(since=START + timedelta(seconds=5)), "\nfünf $(x)\nunfinished"),
+    "since between two": (
+        LogOptions(since=START + timedelta(seconds=5.5)),
+        "fünf $(x)\nunfinished",
+    ),
+    "since the future": (LogOptions(since=START + timedelta(hours=1)), ""),
+    "so many bytes": (LogOptions(limit_bytes=6), "one\ntw"),
     "times, once for a line in parts": (
-        Wish(timestamps=True, tail_lines=6, limit_bytes=72),
+        LogOptions(timestamps=True, tail_lines=6, limit_bytes=72),
         "2026-01-01T12:00:02.000000000Z two\n2026-01-01T12:00:03.000000000Z three\n",
     ),
 }
 
 
 async def text_of(
-    sim: Sim, path: Path, wish: Wish, is_running: Callable[[], bool] = lambda: False
+    sim: Sim, path: Path, wish: LogOptions, is_running: Callable[[], bool] = lambda: False
 ) -> str:
     parts = [each async for each in logs.read(path, wish, clock=sim.clock, is_running=is_running)]
     return b"".join(parts).decode()
@@ -71,7 +77,7 @@ async def test_a_log_is_shown_as_it_was_asked_for(sim: Sim, tmp_path: Path) -> N
 async def test_a_line_that_a_full_disk_cut_off_is_left_out(sim: Sim, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(line("one") + "2026-01-01T12\n" + line("two") + "2026-01-01T12:00:00.0")
-    assert await text_of(sim, path, Wish()) == "one\ntwo\n"
+    assert await text_of(sim, path, LogOptions()) == "one\ntwo\n"
 
 
 @virtual()
@@ -81,10 +87,10 @@ async def test_a_log_of_many_pieces_is_whole(sim: Sim, tmp_path: Path) -> None:
     long = "y" * (3 * CHUNK)
     path.write_text("".join(map(line, [*texts, long, "end"])))
     assert path.stat().st_size > 5 * CHUNK
-    assert await text_of(sim, path, Wish()) == "\n".join([*texts, long, "end", ""])
+    assert await text_of(sim, path, LogOptions()) == "\n".join([*texts, long, "end", ""])
     for count in (1, 2, 3, 500):
         want = "\n".join([*[*texts, long, "end"][-count:], ""])
-        assert await text_of(sim, path, Wish(tail_lines=count)) == want, count
+        assert await text_of(sim, path, LogOptions(tail_lines=count)) == want, count
 
 
 @virtual()
@@ -105,18 +111,18 @@ async def test_a_followed_log_ends_with_its_container(sim: Sim, tmp_path: Path) 
             file.write(line("last words"))
         running = False
 
-    wish = Wish(follow=True, tail_lines=1)
-    begun = sim.clock.monotonic()
+    wish = LogOptions(follow=True, tail_lines=1)
+    start = sim.clock.monotonic()
     writing = asyncio.ensure_future(write())
-    shown = await text_of(sim, path, wish, lambda: running)
-    assert shown == "two\nthree\nof the next file\nlast words\n"
-    assert 120 <= sim.clock.monotonic() - begun < 121
+    text = await text_of(sim, path, wish, lambda: running)
+    assert text == "two\nthree\nof the next file\nlast words\n"
+    assert 120 <= sim.clock.monotonic() - start < 121
     await writing
 
 
 def pod_with(status: Object | None) -> Pod:
-    told = [{"name": "c", **status}] if status is not None else []
-    body = {"metadata": {"name": "p"}, "status": {"containerStatuses": told}}
+    statuses = [{"name": "c", **status}] if status is not None else []
+    body = {"metadata": {"name": "p"}, "status": {"containerStatuses": statuses}}
     return msgspec.json.decode(msgspec.json.encode(body), type=Pod)
 
 
@@ -124,10 +130,10 @@ def waiting(reason: str) -> Object:
     return {"state": {"waiting": {"reason": reason}}}
 
 
-RUNS = Record(3, started_at=START)
-MADE = Record(3)
-ENDED = Record(3, started_at=START, exit_code=1, finished_at=START)
-BEFORE = Record(2, started_at=START, exit_code=1, finished_at=START)
+RUNS = ContainerRecord(3, started_at=START)
+MADE = ContainerRecord(3)
+ENDED = ContainerRecord(3, started_at=START, exit_code=1, finished_at=START)
+BEFORE = ContainerRecord(2, started_at=START, exit_code=1, finished_at=START)
 RUNNING: Object = {"state": {"running": {}}}
 TERMINATED: Object = {"state": {"terminated": {"exitCode": 1}}}
 
@@ -142,9 +148,11 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize(("status", "held", "previous", "want"), FOUND.values(), ids=FOUND.keys())
-def test_the_log_is_that_of(status: Object, held: Attempts, previous: bool, want: int) -> None:
-    assert logs.attempt(pod_with(status), held, "c", previous=previous).attempt == want
+@pytest.mark.parametrize(
+    ("status", "attempts", "previous", "want"), FOUND.values(), ids=FOUND.keys()
+)
+def test_the_log_is_that_of(status: Object, attempts: Attempts, previous: bool, want: int) -> None:
+    assert logs.attempt(pod_with(status), attempts, "c", previous=previous).attempt == want
 
 
 C = 'container "c" in pod "p"'
@@ -186,11 +194,11 @@ MISSING = {
 
 
 @pytest.mark.parametrize(
-    ("status", "held", "previous", "want"), MISSING.values(), ids=MISSING.keys()
+    ("status", "attempts", "previous", "want"), MISSING.values(), ids=MISSING.keys()
 )
 def test_a_log_that_is_not_there_is_explained_as_a_kubelet_does(
-    status: Object | None, held: Attempts | None, previous: bool, want: str
+    status: Object | None, attempts: Attempts | None, previous: bool, want: str
 ) -> None:
-    with pytest.raises(NoLog) as found:
-        logs.attempt(pod_with(status), held, "c", previous=previous)
-    assert str(found.value) == want
+    with pytest.raises(NoLog) as error:
+        logs.attempt(pod_with(status), attempts, "c", previous=previous)
+    assert str(error.value) == want

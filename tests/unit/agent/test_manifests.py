@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a folder of manifests asks for, and what is said of those that ask for nothing."""
+"""Manifests: their pods, and the log messages for bad files."""
 
 import os
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import yaml
 from refloat.agent import manifests
 from refloat.agent.manifests import Manifests
 from refloat.api.meta import Object
+from tests.cases import cases
 
 NOW = "2025-01-01T00:00:00.000000Z"
 
@@ -75,46 +76,37 @@ def test_only_files_that_are_meant_are_read(tmp_path: Path) -> None:
     assert [name for _, name in folder_of(tmp_path).look()] == ["a-n1", "b-n1", "c-n1"]
 
 
-@pytest.mark.parametrize(
-    ("content", "want"),
-    [
-        pytest.param("", "metadata.name: Required value", id="an empty file"),
-        pytest.param("a: [", "yaml: line", id="no YAML"),
-        pytest.param("kind: Job\napiVersion: batch/v1\n", "Job", id="no pod"),
-        pytest.param(
+@cases(
+    "content want",
+    {
+        "an empty file": ("", "metadata.name: Required value"),
+        "no YAML": ("a: [", "yaml: line"),
+        "no pod": ("kind: Job\napiVersion: batch/v1\n", "Job"),
+        "a wrong type": (
             yaml.safe_dump({**manifest(), "spec": {"containers": "x"}}),
             "cannot unmarshal string into Go struct field PodSpec.spec.containers",
-            id="a wrong type",
         ),
-        pytest.param(
+        "a wrong value": (
             yaml.safe_dump(manifest(restartPolicy="Sometimes")),
             'spec.restartPolicy: Unsupported value: "Sometimes"',
-            id="a wrong value",
         ),
-        pytest.param(yaml.safe_dump(manifest("")), "metadata.name: Required value", id="no name"),
-        pytest.param(
+        "no name": (yaml.safe_dump(manifest("")), "metadata.name: Required value"),
+        "no spec": (
             yaml.safe_dump({"metadata": {"name": "web"}}),
             "spec.containers: Required value",
-            id="no spec",
         ),
-        pytest.param(
-            yaml.safe_dump(manifest("Web")),
-            'metadata.name: Invalid value: "Web-n1"',
-            id="a bad name",
-        ),
-        pytest.param(
+        "a bad name": (yaml.safe_dump(manifest("Web")), 'metadata.name: Invalid value: "Web-n1"'),
+        "an account": (
             yaml.safe_dump(manifest(serviceAccountName="a")),
             "static pods may not reference serviceaccounts",
-            id="an account",
         ),
-        pytest.param(
+        "a secret": (
             yaml.safe_dump(
                 manifest(volumes=[{"name": "v", "secret": {"secretName": "s"}}]),
             ),
             "static pods may not reference secrets",
-            id="a secret",
         ),
-    ],
+    },
 )
 def test_a_bad_manifest_is_told_once_and_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str, want: str
@@ -124,10 +116,10 @@ def test_a_bad_manifest_is_told_once_and_others_go_on(
     here = folder_of(tmp_path)
     for _ in range(3):
         assert [name for _, name in here.look()] == ["web-n1"]
-    (told,) = caplog.messages
-    assert told.startswith(f"{tmp_path}/bad.yaml: ")
-    assert want in told
-    assert "\n" not in told
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}/bad.yaml: ")
+    assert want in message
+    assert "\n" not in message
 
 
 def test_a_field_that_nobody_knows_is_told_and_passed_over(
@@ -135,7 +127,7 @@ def test_a_field_that_nobody_knows_is_told_and_passed_over(
 ) -> None:
     write(tmp_path / "web.yaml", manifest(restartpolicy="Never", hostname="h"))
     assert len(folder_of(tmp_path).look()) == 1
-    assert 'unknown field "spec.restartpolicy": passed over' in caplog.text
+    assert 'unknown field "spec.restartpolicy": ignored' in caplog.text
 
 
 def test_a_manifest_that_turns_bad_keeps_its_pod(
@@ -147,7 +139,7 @@ def test_a_manifest_that_turns_bad_keeps_its_pod(
     before = here.look()
     write(path, manifest(restartPolicy="Sometimes"))
     assert here.look() == before
-    assert caplog.text.endswith("; the pod that it described before runs on\n")
+    assert caplog.text.endswith("; its earlier pod runs on\n")
     write(path, manifest(restartPolicy="Never"))
     assert here.look() != before
     path.unlink()
@@ -176,7 +168,9 @@ def test_a_folder_that_is_not_there_is_told_once(
 ) -> None:
     here = folder_of(tmp_path / "later")
     assert [here.look(), here.look()] == [{}, {}]
-    assert caplog.messages == [f"{tmp_path}/later: is not there, and so describes no pods"]
+    assert caplog.messages == [
+        f"{tmp_path}/later: the folder does not exist, so there are no static pods"
+    ]
     (tmp_path / "later").mkdir()
     write(tmp_path / "later" / "web.yaml", manifest())
     assert len(here.look()) == 1
@@ -203,20 +197,20 @@ def test_a_file_that_did_not_change_is_not_read_again(
     write(tmp_path / "web.yaml", manifest())
     here = folder_of(tmp_path)
     here.look()
-    read: list[Path] = []
+    paths: list[Path] = []
     opening: Callable[..., object] = Path.open
 
     def noted(path: Path, mode: str = "r", **more: object) -> object:
-        read.append(path)
+        paths.append(path)
         return opening(path, mode, **more)
 
     monkeypatch.setattr(Path, "open", noted)
     here.look()
-    assert read == []
+    assert paths == []
     write(tmp_path / "web.yaml", manifest(hostname="h"))
-    read.clear()
+    paths.clear()
     here.look()
-    assert read == [tmp_path / "web.yaml"]
+    assert paths == [tmp_path / "web.yaml"]
 
 
 def test_a_manifest_that_is_too_large_is_refused(

@@ -16,11 +16,11 @@ def at(seconds: float) -> datetime:
 
 def test_waits_double_up_to_five_minutes() -> None:
     waits = backoff.RestartBackoff()
-    found = []
+    seconds = []
     for number in range(8):
-        found.append(waits.seconds("main", at(number)))
+        seconds.append(waits.seconds("main", at(number)))
         waits.restarted("main", at(number))
-    assert found == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert seconds == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
 def test_a_wait_counts_from_the_end() -> None:

@@ -3,11 +3,9 @@
 
 from typing import Any
 
-import pytest
-
-from refloat.sim.run import Sim
+from tests.cases import cases
 from tests.unit.agent import nodes
-from tests.virtual import virtual
+from tests.unit.agent.nodes import Nodes, on_nodes
 
 
 def ruled(*values: int, operator: str = "In", action: str = "Restart") -> dict[str, Any]:
@@ -19,40 +17,33 @@ def ruled(*values: int, operator: str = "In", action: str = "Restart") -> dict[s
 ONCE = {"main": [{"exitCode": 42}, {"exitCode": 0}]}
 
 
-@pytest.mark.parametrize(
-    ("container", "want"),
-    [
-        pytest.param(ruled(42), ("Succeeded", 1), id="a code that a rule names"),
-        pytest.param(ruled(1, 42), ("Succeeded", 1), id="one of several"),
-        pytest.param(ruled(0, operator="NotIn"), ("Succeeded", 1), id="any other than a rule's"),
-        pytest.param(ruled(41), ("Failed", 0), id="a code that no rule names"),
-        pytest.param(
-            ruled(42, action="RestartAllContainers"), ("Succeeded", 1), id="all are to restart"
-        ),
-    ],
+@cases(
+    "container want",
+    {
+        "a code that a rule names": (ruled(42), ("Succeeded", 1)),
+        "one of several": (ruled(1, 42), ("Succeeded", 1)),
+        "any other than a rule's": (ruled(0, operator="NotIn"), ("Succeeded", 1)),
+        "a code that no rule names": (ruled(41), ("Failed", 0)),
+        "all are to restart": (ruled(42, action="RestartAllContainers"), ("Succeeded", 1)),
+    },
 )
-def test_a_container_is_restarted_after_the_codes_of_its_rules(
-    container: dict[str, Any], want: tuple[str, int]
+@on_nodes(seeds=3)
+async def test_a_container_is_restarted_after_the_codes_of_its_rules(
+    here: Nodes, container: dict[str, Any], want: tuple[str, int]
 ) -> None:
-    @virtual(seeds=3)
-    async def check(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            await here.create(nodes.pod(script=ONCE, spec={"containers": [container]}))
-            await here.after(30)
-            status = await here.status()
-            (only,) = status["containerStatuses"]
-            assert (status["phase"], only["restartCount"]) == want
-
-    check()
+    await here.create(nodes.pod(script=ONCE, spec={"containers": [container]}))
+    await here.after(30)
+    status = await here.status()
+    (only,) = status["containerStatuses"]
+    assert (status["phase"], only["restartCount"]) == want
 
 
-@virtual(seeds=3)
-async def test_an_init_container_is_restarted_by_its_rules(sim: Sim) -> None:
+@on_nodes(seeds=3)
+async def test_an_init_container_is_restarted_by_its_rules(here: Nodes) -> None:
     init = {**ruled(42), "name": "a"}
-    async with nodes.running(sim) as here:
-        await here.create(nodes.pod(script={"a": ONCE["main"]}, spec={"initContainers": [init]}))
-        await here.after(30)
-        status = await here.status()
-        assert status["phase"] == "Succeeded"
-        assert status["initContainerStatuses"][0]["restartCount"] == 1
-        assert "Failed" not in here.phases()
+    await here.create(nodes.pod(script={"a": ONCE["main"]}, spec={"initContainers": [init]}))
+    await here.after(30)
+    status = await here.status()
+    assert status["phase"] == "Succeeded"
+    assert status["initContainerStatuses"][0]["restartCount"] == 1
+    assert "Failed" not in here.phases()

@@ -18,6 +18,7 @@ from refloat.client.contract import Kind
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim
 from tests.unit.agent import nodes
+from tests.unit.agent.nodes import Nodes, on_nodes
 from tests.unit.agent.test_self_fence import asking, promised
 from tests.virtual import virtual
 
@@ -28,28 +29,27 @@ async def listed(here: nodes.Nodes) -> Mapping[str, Promise]:
 
 
 async def uid_of(here: nodes.Nodes, name: str = "p") -> str:
-    found = await here.client.get(kinds.PODS, name, namespace="default")
-    return found.metadata.uid
+    pod = await here.client.get(kinds.PODS, name, namespace="default")
+    return pod.metadata.uid
 
 
 PROMISE = Promise(DEFAULT_SECONDS, KILL_GRACE_SECONDS)
 
 
-@virtual(seeds=5)
-async def test_a_pod_is_listed_while_anything_of_it_runs(sim: Sim) -> None:
-    async with nodes.running(sim) as here:
-        deaf = {"main": {"seconds": None, "ignoreTerm": True}}
-        await here.create(asking(script=deaf, spec={"terminationGracePeriodSeconds": 30}))
-        await here.create(nodes.pod("other", script={"main": {"seconds": None}}))
-        await here.after(1)
-        uid = await uid_of(here)
-        assert await listed(here) == {uid: PROMISE}
-        await here.delete()
-        await here.after(25)
-        assert await listed(here) == {uid: PROMISE}
-        await here.after(20)
-        assert list(here.runtimes["n0"].running()) != []  # the other one
-        assert await listed(here) == {}
+@on_nodes(seeds=5)
+async def test_a_pod_is_listed_while_anything_of_it_runs(here: Nodes) -> None:
+    deaf = {"main": {"seconds": None, "ignoreTerm": True}}
+    await here.create(asking(script=deaf, spec={"terminationGracePeriodSeconds": 30}))
+    await here.create(nodes.pod("other", script={"main": {"seconds": None}}))
+    await here.after(1)
+    uid = await uid_of(here)
+    assert await listed(here) == {uid: PROMISE}
+    await here.delete()
+    await here.after(25)
+    assert await listed(here) == {uid: PROMISE}
+    await here.after(20)
+    assert list(here.runtimes["n0"].running()) != []  # the other one
+    assert await listed(here) == {}
 
 
 class Ordered(LocalClient):
@@ -69,41 +69,39 @@ class Ordered(LocalClient):
         return await super().patch(kind, name, patch, **more)
 
 
-@virtual(seeds=10)
+@on_nodes(seeds=10)
 async def test_first_the_deadline_is_in_force_then_the_lease_lists_it_then_the_pod_shows_it(
-    sim: Sim,
+    here: Nodes,
 ) -> None:
-    async with nodes.running(sim) as here:
-        await here.crash_agent()
-        ordered = Ordered(here.api, field_manager="agent")
-        ordered.here, ordered.steps = here, []
-        here.client = ordered
-        await here.boot()
-        await here.create(asking())
-        await here.after(2)
-        assert ordered.steps == ["listed", "shown"]
+    await here.crash_agent()
+    ordered = Ordered(here.api, field_manager="agent")
+    ordered.here, ordered.steps = here, []
+    here.client = ordered
+    await here.boot()
+    await here.create(asking())
+    await here.after(2)
+    assert ordered.steps == ["listed", "shown"]
 
 
-@virtual(seeds=5)
-async def test_promises_of_the_agent_before_stay_listed(sim: Sim) -> None:
-    async with nodes.running(sim) as here:
-        await here.create(asking())
-        await here.create(asking("gone"))
-        await here.after(1)
-        uid, gone = await uid_of(here), await uid_of(here, "gone")
-        assert await listed(here) == {uid: PROMISE, gone: PROMISE}
-        await here.crash_agent()
-        here.runtimes["n0"].crash()  # the machine was off, and lost its deadlines
-        await here.delete("gone", gracePeriodSeconds=0)
-        await here.after(30)
-        assert await listed(here) == {uid: PROMISE, gone: PROMISE}
-        await here.boot()
-        seen = [await listed(here)]
-        for _ in range(200):
-            await here.after(0.1)
-            seen.append(await listed(here))
-        assert all(each.get(uid) in (PROMISE, None) for each in seen)
-        assert gone not in seen[-1]
+@on_nodes(seeds=5)
+async def test_promises_of_the_agent_before_stay_listed(here: Nodes) -> None:
+    await here.create(asking())
+    await here.create(asking("gone"))
+    await here.after(1)
+    uid, other = await uid_of(here), await uid_of(here, "gone")
+    assert await listed(here) == {uid: PROMISE, other: PROMISE}
+    await here.crash_agent()
+    here.runtimes["n0"].crash()  # the machine was off, and lost its deadlines
+    await here.delete("gone", gracePeriodSeconds=0)
+    await here.after(30)
+    assert await listed(here) == {uid: PROMISE, other: PROMISE}
+    await here.boot()
+    listings = [await listed(here)]
+    for _ in range(200):
+        await here.after(0.1)
+        listings.append(await listed(here))
+    assert all(each.get(uid) in (PROMISE, None) for each in listings)
+    assert other not in listings[-1]
 
 
 def fence_of(sim: Sim, runtime: SimulatedRuntime, calls: list[str]) -> SelfFence:
@@ -125,7 +123,7 @@ async def test_a_promise_is_neither_listed_nor_shown_before_the_deadline_has_mov
 
     class Stuck(SimulatedRuntime):
         def extend(self, at: Mapping[str, float]) -> None:
-            """The keeper has not heard of it yet."""
+            """The keeper does not have the deadline yet."""
 
     runtime = Stuck(sim.clock)
     await runtime.arm("uid", 600.0)
@@ -145,7 +143,7 @@ async def test_a_promise_is_neither_listed_nor_shown_before_the_deadline_has_mov
 async def test_a_pod_that_lost_its_deadline_is_asked_about_before_it_starts_again(
     sim: Sim,
 ) -> None:
-    """Though it does not ask for a deadline any more, and its condition was taken off."""
+    """Even after the removal of the annotation and of the condition."""
     runtime = SimulatedRuntime(sim.clock)
     fence = fence_of(sim, runtime, [])
     pod = msgspec.convert({"metadata": {"uid": "uid"}}, Pod)
@@ -165,25 +163,24 @@ def test_a_lease_lists_no_more_than_its_annotations_can_have(count: int) -> None
     assert len(self_fence.read_listed(lease)) == min(count, self_fence.MAX_LISTED)
 
 
-@virtual(seeds=3)
+@on_nodes(seeds=3)
 async def test_a_restarted_container_shows_the_attempt_before_that_only_the_api_remembers(
-    sim: Sim,
+    here: Nodes,
 ) -> None:
-    """The machine was off: its runtime has the new attempt alone."""
-    async with nodes.running(sim) as here:
-        script = {"main": [{"seconds": 3, "exitCode": 7}, {"seconds": None}]}
-        await here.create(nodes.pod(script=script, policy="OnFailure"))
-        await here.after(3.05)
-        for _ in range(100):
-            (one,) = (await here.status())["containerStatuses"]
-            if one["restartCount"]:
-                break
-            await here.after(0.1)
-        assert one["lastState"]["terminated"]["exitCode"] == 7
-        here.fleet.fail("n0", "crash")
-        await here.after(60)
-        here.fleet.heal("n0")
-        await here.after(40)
+    """The machine was off, so the runtime has only the new attempt."""
+    script = {"main": [{"seconds": 3, "exitCode": 7}, {"seconds": None}]}
+    await here.create(nodes.pod(script=script, policy="OnFailure"))
+    await here.after(3.05)
+    for _ in range(100):
         (one,) = (await here.status())["containerStatuses"]
-        assert one["restartCount"] == 2
-        assert one["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+        if one["restartCount"]:
+            break
+        await here.after(0.1)
+    assert one["lastState"]["terminated"]["exitCode"] == 7
+    here.fleet.fail("n0", "crash")
+    await here.after(60)
+    here.fleet.heal("n0")
+    await here.after(40)
+    (one,) = (await here.status())["containerStatuses"]
+    assert one["restartCount"] == 2
+    assert one["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"

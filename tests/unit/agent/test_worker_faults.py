@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refloat.agent.resources import MountError
+from refloat.agent.container_inputs import MountError
 from refloat.agent.simulated import SimulatedRuntime
 from refloat.api.core import Pod
 from refloat.base.rand import Rand
@@ -14,11 +14,12 @@ from refloat.client.contract import DeleteOptions, Kind
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim
 from tests.unit.agent import nodes
+from tests.unit.agent.nodes import Nodes, on_nodes
 from tests.virtual import virtual
 
 
 class _Faulty(LocalClient):
-    """Every other write fails, as chance will have it: before it happened, or after."""
+    """Half of the writes fail, at random: before or after their effect."""
 
     after = False
     rand = Rand(0)
@@ -73,63 +74,59 @@ def test_failed_writes_are_made_again(after: bool, monkeypatch: pytest.MonkeyPat
     check()
 
 
-@virtual(seeds=30)
-async def test_an_agent_that_is_restarted_all_the_time_starts_nothing_twice(sim: Sim) -> None:
-    async with nodes.running(sim) as here:
-        for number in range(6):
-            script = {"main": {"seconds": 2 + number}}
-            await here.create(nodes.pod(f"p{number}", script=script))
-        for _ in range(20):
-            await here.after(sim.rand.random())
-            await here.restart()
-        await here.after(5)
-        for number in range(6):
-            status = await here.status(f"p{number}")
-            assert status["phase"] == "Succeeded"
-            assert status["containerStatuses"][0]["restartCount"] == 0
+@on_nodes(seeds=30)
+async def test_an_agent_that_is_restarted_all_the_time_starts_nothing_twice(here: Nodes) -> None:
+    for number in range(6):
+        script = {"main": {"seconds": 2 + number}}
+        await here.create(nodes.pod(f"p{number}", script=script))
+    for _ in range(20):
+        await here.after(here.sim.rand.random())
+        await here.restart()
+    await here.after(5)
+    for number in range(6):
+        status = await here.status(f"p{number}")
+        assert status["phase"] == "Succeeded"
+        assert status["containerStatuses"][0]["restartCount"] == 0
 
 
-@virtual(seeds=20)
-async def test_a_quiet_pod_costs_no_writes(sim: Sim) -> None:
-    """One write when it runs and one when it ended, and none in between."""
-    async with nodes.running(sim) as here:
-        await here.create(nodes.pod(script={"main": {"seconds": 1000}}))
-        await here.after(2000)
-        assert [each["event"] for each in here.history] == ["ADDED", "MODIFIED", "MODIFIED"]
+@on_nodes(seeds=20)
+async def test_a_quiet_pod_costs_no_writes(here: Nodes) -> None:
+    """One write at the start and one at the end, and none in between."""
+    await here.create(nodes.pod(script={"main": {"seconds": 1000}}))
+    await here.after(2000)
+    assert [each["event"] for each in here.history] == ["ADDED", "MODIFIED", "MODIFIED"]
 
 
-@virtual(seeds=5)
-async def test_a_finalizer_keeps_the_ended_pod_and_the_node_asks_once(sim: Sim) -> None:
+@on_nodes(seeds=5)
+async def test_a_finalizer_keeps_the_ended_pod_and_the_node_asks_once(here: Nodes) -> None:
     """As on every pod of a Job; behaviour D4.7."""
-    async with nodes.running(sim) as here:
-        await here.create(nodes.pod(script={"main": {"seconds": None}}, finalizers=["a.b/c"]))
-        await here.after(1)
-        await here.delete()
-        await here.after(1)
-        found = await here.call("GET", f"{nodes.PODS}/p")
-        assert found["status"]["phase"] == "Failed"
-        assert found["metadata"]["deletionGracePeriodSeconds"] == 0
-        seen = len(here.history)
-        await here.after(600)
-        assert len(here.history) == seen
-        patch = {"metadata": {"finalizers": None}}
-        await here.client.patch(kinds.PODS, "p", patch, namespace="default")
-        await here.after(1)
-        assert await here.names() == []
-        assert here.runtimes["n0"].pods() == []
+    await here.create(nodes.pod(script={"main": {"seconds": None}}, finalizers=["a.b/c"]))
+    await here.after(1)
+    await here.delete()
+    await here.after(1)
+    obj = await here.call("GET", f"{nodes.PODS}/p")
+    assert obj["status"]["phase"] == "Failed"
+    assert obj["metadata"]["deletionGracePeriodSeconds"] == 0
+    count = len(here.history)
+    await here.after(600)
+    assert len(here.history) == count
+    patch = {"metadata": {"finalizers": None}}
+    await here.client.patch(kinds.PODS, "p", patch, namespace="default")
+    await here.after(1)
+    assert await here.names() == []
+    assert here.runtimes["n0"].pods() == []
 
 
-@virtual(seeds=5)
-async def test_pods_of_other_nodes_and_of_none_are_left_alone(sim: Sim) -> None:
-    async with nodes.running(sim) as here:
-        for name, node in (("p", "elsewhere"), ("q", "")):
-            await here.create(nodes.pod(name, node=node))
-        await here.after(30)
-        assert [each["event"] for each in here.history] == ["ADDED", "ADDED"]
+@on_nodes(seeds=5)
+async def test_pods_of_other_nodes_and_of_none_are_left_alone(here: Nodes) -> None:
+    for name, node in (("p", "elsewhere"), ("q", "")):
+        await here.create(nodes.pod(name, node=node))
+    await here.after(30)
+    assert [each["event"] for each in here.history] == ["ADDED", "ADDED"]
 
 
 class _Unmounted(SimulatedRuntime):
-    """A runtime whose volumes are missing until somebody makes them."""
+    """A runtime whose volumes are missing until the test creates them."""
 
     mounted = False
 
@@ -139,22 +136,19 @@ class _Unmounted(SimulatedRuntime):
         await super().start(pod, container, attempt)
 
 
-@virtual()
-async def test_a_missing_volume_is_an_event_until_it_is_there(sim: Sim) -> None:
+@on_nodes()
+async def test_a_missing_volume_is_an_event_until_it_is_there(here: Nodes) -> None:
     """behaviour D5.3: the state is that of a container that was never started."""
-    async with nodes.running(sim) as here:
-        await here.crash_agent()
-        here.runtimes["n0"] = runtime = _Unmounted(sim.clock)
-        await here.boot()
-        await here.create(nodes.pod())
-        await here.after(1)
-        status = await here.status()
-        assert status["phase"] == "Pending"
-        assert status["containerStatuses"][0]["state"] == {
-            "waiting": {"reason": "ContainerCreating"}
-        }
-        note = 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'
-        assert here.told == [("Warning", "FailedMount", note)]
-        runtime.mounted = True
-        await here.after(60)
-        assert here.phases()[-1] == "Succeeded"
+    await here.crash_agent()
+    here.runtimes["n0"] = runtime = _Unmounted(here.sim.clock)
+    await here.boot()
+    await here.create(nodes.pod())
+    await here.after(1)
+    status = await here.status()
+    assert status["phase"] == "Pending"
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    note = 'MountVolume.SetUp failed for volume "v" : configmap "c" not found'
+    assert here.events == [("Warning", "FailedMount", note)]
+    runtime.mounted = True
+    await here.after(60)
+    assert here.phases()[-1] == "Succeeded"

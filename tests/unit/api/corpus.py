@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases for defaults and validation, with the answers of a real API server.
 
-A file `data/<kind>.json` holds a valid `base` object and lists of cases, each
-of which changes a few fields of it. `want` is what Kubernetes answered: the
-causes of its Status, each as [reason, field, message]. `tools/corpus.py` asks
+A file `data/<kind>.json` has a valid `base` object and lists of cases, each
+of which changes a few fields. `want` is what Kubernetes answered: the
+causes of the Status, each as [reason, field, message]. `tools/corpus.py` asks
 a server again; the tests never do.
 """
 

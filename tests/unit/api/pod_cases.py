@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that Kubernetes was asked about, and its answers (`data/pods.json`).
+"""Pods with Kubernetes' answers (`data/pods.json`).
 
 Each case is a merge patch on the smallest pod. `causes` are those of the
 Status that it was refused with; otherwise `spec` is what of the accepted pod's
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from refloat.api import codec, pods, schema
+from refloat.api import codec, pod_preparation, schema
 from refloat.api.defaults import pod as defaults
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
@@ -36,8 +36,8 @@ def table() -> dict[str, Any]:
 
 
 def cases(part: str) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = table()[part]
-    return listed
+    rows: list[dict[str, Any]] = table()[part]
+    return rows
 
 
 def templates() -> list[dict[str, Any]]:
@@ -82,30 +82,30 @@ def causes(mistakes: list[FieldError]) -> list[tuple[str, str, str]]:
 
 
 def with_defaults(part: str, differences: dict[str, Any]) -> Object:
-    """A specification from what of it differs from the smallest one."""
+    """A specification from its differences to the smallest one."""
     spec = {**table()["defaults"][part], **differences}
     return {key: value for key, value in spec.items() if value is not None}
 
 
 def new_pod(case: dict[str, Any]) -> tuple[Object, list[str]]:
-    """A pod as it comes to validation, and the warnings until then."""
+    """A pod before validation, and the warnings until then."""
     pod = decoded(patched(SMALLEST, case["pod"]))
     metadata = pod["metadata"]
     metadata["namespace"] = "default"
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = case.get("name") or metadata["generateName"] + "x2x4x"
-    # The server sets or drops these before it looks at them.
+    # The server sets or drops these before validation.
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
         metadata.pop(key, None)
     defaults.apply(pod)
-    return pod, pods.prepare_create(pod, NOW)
+    return pod, pod_preparation.prepare_create(pod, NOW)
 
 
 def new_template(case: dict[str, Any]) -> Object:
     pod = decoded(patched(SMALLEST, case["pod"]))
     template = {"metadata": pod["metadata"], "spec": pod["spec"]}
     defaults.apply_template(template)
-    pods.drop_disabled(template["spec"])
+    pod_preparation.drop_disabled(template["spec"])
     return template
 
 

@@ -13,11 +13,11 @@ CONFIG_MAP = schema.struct("v1", "ConfigMap")
 
 def varint(number: int) -> bytes:
     number %= 1 << 64
-    made = bytearray()
+    data = bytearray()
     while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
+        data.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes((*made, number))
+    return bytes((*data, number))
 
 
 def tag(number: int, kind: int) -> bytes:
@@ -50,7 +50,7 @@ def read(raw: bytes, struct: schema.Struct = CONFIG_MAP) -> Object:
 
 
 def refusal(body: bytes, struct: schema.Struct = CONFIG_MAP) -> str:
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         codec.decode(body, struct, media="protobuf")
-    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
-    return caught.value.message
+    assert (error.value.code, error.value.reason) == (400, "BadRequest")
+    return error.value.message

@@ -3,23 +3,22 @@
 
 from typing import Any
 
-import pytest
-
 from refloat.api.defaults import job as defaults
 from refloat.api.meta import Object
 from refloat.api.validation import backoff_policy
 from refloat.api.validation import job as validation
+from tests.cases import cases
 
 CONDITIONS = (
     "containerExitCodeIn, containerExitCodeNotIn, podStatusReasonIn and podStatusReasonNotIn"
 )
 
 
-def rule(**given: Any) -> Object:
-    return {"action": "Terminate", **given}
+def rule(**values: Any) -> Object:
+    return {"action": "Terminate", **values}
 
 
-def mistakes(*rules: Object) -> list[str]:
+def errors(*rules: Object) -> list[str]:
     containers = frozenset({"main", "init"})
     return [
         str(each)
@@ -29,47 +28,44 @@ def mistakes(*rules: Object) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        pytest.param({"containerExitCodeIn": "1-12,100-127"}, id="codes"),
-        pytest.param({"containerExitCodeIn": "3", "containerName": "main"}, id="of a container"),
-        pytest.param({"containerExitCodeNotIn": "0,40-50", "containerName": "init"}, id="0, NotIn"),
-        pytest.param({"podStatusReasonIn": ["Preemption", ""]}, id="reasons"),
-        pytest.param({"podStatusReasonNotIn": [""]}, id="any reason"),
-        pytest.param({"podStatusReasonIn": ["x"], "action": "Ignore"}, id="Ignore"),
-    ],
+@cases(
+    "values",
+    {
+        "codes": {"containerExitCodeIn": "1-12,100-127"},
+        "of a container": {"containerExitCodeIn": "3", "containerName": "main"},
+        "0, NotIn": {"containerExitCodeNotIn": "0,40-50", "containerName": "init"},
+        "reasons": {"podStatusReasonIn": ["Preemption", ""]},
+        "any reason": {"podStatusReasonNotIn": [""]},
+        "Ignore": {"podStatusReasonIn": ["x"], "action": "Ignore"},
+    },
 )
-def test_a_rule_is_accepted(given: Object) -> None:
-    assert mistakes(rule(**given)) == []
+def test_a_rule_is_accepted(values: Object) -> None:
+    assert errors(rule(**values)) == []
 
 
 def test_a_policy_without_rules_is_accepted() -> None:
-    assert mistakes() == []
+    assert errors() == []
 
 
-@pytest.mark.parametrize(
-    ("given", "want"),
-    [
-        pytest.param(
+@cases(
+    "values want",
+    {
+        "nothing": (
             {"action": ""},
             [
                 '.action: Required value: valid values: ["Ignore" "Terminate"]',
                 f": Invalid value: specifying one of {CONDITIONS} is required",
             ],
-            id="nothing",
         ),
-        pytest.param(
+        "an action of the other policy": (
             {"action": "FailJob", "podStatusReasonIn": ["x"]},
             ['.action: Unsupported value: "FailJob": supported values: "Ignore", "Terminate"'],
-            id="an action of the other policy",
         ),
-        pytest.param(
+        "two conditions": (
             {"containerExitCodeIn": "3", "podStatusReasonIn": ["x"]},
             [f": Invalid value: specifying more than one of {CONDITIONS} is not supported"],
-            id="two conditions",
         ),
-        pytest.param(
+        "a container's reason": (
             {"podStatusReasonIn": ["x"], "containerName": "main"},
             [
                 (
@@ -77,9 +73,8 @@ def test_a_policy_without_rules_is_accepted() -> None:
                     "containerExitCodeIn or containerExitCodeNotIn"
                 )
             ],
-            id="a container's reason",
         ),
-        pytest.param(
+        "a container that there is not": (
             {"containerExitCodeIn": "3", "containerName": "other"},
             [
                 (
@@ -87,9 +82,8 @@ def test_a_policy_without_rules_is_accepted() -> None:
                     "initContainer names in the pod template"
                 )
             ],
-            id="a container that there is not",
         ),
-        pytest.param(
+        "no codes": (
             {"containerExitCodeIn": ""},
             [
                 (
@@ -97,9 +91,8 @@ def test_a_policy_without_rules_is_accepted() -> None:
                     "for example 3 or 1-12,100-127"
                 )
             ],
-            id="no codes",
         ),
-        pytest.param(
+        "a reversed range": (
             {"containerExitCodeNotIn": "50-40"},
             [
                 (
@@ -107,9 +100,8 @@ def test_a_policy_without_rules_is_accepted() -> None:
                     'the range "50-40" ends before it begins'
                 )
             ],
-            id="a reversed range",
         ),
-        pytest.param(
+        "0 where it cannot match": (
             {"containerExitCodeIn": "0-3"},
             [
                 (
@@ -117,9 +109,8 @@ def test_a_policy_without_rules_is_accepted() -> None:
                     "containerExitCodeIn: a container that ended with 0 has not failed"
                 )
             ],
-            id="0 where it cannot match",
         ),
-        pytest.param(
+        "no reasons": (
             {"podStatusReasonNotIn": []},
             [
                 (
@@ -127,37 +118,33 @@ def test_a_policy_without_rules_is_accepted() -> None:
                     "'' is that of a pod without one"
                 )
             ],
-            id="no reasons",
         ),
-        pytest.param(
+        "reasons twice": (
             {"podStatusReasonIn": ["a", "", "a", ""]},
             [
                 '.podStatusReasonIn[2]: Duplicate value: "a"',
                 '.podStatusReasonIn[3]: Duplicate value: ""',
             ],
-            id="reasons twice",
         ),
-        pytest.param(
+        "too many reasons": (
             {"podStatusReasonIn": [str(n) for n in range(101)]},
             [".podStatusReasonIn: Too many: 101: must have at most 100 items"],
-            id="too many reasons",
         ),
-        pytest.param(
+        "a reason that nobody writes": (
             {"podStatusReasonIn": ["x" * 1025]},
             [".podStatusReasonIn[0]: Too long: may not be more than 1024 bytes"],
-            id="a reason that nobody writes",
         ),
-    ],
+    },
 )
-def test_a_rule_is_refused(given: Object, want: list[str]) -> None:
+def test_a_rule_is_refused(values: Object, want: list[str]) -> None:
     fine = rule(podStatusReasonIn=["fine"])
-    assert mistakes(fine, rule(**given)) == [f"spec.backoffPolicy.rules[1]{each}" for each in want]
+    assert errors(fine, rule(**values)) == [f"spec.backoffPolicy.rules[1]{each}" for each in want]
 
 
 def test_more_than_twenty_rules_are_refused() -> None:
-    assert mistakes(*[rule(podStatusReasonIn=["x"])] * 20) == []
+    assert errors(*[rule(podStatusReasonIn=["x"])] * 20) == []
     want = "spec.backoffPolicy.rules: Too many: 21: must have at most 20 items"
-    assert mistakes(*[rule(podStatusReasonIn=["x"])] * 21) == [want]
+    assert errors(*[rule(podStatusReasonIn=["x"])] * 21) == [want]
 
 
 # -- beside other fields of a Job -------------------------------------------------
@@ -171,19 +158,24 @@ def in_job(**spec: Any) -> list[str]:
             "containers": [{"name": "main", "image": "i"}],
         },
     }
-    made = {"backoffPolicy": {"rules": []}, "manualSelector": True, "template": template, **spec}
-    made.setdefault("selector", {"matchLabels": {"a": "b"}})
-    job = {"metadata": {"name": "j", "namespace": "n"}, "spec": made}
+    job_spec = {
+        "backoffPolicy": {"rules": []},
+        "manualSelector": True,
+        "template": template,
+        **spec,
+    }
+    job_spec.setdefault("selector", {"matchLabels": {"a": "b"}})
+    job = {"metadata": {"name": "j", "namespace": "n"}, "spec": job_spec}
     defaults.apply(job)
     return [str(each) for each in validation.validate_create(job)]
 
 
-@pytest.mark.parametrize(
-    ("given", "want"),
-    [
-        pytest.param({}, [], id="alone"),
-        pytest.param({"podReplacementPolicy": "Failed"}, [], id="Failed"),
-        pytest.param(
+@cases(
+    "values want",
+    {
+        "alone": ({}, []),
+        "Failed": ({"podReplacementPolicy": "Failed"}, []),
+        "pods are judged when they have ended": (
             {"podReplacementPolicy": "TerminatingOrFailed"},
             [
                 (
@@ -191,14 +183,12 @@ def in_job(**spec: Any) -> list[str]:
                     'supported values: "Failed"'
                 )
             ],
-            id="pods are judged when they have ended",
         ),
-        pytest.param(
+        "two policies": (
             {"podFailurePolicy": {"rules": []}},
             ["spec.backoffPolicy: Forbidden: may not be specified with podFailurePolicy"],
-            id="two policies",
         ),
-        pytest.param(
+        "containers of the template": (
             {"backoffPolicy": {"rules": [rule(containerExitCodeIn="1", containerName="x")]}},
             [
                 (
@@ -206,12 +196,11 @@ def in_job(**spec: Any) -> list[str]:
                     "the container or initContainer names in the pod template"
                 )
             ],
-            id="containers of the template",
         ),
-    ],
+    },
 )
-def test_a_policy_beside_other_fields(given: Object, want: list[str]) -> None:
-    assert in_job(**given) == want
+def test_a_policy_beside_other_fields(values: Object, want: list[str]) -> None:
+    assert in_job(**values) == want
 
 
 def test_containers_must_not_be_restarted_in_place() -> None:

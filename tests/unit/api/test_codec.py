@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies are read, refused and brought into normal form as Kubernetes does it."""
+"""The codec reads, refuses and normalizes bodies as Kubernetes does."""
 
 import json
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 
 from refloat.api import codec, errors, schema, unmarshal
 from refloat.api.meta import Object
+from tests.cases import cases
 
 POD = schema.struct("v1", "Pod")
 JOB = schema.struct("batch/v1", "Job")
@@ -30,10 +31,10 @@ QUANTITY = (
 
 def refusal(body: str | bytes, struct: schema.Struct = POD, **how: Any) -> str:
     raw = body if isinstance(body, bytes) else body.encode()
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         codec.decode(raw, struct, **how)
-    assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
-    return caught.value.message
+    assert (error.value.code, error.value.reason) == (400, "BadRequest")
+    return error.value.message
 
 
 def read(body: str | bytes, struct: schema.Struct = CONFIG_MAP) -> codec.Decoded:
@@ -137,8 +138,8 @@ def test_another_kind_than_the_address_takes_is_refused(body: str, want: str) ->
 
 @pytest.mark.parametrize("body", ["{}", "null", '{"kind":"Job"}', '{"apiVersion":"batch/"}'])
 def test_kind_and_version_are_taken_from_the_address(body: str) -> None:
-    made = read(body, JOB).obj
-    assert list(made.items())[:2] == [("kind", "Job"), ("apiVersion", "batch/v1")]
+    obj = read(body, JOB).obj
+    assert list(obj.items())[:2] == [("kind", "Job"), ("apiVersion", "batch/v1")]
 
 
 def test_the_two_kinds_of_event_are_not_mixed() -> None:
@@ -268,30 +269,21 @@ def test_fields_that_go_always_writes_are_added() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("spec", "want"),
-    [
-        pytest.param({"priority": None}, {}, id="null is absent"),
-        pytest.param({"nodeName": "", "hostNetwork": False}, {}, id="empty scalars are left out"),
-        pytest.param({"priority": 0}, {"priority": 0}, id="zero behind a pointer stays"),
-        pytest.param(
-            {"volumes": [], "nodeSelector": {}}, {}, id="empty lists and maps are left out"
-        ),
-        pytest.param(
-            {"affinity": {}}, {"affinity": {}}, id="an empty struct behind a pointer stays"
-        ),
-        pytest.param(
-            {"nodeSelector": {"a": None}}, {"nodeSelector": {"a": ""}}, id="null in a map"
-        ),
-        pytest.param(
-            {"overhead": {"cpu": 0.1}}, {"overhead": {"cpu": "100m"}}, id="number as quantity"
-        ),
-        pytest.param(
+@cases(
+    "spec want",
+    {
+        "null is absent": ({"priority": None}, {}),
+        "empty scalars are left out": ({"nodeName": "", "hostNetwork": False}, {}),
+        "zero behind a pointer stays": ({"priority": 0}, {"priority": 0}),
+        "empty lists and maps are left out": ({"volumes": [], "nodeSelector": {}}, {}),
+        "an empty struct behind a pointer stays": ({"affinity": {}}, {"affinity": {}}),
+        "null in a map": ({"nodeSelector": {"a": None}}, {"nodeSelector": {"a": ""}}),
+        "number as quantity": ({"overhead": {"cpu": 0.1}}, {"overhead": {"cpu": "100m"}}),
+        "null in a list is the zero value": (
             {"containers": [None]},
             {"containers": [{"name": "", "resources": {}}]},
-            id="null in a list is the zero value",
         ),
-        pytest.param(
+        "a quantity is always written": (
             {
                 "volumes": [
                     {"name": "v", "downwardAPI": {"items": [{"path": "p", "resourceFieldRef": {}}]}}
@@ -309,13 +301,12 @@ def test_fields_that_go_always_writes_are_added() -> None:
                     }
                 ]
             },
-            id="a quantity is always written",
         ),
-    ],
+    },
 )
 def test_the_normal_form_is_gos(spec: Object, want: Object) -> None:
-    made = read(json.dumps({"spec": spec}), POD).obj["spec"]
-    assert made == {"containers": None, **want}
+    pod_spec = read(json.dumps({"spec": spec}), POD).obj["spec"]
+    assert pod_spec == {"containers": None, **want}
 
 
 def test_times_without_value_are_null_where_go_always_writes_them() -> None:
@@ -343,15 +334,15 @@ def test_unknown_and_duplicate_fields_are_told_in_the_order_of_the_body() -> Non
 
 
 def test_repeated_fields_are_merged_as_go_does() -> None:
-    made = read(REPEATED).obj
-    assert made["metadata"] == {"name": "b", "labels": {"a": "2"}}
-    assert made["data"] == {"x": "2", "y": "3"}
+    obj = read(REPEATED).obj
+    assert obj["metadata"] == {"name": "b", "labels": {"a": "2"}}
+    assert obj["data"] == {"x": "2", "y": "3"}
 
 
 def test_null_leaves_an_earlier_scalar_and_clears_a_pointer() -> None:
-    made = read('{"metadata":{"name":"a","name":null},"immutable":true,"immutable":null}').obj
-    assert made["metadata"] == {"name": "a"}
-    assert "immutable" not in made
+    obj = read('{"metadata":{"name":"a","name":null},"immutable":true,"immutable":null}').obj
+    assert obj["metadata"] == {"name": "a"}
+    assert "immutable" not in obj
 
 
 @pytest.mark.parametrize(
@@ -405,10 +396,10 @@ def test_strictness_turns_problems_into_an_error() -> None:
 
 
 def test_bytes_that_are_no_text_become_replacement_characters() -> None:
-    made = read(b'{"data":{"x":"\xff\xfe\xe2\x82z"}}').obj
-    assert made["data"] == {"x": "\ufffd\ufffd\ufffd\ufffdz"}
-    made = read('{"data":{"x":"\\ud800A \\ud83d\\ude00 \\udc00"}}').obj
-    assert made["data"] == {"x": "\ufffdA 😀 \ufffd"}
+    obj = read(b'{"data":{"x":"\xff\xfe\xe2\x82z"}}').obj
+    assert obj["data"] == {"x": "\ufffd\ufffd\ufffd\ufffdz"}
+    obj = read('{"data":{"x":"\\ud800A \\ud83d\\ude00 \\udc00"}}').obj
+    assert obj["data"] == {"x": "\ufffdA 😀 \ufffd"}
 
 
 def nested(opening: str, depth: int) -> str:
@@ -424,10 +415,10 @@ def test_deep_nesting_is_refused(opening: str) -> None:
 def test_nesting_that_some_interpreters_can_read_is_read_or_refused(opening: str) -> None:
     """What is deeper than 1,000 depends on Python's own limit; Kubernetes' is 10,000."""
     try:
-        told = read(nested(opening, 5_000)).problems
+        problems = read(nested(opening, 5_000)).problems
     except errors.StatusError as error:
-        told = [error.message]
-    assert told == ['unknown field "x"'] or "exceeded max depth" in told[0]
+        problems = [error.message]
+    assert problems == ['unknown field "x"'] or "exceeded max depth" in problems[0]
 
 
 def test_options_are_refused_without_their_kind() -> None:
@@ -439,9 +430,9 @@ def test_options_are_refused_without_their_kind() -> None:
         b'{"kind":"Pod","apiVersion":"v1"}': 'no kind "Pod" is registered for version "v1" '
         'in scheme "pkg/runtime/scheme.go:111"',
     }.items():
-        with pytest.raises(errors.StatusError) as caught:
+        with pytest.raises(errors.StatusError) as error:
             codec.decode_options(body, OPTIONS)
-        assert caught.value.message == want
+        assert error.value.message == want
 
 
 @pytest.mark.parametrize("version", ["v1", "batch/v1", "meta.k8s.io/v1", "foo/v2"])
@@ -451,17 +442,17 @@ def test_options_may_be_of_any_version(version: str) -> None:
 
 
 def test_a_parsed_object_of_a_wrong_type_is_a_mismatch() -> None:
-    with pytest.raises(unmarshal.Mismatch) as caught:
+    with pytest.raises(unmarshal.Mismatch) as error:
         codec.convert({"spec": {"priority": 1.5}}, POD)
-    assert str(caught.value) == FIELD.format("number 1.5", "PodSpec.spec.priority", "int32")
+    assert str(error.value) == FIELD.format("number 1.5", "PodSpec.spec.priority", "int32")
 
 
 def test_converting_leaves_the_given_object_alone() -> None:
-    given = {"metadata": {"labels": {"a": "b"}, "name": ""}, "foo": 1}
-    made = codec.convert(given, CONFIG_MAP)
-    made.obj["metadata"]["labels"]["a"] = "c"
-    assert given == {"metadata": {"labels": {"a": "b"}, "name": ""}, "foo": 1}
-    assert made.problems == ['unknown field "foo"']
+    body = {"metadata": {"labels": {"a": "b"}, "name": ""}, "foo": 1}
+    decoded = codec.convert(body, CONFIG_MAP)
+    decoded.obj["metadata"]["labels"]["a"] = "c"
+    assert body == {"metadata": {"labels": {"a": "b"}, "name": ""}, "foo": 1}
+    assert decoded.problems == ['unknown field "foo"']
 
 
 def test_encoding_is_compact() -> None:

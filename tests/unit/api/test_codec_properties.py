@@ -37,12 +37,12 @@ def values(of: schema.Type, depth: int) -> st.SearchStrategy[Any]:
 
 def structs(of: schema.Struct, depth: int) -> st.SearchStrategy[Object]:
     fields = of.fields if depth else {}
-    chosen = (
+    field_strategies = (
         st.lists(st.sampled_from(sorted(fields)), unique=True, max_size=4)
         if fields
         else st.just([])
     )
-    return chosen.flatmap(
+    return field_strategies.flatmap(
         lambda names: st.fixed_dictionaries(
             {name: st.none() | values(fields[name].type, depth - 1) for name in names}
         )

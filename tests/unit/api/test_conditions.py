@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions, as behaviour 0.5 says."""
+"""Conditions, as in behaviour 0.5."""
 
 from typing import Any
 
@@ -14,27 +14,27 @@ def condition(status: str = "True", reason: str = "Why", **more: Any) -> dict[st
 
 
 def test_an_absent_condition_is_appended_with_the_time() -> None:
-    known = [{"type": "Other", "status": "True"}]
-    assert conditions.upsert(known, condition(), now=NOW)
-    assert known == [{"type": "Other", "status": "True"}, condition(lastTransitionTime=NOW)]
+    items = [{"type": "Other", "status": "True"}]
+    assert conditions.upsert(items, condition(), now=NOW)
+    assert items == [{"type": "Other", "status": "True"}, condition(lastTransitionTime=NOW)]
 
 
 def test_a_new_status_is_a_transition() -> None:
-    known = [condition("False", lastTransitionTime=THEN)]
-    assert conditions.upsert(known, condition("True"), now=NOW)
-    assert known == [condition("True", lastTransitionTime=NOW)]
+    items = [condition("False", lastTransitionTime=THEN)]
+    assert conditions.upsert(items, condition("True"), now=NOW)
+    assert items == [condition("True", lastTransitionTime=NOW)]
 
 
 def test_a_new_reason_alone_is_no_transition() -> None:
-    known = [condition(reason="Old", lastTransitionTime=THEN)]
-    assert conditions.upsert(known, condition(reason="New"), now=NOW)
-    assert known == [condition(reason="New", lastTransitionTime=THEN)]
+    items = [condition(reason="Old", lastTransitionTime=THEN)]
+    assert conditions.upsert(items, condition(reason="New"), now=NOW)
+    assert items == [condition(reason="New", lastTransitionTime=THEN)]
 
 
 def test_the_same_again_changes_nothing() -> None:
-    known = [condition(lastTransitionTime=THEN)]
-    assert not conditions.upsert(known, condition(), now=NOW)
-    assert known == [condition(lastTransitionTime=THEN)]
+    items = [condition(lastTransitionTime=THEN)]
+    assert not conditions.upsert(items, condition(), now=NOW)
+    assert items == [condition(lastTransitionTime=THEN)]
 
 
 def test_a_condition_that_is_not_there_is_not_true() -> None:
@@ -56,9 +56,9 @@ def test_an_object_without_status_has_no_conditions() -> None:
 
 
 def test_changed_conditions_keep_their_places_and_new_ones_come_last() -> None:
-    held = tuple(structs.Condition(type=each) for each in ("Memory", "Ready"))
+    items = tuple(structs.Condition(type=each) for each in ("Memory", "Ready"))
     changed = [{"type": "Disk"}, {"type": "Ready"}, {"type": "Memory"}]
-    assert conditions.merged(held, changed) == {
+    assert conditions.merged(items, changed) == {
         "$setElementOrder/conditions": [{"type": "Memory"}, {"type": "Ready"}, {"type": "Disk"}],
         "conditions": [{"type": "Memory"}, {"type": "Ready"}, {"type": "Disk"}],
     }

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fields are when nobody sets them."""
+"""The default values of fields."""
 
 from typing import Any
-
-import pytest
 
 from refloat.api.defaults import (
     job,
@@ -16,49 +14,40 @@ from refloat.api.defaults import (
     service,
 )
 from refloat.api.meta import Object
+from tests.cases import cases
 from tests.unit.api import corpus
 
 
 def _job(**spec: Any) -> Object:
-    made = {"metadata": {"name": "j", "uid": corpus.UID}, "spec": {"template": {}, **spec}}
-    job.apply(made)
-    return made
+    obj = {"metadata": {"name": "j", "uid": corpus.UID}, "spec": {"template": {}, **spec}}
+    job.apply(obj)
+    return obj
 
 
-@pytest.mark.parametrize(
-    ("given", "want"),
-    [
-        pytest.param({}, {"completions": 1, "parallelism": 1}, id="B1.1 neither given"),
-        pytest.param(
-            {"completions": 4}, {"completions": 4, "parallelism": 1}, id="B1.1 completions"
-        ),
-        pytest.param(
-            {"parallelism": 4}, {"completions": None, "parallelism": 4}, id="B1.1 parallel"
-        ),
-        pytest.param({}, {"backoffLimit": 6}, id="B1.2 the limit"),
-        pytest.param(
-            {"backoffLimitPerIndex": 0}, {"backoffLimit": 2147483647}, id="B1.2 with one per index"
-        ),
-        pytest.param(
+@cases(
+    "fields want",
+    {
+        "B1.1 neither given": ({}, {"completions": 1, "parallelism": 1}),
+        "B1.1 completions": ({"completions": 4}, {"completions": 4, "parallelism": 1}),
+        "B1.1 parallel": ({"parallelism": 4}, {"completions": None, "parallelism": 4}),
+        "B1.2 the limit": ({}, {"backoffLimit": 6}),
+        "B1.2 with one per index": ({"backoffLimitPerIndex": 0}, {"backoffLimit": 2147483647}),
+        "B1.3 flags": (
             {},
             {"completionMode": "NonIndexed", "suspend": False, "manualSelector": False},
-            id="B1.3 flags",
         ),
-        pytest.param({}, {"podReplacementPolicy": "TerminatingOrFailed"}, id="B1.4 replacement"),
-        pytest.param(
-            {"podFailurePolicy": {}}, {"podReplacementPolicy": "Failed"}, id="B1.4 with a policy"
-        ),
-        pytest.param(
+        "B1.4 replacement": ({}, {"podReplacementPolicy": "TerminatingOrFailed"}),
+        "B1.4 with a policy": ({"podFailurePolicy": {}}, {"podReplacementPolicy": "Failed"}),
+        "B1.8 without defaults": (
             {},
             dict.fromkeys(
                 ("managedBy", "ttlSecondsAfterFinished", "maxFailedIndexes", "successPolicy")
             ),
-            id="B1.8 without defaults",
         ),
-    ],
+    },
 )
-def test_a_job_is_filled_in(given: Object, want: Object) -> None:
-    spec = _job(**given)["spec"]
+def test_a_job_is_filled_in(fields: Object, want: Object) -> None:
+    spec = _job(**fields)["spec"]
 
     assert {name: spec.get(name) for name in want} == want
 
@@ -81,74 +70,74 @@ GENERATED = {
 
 
 def test_a_new_job_labels_and_selects_its_pods() -> None:  # behaviour B2.1
-    made = _job() | {"status": {"active": 3}}
-    job.prepare_create(made)
+    obj = _job() | {"status": {"active": 3}}
+    job.prepare_create(obj)
 
-    assert made["status"] == {}
-    assert made["metadata"]["generation"] == 1
-    assert made["spec"]["template"]["metadata"]["labels"] == GENERATED
+    assert obj["status"] == {}
+    assert obj["metadata"]["generation"] == 1
+    assert obj["spec"]["template"]["metadata"]["labels"] == GENERATED
     uid = {"batch.kubernetes.io/controller-uid": corpus.UID}
-    assert made["spec"]["selector"] == {"matchLabels": uid}
+    assert obj["spec"]["selector"] == {"matchLabels": uid}
 
 
 def test_given_labels_and_selectors_stay() -> None:  # behaviour B2.1
-    made = _job(
+    obj = _job(
         template={"metadata": {"labels": {"job-name": "x"}}},
         selector={"matchLabels": {"a": "b", "batch.kubernetes.io/controller-uid": "y"}},
     )
-    job.prepare_create(made)
+    job.prepare_create(obj)
 
-    assert made["spec"]["template"]["metadata"]["labels"] == GENERATED | {"job-name": "x"}
-    assert made["spec"]["selector"]["matchLabels"] == {
+    assert obj["spec"]["template"]["metadata"]["labels"] == GENERATED | {"job-name": "x"}
+    assert obj["spec"]["selector"]["matchLabels"] == {
         "a": "b",
         "batch.kubernetes.io/controller-uid": "y",
     }
 
 
 def test_a_manual_selector_is_left_alone() -> None:  # behaviour B2.1
-    made = _job(manualSelector=True)
-    job.prepare_create(made)
+    obj = _job(manualSelector=True)
+    job.prepare_create(obj)
 
-    assert "selector" not in made["spec"]
-    assert "labels" not in made["spec"]["template"].get("metadata", {})
+    assert "selector" not in obj["spec"]
+    assert "labels" not in obj["spec"]["template"].get("metadata", {})
 
 
 def test_a_job_has_the_labels_of_its_template_and_then_the_generated_ones() -> None:
-    made = _job(template={"metadata": {"labels": {"a": "b"}}})  # behaviour B1.6
-    job.prepare_create(made)
+    obj = _job(template={"metadata": {"labels": {"a": "b"}}})  # behaviour B1.6
+    job.prepare_create(obj)
 
-    assert made["metadata"]["labels"] == GENERATED | {"a": "b"}
+    assert obj["metadata"]["labels"] == GENERATED | {"a": "b"}
 
 
 def test_a_job_with_labels_of_its_own_gets_no_others() -> None:  # behaviour B1.6
-    made: Object = {"metadata": {"name": "j", "labels": {"x": "y"}}, "spec": {"template": {}}}
-    job.apply(made)
-    job.prepare_create(made)
+    obj: Object = {"metadata": {"name": "j", "labels": {"x": "y"}}, "spec": {"template": {}}}
+    job.apply(obj)
+    job.prepare_create(obj)
 
-    assert made["metadata"]["labels"] == {"x": "y"}
+    assert obj["metadata"]["labels"] == {"x": "y"}
 
 
 def test_a_namespace_is_named_by_a_label_and_held_by_a_finalizer() -> None:
-    made: Object = {"metadata": {"name": "n"}, "spec": {"finalizers": ["a.b/c"]}}
-    namespace.prepare_create(made)
+    obj: Object = {"metadata": {"name": "n"}, "spec": {"finalizers": ["a.b/c"]}}
+    namespace.prepare_create(obj)
 
-    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "n"}
-    assert made["spec"]["finalizers"] == ["a.b/c", "kubernetes"]
-    assert made["status"] == {"phase": "Active"}
+    assert obj["metadata"]["labels"] == {"kubernetes.io/metadata.name": "n"}
+    assert obj["spec"]["finalizers"] == ["a.b/c", "kubernetes"]
+    assert obj["status"] == {"phase": "Active"}
 
 
 def test_a_node_can_give_all_that_it_has() -> None:
-    made: Object = {"metadata": {}, "status": {"capacity": {"cpu": "1"}}}
-    node.apply(made)
+    obj: Object = {"metadata": {}, "status": {"capacity": {"cpu": "1"}}}
+    node.apply(obj)
 
-    assert made["status"]["allocatable"] == {"cpu": "1"}
+    assert obj["status"]["allocatable"] == {"cpu": "1"}
 
 
 def test_text_becomes_data_of_a_secret() -> None:
-    made: Object = {"metadata": {}, "data": {"a": "eA==", "b": "eQ=="}, "stringData": {"b": "é"}}
-    secret.apply(made)
+    obj: Object = {"metadata": {}, "data": {"a": "eA==", "b": "eQ=="}, "stringData": {"b": "é"}}
+    secret.apply(obj)
 
-    assert made == {"metadata": {}, "type": "Opaque", "data": {"a": "eA==", "b": "w6k="}}
+    assert obj == {"metadata": {}, "type": "Opaque", "data": {"a": "eA==", "b": "w6k="}}
 
 
 def test_volumes_and_claims_are_pending_file_systems() -> None:
@@ -182,17 +171,17 @@ def test_a_data_source_that_no_volume_comes_from_is_dropped() -> None:
 
 
 def test_a_priority_class_preempts() -> None:
-    made: Object = {"metadata": {}}
-    priorityclass.apply(made)
+    claim: Object = {"metadata": {}}
+    priorityclass.apply(claim)
 
-    assert made["preemptionPolicy"] == "PreemptLowerPriority"
+    assert claim["preemptionPolicy"] == "PreemptLowerPriority"
 
 
 def test_a_service_has_ports_and_policies() -> None:
-    made: Object = {"metadata": {}, "spec": {"ports": [{"port": 80}], "externalIPs": ["1.2.3.4"]}}
-    service.apply(made)
+    obj: Object = {"metadata": {}, "spec": {"ports": [{"port": 80}], "externalIPs": ["1.2.3.4"]}}
+    service.apply(obj)
 
-    assert made["spec"] == {
+    assert obj["spec"] == {
         "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
         "externalIPs": ["1.2.3.4"],
         "type": "ClusterIP",

@@ -9,7 +9,7 @@ from refloat.api import durations
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds", "shown"),
+    ("text", "seconds", "want"),
     [
         ("0", 0, "0s"),
         ("0s", 0, "0s"),
@@ -31,10 +31,10 @@ from refloat.api import durations
         ("." + "3" * 5000 + "s", 0.333333, "333.333ms"),
     ],
 )
-def test_is_read_and_printed_as_go_does(text: str, seconds: float, shown: str) -> None:
+def test_is_read_and_printed_as_go_does(text: str, seconds: float, want: str) -> None:
     length = timedelta(seconds=seconds)
     assert durations.parse(text) == length
-    assert durations.show(length) == shown
+    assert durations.show(length) == want
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Event is the same under both of its names."""
+"""An Event is the same in both API groups."""
 
 from typing import Any
 
-import pytest
-
 from refloat.api import codec, event_conversion, events, schema
 from refloat.api.meta import Object
+from tests.cases import cases
 
 EMPTY_CORE: Object = {
     "kind": "Event",
@@ -64,12 +63,12 @@ FULL_EVENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("core", "event"),
-    [
-        pytest.param(EMPTY_CORE, EMPTY_EVENTS, id="with nothing but what is always written"),
-        pytest.param(FULL_CORE, FULL_EVENTS, id="with every field"),
-    ],
+@cases(
+    "core event",
+    {
+        "with nothing but what is always written": (EMPTY_CORE, EMPTY_EVENTS),
+        "with every field": (FULL_CORE, FULL_EVENTS),
+    },
 )
 def test_each_form_turns_into_the_other(core: Object, event: Object) -> None:
     assert event_conversion.to_events(core) == event

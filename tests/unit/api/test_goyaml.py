@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from refloat.api import codec, errors, goyaml, schema
+from tests.cases import cases
 
 POD = schema.struct("v1", "Pod")
 CONFIG_MAP = schema.struct("v1", "ConfigMap")
@@ -45,9 +46,9 @@ def value(text: str) -> Any:
     ],
 )
 def test_plain_words_have_their_values_in_version_1_1(word: str, want: Any) -> None:
-    found = value(f"a: {word}")["a"]
-    assert found == want
-    assert type(found) is type(want)
+    word_value = value(f"a: {word}")["a"]
+    assert word_value == want
+    assert type(word_value) is type(want)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +79,8 @@ def test_merge_keys_are_followed() -> None:
 
 def test_what_is_merged_in_later_wins_and_is_told_with_its_own_line() -> None:
     body = b"p: &x {a: 1}\nq: &z {a: 2, b: 2}\nr: {c: c, <<: *x, a: 3, <<: *z}\n"
-    found, repeated = goyaml.parse(body)
-    assert found["r"] == {"a": 2, "b": 2, "c": "c"}
+    parsed, repeated = goyaml.parse(body)
+    assert parsed["r"] == {"a": 2, "b": 2, "c": "c"}
     assert repeated == ['line 3: key "a" already set in map', 'line 2: key "a" already set in map']
 
 
@@ -92,32 +93,27 @@ def test_a_key_that_is_set_twice_is_told_with_the_line_of_its_value() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("body", "want"),
-    [
-        pytest.param("a: 1\nb: 1", [], id="nothing"),
-        pytest.param("a: 1\na: 2", ['line 2: key "a" already set in map'], id="a key twice"),
-        pytest.param(
+@cases(
+    "body want",
+    {
+        "nothing": ("a: 1\nb: 1", []),
+        "a key twice": ("a: 1\na: 2", ['line 2: key "a" already set in map']),
+        "keys that are no texts": (
             "on: 1\n5: 1",
             [f"line {i}: key {each} is no text unless it is in quotes" for i, each in KEYS],
-            id="keys that are no texts",
         ),
-        pytest.param("'on': 1\n'5': 1", [], id="keys in quotes"),
-        pytest.param("p: &x {a: 1}\nq: {<<: *x, a: 2}", [], id="what was merged in, anew"),
-        pytest.param(
+        "keys in quotes": ("'on': 1\n'5': 1", []),
+        "what was merged in, anew": ("p: &x {a: 1}\nq: {<<: *x, a: 2}", []),
+        "what was merged in, anew and twice": (
             "p: &x {a: 1}\nq: {<<: *x, a: 2, a: 3}",
             ['line 2: key "a" already set in map'],
-            id="what was merged in, anew and twice",
         ),
-        pytest.param(
+        "what is merged in over a key": (
             "p: &x {a: 1}\nq: {a: 2, <<: *x}",
             ['line 1: key "a" already set in map'],
-            id="what is merged in over a key",
         ),
-        pytest.param(
-            "p: &x {a: 1}\nq: &y {a: 2}\nr: {<<: [*x, *y]}", [], id="two merged in, the first wins"
-        ),
-    ],
+        "two merged in, the first wins": ("p: &x {a: 1}\nq: &y {a: 2}\nr: {<<: [*x, *y]}", []),
+    },
 )
 def test_keys_that_may_not_mean_what_they_seem_to_are_told(body: str, want: list[str]) -> None:
     assert goyaml.parse_sure(body.encode()) == (value(body), want)
@@ -145,9 +141,9 @@ def test_keys_that_may_not_mean_what_they_seem_to_are_told(body: str, want: list
     ],
 )
 def test_what_cannot_be_read_is_told_in_gos_words(body: str, want: str) -> None:
-    with pytest.raises(goyaml.YamlProblem) as caught:
+    with pytest.raises(goyaml.YamlProblem) as error:
         value(body)
-    assert str(caught.value) == want
+    assert str(error.value) == want
 
 
 def test_aliases_of_aliases_are_bounded() -> None:
@@ -164,9 +160,9 @@ def test_deep_nesting_is_bounded() -> None:
 
 
 def test_a_body_is_refused_with_its_beginning_in_hexadecimal() -> None:
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         codec.decode(b"a: b: c", POD, media="yaml")
-    assert caught.value.message == (
+    assert error.value.message == (
         "the object provided is unrecognized (must be of type Pod): "
         "yaml: mapping values are not allowed in this context (613a20623a2063)"
     )

@@ -14,7 +14,7 @@ ZEROS = "0" * MANY
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "want"),
+    ("parse", "text", "want"),
     [
         (integers.unsigned, "0", 0),
         (integers.unsigned, "18446744073709551615", 2**64 - 1),
@@ -26,12 +26,12 @@ ZEROS = "0" * MANY
         (integers.signed, f"-{ZEROS}7", -7),
     ],
 )
-def test_number_of_64_bits_is_read(read: Callable[[str], int], text: str, want: int) -> None:
-    assert read(text) == want
+def test_number_of_64_bits_is_read(parse: Callable[[str], int], text: str, want: int) -> None:
+    assert parse(text) == want
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "what"),
+    ("parse", "text", "what"),
     [
         (integers.unsigned, "18446744073709551616", "value out of range"),
         (integers.unsigned, "9" * MANY, "value out of range"),
@@ -42,7 +42,7 @@ def test_number_of_64_bits_is_read(read: Callable[[str], int], text: str, want: 
         (integers.unsigned, " 1", "invalid syntax"),
         (integers.unsigned, "٣", "invalid syntax"),
         (integers.unsigned, f"{ZEROS}x", "invalid syntax"),
-        # Go stops at the digit that is too much, and does not see what comes after it.
+        # Go stops at the first digit too many, and ignores the rest.
         (integers.unsigned, "99999999999999999999x", "value out of range"),
         (integers.signed, "9223372036854775808", "value out of range"),
         (integers.signed, "-9223372036854775809", "value out of range"),
@@ -54,12 +54,12 @@ def test_number_of_64_bits_is_read(read: Callable[[str], int], text: str, want: 
     ],
 )
 def test_what_is_no_such_number_is_told_in_the_words_of_go(
-    read: Callable[[str], int], text: str, what: str
+    parse: Callable[[str], int], text: str, what: str
 ) -> None:
-    function = "ParseUint" if read is integers.unsigned else "ParseInt"
-    with pytest.raises(integers.NotInteger) as told:
-        read(text)
-    assert str(told.value) == f'strconv.{function}: parsing "{text}": {what}'
+    function = "ParseUint" if parse is integers.unsigned else "ParseInt"
+    with pytest.raises(integers.NotInteger) as error:
+        parse(text)
+    assert str(error.value) == f'strconv.{function}: parsing "{text}": {what}'
 
 
 def test_text_that_is_no_number_is_quoted() -> None:

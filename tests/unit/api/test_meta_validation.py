@@ -13,8 +13,8 @@ NAMED = {"name": "a", "namespace": "default"}
 
 
 def _validate(**metadata: Any) -> list[str]:
-    found = meta.validate(NAMED | metadata, namespaced=True, name_check=names.dns_subdomain)
-    return [str(each) for each in found]
+    errors = meta.validate(NAMED | metadata, namespaced=True, name_check=names.dns_subdomain)
+    return [str(each) for each in errors]
 
 
 def test_plain_metadata_is_valid() -> None:
@@ -22,13 +22,13 @@ def test_plain_metadata_is_valid() -> None:
 
 
 def test_a_namespaced_kind_needs_a_namespace() -> None:
-    found = meta.validate({"name": "a"}, namespaced=True, name_check=names.dns_subdomain)
-    assert [str(each) for each in found] == ["metadata.namespace: Required value"]
+    errors = meta.validate({"name": "a"}, namespaced=True, name_check=names.dns_subdomain)
+    assert [str(each) for each in errors] == ["metadata.namespace: Required value"]
 
 
 def test_a_cluster_wide_kind_has_no_namespace() -> None:
-    found = meta.validate(NAMED, namespaced=False, name_check=names.dns_subdomain)
-    assert [str(each) for each in found] == [
+    errors = meta.validate(NAMED, namespaced=False, name_check=names.dns_subdomain)
+    assert [str(each) for each in errors] == [
         "metadata.namespace: Forbidden: not allowed on this type"
     ]
 
@@ -52,25 +52,25 @@ SIZES = [
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "refused"), [each[1:] for each in SIZES], ids=[each[0] for each in SIZES]
+    ("key", "value", "is_too_long"), [each[1:] for each in SIZES], ids=[each[0] for each in SIZES]
 )
-def test_annotations_have_room_for_256_kib(key: str, value: str, refused: bool) -> None:
+def test_annotations_have_room_for_256_kib(key: str, value: str, is_too_long: bool) -> None:
     want = ["metadata.annotations: Too long: may not be more than 262144 bytes"]
-    assert _validate(annotations={key: value}) == (want if refused else [])
+    assert _validate(annotations={key: value}) == (want if is_too_long else [])
 
 
 def test_two_controllers_are_refused_with_all_owners_shown() -> None:
     owner = {"apiVersion": "v1", "kind": "A", "name": "n", "uid": "u", "controller": True}
-    [found] = meta.validate(
+    [error] = meta.validate(
         NAMED | {"ownerReferences": [owner, {**owner, "name": "m"}]},
         namespaced=True,
         name_check=names.dns_subdomain,
     )
-    assert found.detail == (
+    assert error.detail == (
         "Only one reference can have Controller set to true. "
         'Found "true" in references for A/n and A/m'
     )
-    assert fields.show(found.value) == (
+    assert fields.show(error.value) == (
         '[{"apiVersion":"v1","kind":"A","name":"n","uid":"u","controller":true},'
         '{"apiVersion":"v1","kind":"A","name":"m","uid":"u","controller":true}]'
     )
@@ -78,8 +78,8 @@ def test_two_controllers_are_refused_with_all_owners_shown() -> None:
 
 def test_an_event_owns_nothing() -> None:
     owner = {"apiVersion": "v1", "kind": "Event", "name": "n", "uid": "u"}
-    [found] = _validate(ownerReferences=[owner])
-    assert found.endswith("/v1, Kind=Event is disallowed from being an owner")
+    [error] = _validate(ownerReferences=[owner])
+    assert error.endswith("/v1, Kind=Event is disallowed from being an owner")
 
 
 MANAGERS = [
@@ -149,8 +149,8 @@ CHANGES = [
     ("change", "want"), [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES]
 )
 def test_identity_does_not_change(change: Object, want: list[str]) -> None:
-    found = meta.validate_change(STORED | change, STORED)
-    assert [str(each) for each in found] == [f"metadata.{each}" for each in want]
+    errors = meta.validate_change(STORED | change, STORED)
+    assert [str(each) for each in errors] == [f"metadata.{each}" for each in want]
 
 
 def test_an_update_is_checked_for_all_kinds_and_then_for_the_kind() -> None:
@@ -195,8 +195,8 @@ SELECTORS = [
     ("selector", "want"), [each[1:] for each in SELECTORS], ids=[each[0] for each in SELECTORS]
 )
 def test_a_selector_is_checked(selector: Object | None, want: list[str]) -> None:
-    found = meta.validate_label_selector(selector, "s")
-    assert [str(each) for each in found] == [f"s.{each}" for each in want]
+    errors = meta.validate_label_selector(selector, "s")
+    assert [str(each) for each in errors] == [f"s.{each}" for each in want]
 
 
 QUOTED = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, keys and values are held to Kubernetes' formats, in its words."""
+"""Names, keys and values must have Kubernetes' formats; errors have Kubernetes' words."""
 
 import pytest
 

@@ -11,8 +11,8 @@ def budget(share: str) -> Object:
 
 
 def test_share_of_thousands_of_digits_is_refused_and_not_a_crash() -> None:
-    [found] = pdb.validate_create(budget("9" * 5000 + "%"))
-    assert (found.path, found.detail) == ("spec.minAvailable", "must not be greater than 100%")
+    [error] = pdb.validate_create(budget("9" * 5000 + "%"))
+    assert (error.path, error.detail) == ("spec.minAvailable", "must not be greater than 100%")
 
 
 def test_thousands_of_leading_zeros_do_not_count() -> None:

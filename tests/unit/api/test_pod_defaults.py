@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refloat.api import pods, qos
+from refloat.api import pod_preparation, qos
 from refloat.api.defaults import pod as defaults
 from refloat.api.meta import Object
 from tests.unit.api import pod_cases
@@ -112,7 +112,7 @@ def test_a_status_of_mounted_volumes_is_behind_a_gate_that_is_off() -> None:
     new = copy.deepcopy(old)
     mount = {"name": "v", "mountPath": "/v", "volumeStatus": {"image": {"imageRef": "x"}}}
     new["status"]["containerStatuses"] = [{"name": "c", "volumeMounts": [mount]}]
-    pods.prepare_status_update(new, old)
+    pod_preparation.prepare_status_update(new, old)
     mounts = new["status"]["containerStatuses"][0]["volumeMounts"]
     assert mounts == [{"name": "v", "mountPath": "/v"}]
 
@@ -121,7 +121,7 @@ def test_a_change_of_the_specification_counts_a_generation() -> None:
     old = pod_cases.stored_pod(pod_cases.cases("update")[0])
     new = copy.deepcopy(old)
     new["spec"]["containers"][0]["image"] = "j"
-    pods.prepare_update(new, old)
+    pod_preparation.prepare_update(new, old)
     assert new["metadata"]["generation"] == old["metadata"]["generation"] + 1
 
 
@@ -129,7 +129,7 @@ def test_a_change_of_labels_counts_no_generation() -> None:
     old = pod_cases.stored_pod(pod_cases.cases("update")[0])
     new = copy.deepcopy(old)
     new["metadata"]["labels"] = {"a": "b"}
-    pods.prepare_update(new, old)
+    pod_preparation.prepare_update(new, old)
     assert new["metadata"]["generation"] == old["metadata"]["generation"]
 
 
@@ -144,7 +144,7 @@ def test_a_status_keeps_generations_that_are_not_said() -> None:
     }
     new = copy.deepcopy(old)
     new["status"] = {"conditions": [dict(ready), {**ready, "observedGeneration": 9}, dict(ready)]}
-    pods.prepare_status_update(new, old)
+    pod_preparation.prepare_status_update(new, old)
     assert new["status"] == {
         "observedGeneration": 3,
         "qosClass": "BestEffort",
@@ -162,7 +162,7 @@ def test_a_status_change_cannot_change_owner_or_specification() -> None:
     new = copy.deepcopy(old)
     new["spec"]["hostname"] = "x"
     new["metadata"]["ownerReferences"] = [{"name": "x"}]
-    pods.prepare_status_update(new, old)
+    pod_preparation.prepare_status_update(new, old)
     assert new["spec"] == old["spec"]
     assert "ownerReferences" not in new["metadata"]
 

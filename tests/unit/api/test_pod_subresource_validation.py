@@ -1,28 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Binding and Eviction, the bodies of a pod's subresources."""
 
-import pytest
-
 from refloat.api.meta import Object
 from refloat.api.validation import binding, eviction
+from tests.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("target", "want"),
-    [
-        pytest.param({"kind": "Node", "name": "n"}, [], id="a node"),
-        pytest.param({"name": "n"}, [], id="no kind means a node"),
-        pytest.param({"kind": "Node", "name": "A b"}, [], id="names are not looked at"),
-        pytest.param({}, ["target.name: Required value"], id="no name"),
-        pytest.param(
+@cases(
+    "target want",
+    {
+        "a node": ({"kind": "Node", "name": "n"}, []),
+        "no kind means a node": ({"name": "n"}, []),
+        "names are not looked at": ({"kind": "Node", "name": "A b"}, []),
+        "no name": ({}, ["target.name: Required value"]),
+        "another kind": (
             {"kind": "Foo"},
             [
                 'target.kind: Unsupported value: "Foo": supported values: "Node", "<empty>"',
                 "target.name: Required value",
             ],
-            id="another kind",
         ),
-    ],
+    },
 )
 def test_a_binding_is_answered_as_by_kubernetes(target: Object, want: list[str]) -> None:
     assert [str(each) for each in binding.validate_create({"target": target})] == want

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from refloat.api import pods
+from refloat.api import pod_preparation
 from refloat.api.meta import Object
 from refloat.api.validation import pod as validation
 from tests.unit.api import pod_cases
@@ -33,7 +33,7 @@ TEMPLATES = pod_cases.templates()
 
 @pytest.mark.parametrize("case", TEMPLATES, ids=[case["id"] for case in TEMPLATES])
 def test_a_template_is_refused_with_what_kubernetes_says(case: Case) -> None:
-    found = validation.validate_template(pod_cases.new_template(case), "template")
+    errors = validation.validate_template(pod_cases.new_template(case), "template")
     want = case["template"]
     if want == "same":
         expected = [
@@ -41,7 +41,7 @@ def test_a_template_is_refused_with_what_kubernetes_says(case: Case) -> None:
         ]
     else:
         expected = pod_cases.want_causes(want)
-    assert pod_cases.causes(found) == expected
+    assert pod_cases.causes(errors) == expected
 
 
 ACCEPTED_TEMPLATES = [
@@ -55,18 +55,18 @@ ACCEPTED_TEMPLATES = [
     "case", ACCEPTED_TEMPLATES, ids=[each["id"] for each in ACCEPTED_TEMPLATES]
 )
 def test_an_accepted_template_has_the_warnings_of_kubernetes(case: Case) -> None:
-    found = validation.template_warnings(pod_cases.new_template(case), "template")
+    warnings = validation.template_warnings(pod_cases.new_template(case), "template")
     if case["template"] == "same":
-        assert found == [f"template.{each}" for each in case.get("warnings", [])]
+        assert warnings == [f"template.{each}" for each in case.get("warnings", [])]
     else:
-        assert found == case["template"].get("warnings", [])
+        assert warnings == case["template"].get("warnings", [])
 
 
 @pytest.mark.parametrize("case", pod_cases.cases("update"), ids=pod_cases.ids("update"))
 def test_a_change_is_refused_with_what_kubernetes_says(case: Case) -> None:
     old = pod_cases.stored_pod(case)
     new = pod_cases.changed_pod(case, old)
-    pods.prepare_update(new, old)
+    pod_preparation.prepare_update(new, old)
     assert pod_cases.causes(validation.validate_update(new, old)) == pod_cases.want_causes(case)
 
 
@@ -75,10 +75,10 @@ def test_a_change_of_status_is_refused_with_what_kubernetes_says(case: Case) -> 
     # behaviour C8.8, C8.9
     old = pod_cases.stored_pod(case)
     new = pod_cases.changed_pod(case, old)
-    pods.prepare_status_update(new, old)
-    found = validation.validate_status_update(new, old)
-    assert pod_cases.causes(found) == pod_cases.want_causes(case)
-    if not found:
+    pod_preparation.prepare_status_update(new, old)
+    errors = validation.validate_status_update(new, old)
+    assert pod_cases.causes(errors) == pod_cases.want_causes(case)
+    if not errors:
         assert validation.status_warnings(new) == case.get("warnings", [])
 
 
@@ -88,12 +88,12 @@ def test_a_finalizer_cannot_be_added_to_a_pod_that_is_being_deleted() -> None:
     old["metadata"] |= {"deletionTimestamp": pod_cases.NOW, "finalizers": ["a/b"]}
     new = pod_cases.changed_pod(case, old)
     new["metadata"]["finalizers"] = ["a/b", "c/d", "a/c"]
-    found = validation.validate_update(new, old)
+    errors = validation.validate_update(new, old)
     text = (
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being "
         'deleted, found new finalizers []string{"a/c", "c/d"}'
     )
-    assert [str(each) for each in found] == [text, text]
+    assert [str(each) for each in errors] == [text, text]
 
 
 def test_a_finalizer_can_be_removed_from_a_pod_that_is_being_deleted() -> None:
@@ -107,8 +107,8 @@ def test_a_finalizer_can_be_removed_from_a_pod_that_is_being_deleted() -> None:
 
 def test_overhead_is_checked_like_a_containers_limits() -> None:
     pod, _ = pod_cases.new_pod({"pod": {"spec": {"overhead": {"cpu": "-1", "foo": "1"}}}})
-    found = [(each.path, each.detail) for each in validation.validate_create(pod)]
-    assert found == [
+    errors = [(each.path, each.detail) for each in validation.validate_create(pod)]
+    assert errors == [
         ("spec.overhead.limits[cpu]", "must be greater than or equal to 0"),
         ("spec.overhead.limits[foo]", "must be a standard resource type or fully qualified"),
         ("spec.overhead.limits[foo]", "must be a standard resource for containers"),
@@ -117,16 +117,16 @@ def test_overhead_is_checked_like_a_containers_limits() -> None:
 
 def test_an_unknown_preemption_policy_is_refused() -> None:
     pod, _ = pod_cases.new_pod({"pod": {"spec": {"preemptionPolicy": "x"}}})
-    [found] = validation.validate_create(pod)
-    assert found.path == "spec.preemptionPolicy"
-    assert found.detail == 'supported values: "PreemptLowerPriority", "Never"'
+    [error] = validation.validate_create(pod)
+    assert error.path == "spec.preemptionPolicy"
+    assert error.detail == 'supported values: "PreemptLowerPriority", "Never"'
 
 
 def test_rules_of_an_init_container_without_a_policy_are_looked_at_no_further() -> None:
     container = {"name": "i", "image": "i", "restartPolicyRules": [{"action": "x"}]}
     pod, _ = pod_cases.new_pod({"pod": {"spec": {"initContainers": [container]}}})
-    [found] = validation.validate_create(pod)
-    assert str(found) == (
+    [error] = validation.validate_create(pod)
+    assert str(error) == (
         "spec.initContainers[0].restartPolicy: Required value: "
         "must specify restartPolicy when restart rules are used"
     )
@@ -143,7 +143,7 @@ def test_rules_of_a_container_without_a_policy_are_looked_at_all_the_same() -> N
 
 
 def changed(before: Object, after: Object) -> list[str]:
-    """What is said of a change of these fields of a pod's specification."""
+    """The errors of a change of these fields of a pod's specification."""
     case = {**pod_cases.cases("update")[0], "patch": {"spec": after}}
     old = pod_cases.stored_pod(case)
     old["spec"] |= before
@@ -167,8 +167,8 @@ def relabelled(policy: str) -> Object:
 
 
 def test_a_pod_that_has_a_selinux_policy_may_have_each() -> None:
-    [found] = changed(relabelled("Recursive"), relabelled("MountOption"))
-    assert found.startswith("spec: Forbidden: pod updates may not change fields other than")
+    [error] = changed(relabelled("Recursive"), relabelled("MountOption"))
+    assert error.startswith("spec: Forbidden: pod updates may not change fields other than")
     assert changed(relabelled("MountOption"), relabelled("MountOption")) == []
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from refloat.api import printing
+from tests.cases import cases
 
 DAY = 24 * 3600
 YEAR = 365 * DAY
@@ -89,17 +90,16 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
-@pytest.mark.parametrize(
-    ("selector", "want"),
-    [
-        pytest.param(None, "<none>", id="no selector"),
-        pytest.param({}, "<none>", id="an empty selector"),
-        pytest.param(
+@cases(
+    "selector want",
+    {
+        "no selector": (None, "<none>"),
+        "an empty selector": ({}, "<none>"),
+        "labels are ordered by key": (
             {"matchLabels": {"b": "3", "a-b": "2", "a": "1"}},
             "a=1,a-b=2,b=3",
-            id="labels are ordered by key",
         ),
-        pytest.param(
+        "expressions are ordered by key, after labels, with ordered values": (
             {
                 "matchLabels": {"z": "1"},
                 "matchExpressions": [
@@ -110,9 +110,8 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
                 ],
             },
             "a,!b,c notin (x),z=1,z in (1,a,b)",
-            id="expressions are ordered by key, after labels, with ordered values",
         ),
-    ],
+    },
 )
 def test_a_selector_is_shown_in_the_notation_of_kubectl(selector: Any, want: str) -> None:
     assert printing.label_selector(selector) == want

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies in protobuf are read as Kubernetes reads them, and refused in its words.
+"""The codec reads protobuf as Kubernetes does; errors have Kubernetes' words.
 
 `data/protobuf.json` holds one object of each kind with all its fields set, as
 the Go types write it in protobuf and in JSON.
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refloat.api import codec, errors, protobuf, schema
+from tests.cases import cases
 from tests.unit.api.protobuf_bytes import (
     CONFIG_MAP,
     DELIMITED,
@@ -55,10 +56,10 @@ def test_an_object_of_any_kind_reads_as_its_json_does(key: str) -> None:
     struct = schema.struct(*key.split(" "))
     body = base64.b64decode(VECTORS[key]["protobuf"])
     text = json.dumps(VECTORS[key]["json"]).encode()
-    made = codec.decode(body, struct, media="protobuf")
-    assert made.obj == codec.decode(text, struct).obj
-    assert made.problems == []
-    assert made.strict == ""
+    decoded = codec.decode(body, struct, media="protobuf")
+    assert decoded.obj == codec.decode(text, struct).obj
+    assert decoded.problems == []
+    assert decoded.strict == ""
 
 
 def test_every_kind_that_is_served_has_an_example() -> None:
@@ -98,13 +99,13 @@ def test_what_the_envelope_leaves_open_is_taken_from_the_address(
     api_version: str, kind: str
 ) -> None:
     body = wrapped(NAMED, api_version, kind)
-    made = codec.decode(body, CONFIG_MAP, media="protobuf").obj
-    assert made == {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}}
+    obj = codec.decode(body, CONFIG_MAP, media="protobuf").obj
+    assert obj == {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}}
 
 
 def test_an_envelope_without_kind_or_object_is_enough() -> None:
-    made = codec.decode(protobuf.MAGIC + take(3, "gzip"), CONFIG_MAP, media="protobuf").obj
-    assert made["kind"] == "ConfigMap"
+    obj = codec.decode(protobuf.MAGIC + take(3, "gzip"), CONFIG_MAP, media="protobuf").obj
+    assert obj["kind"] == "ConfigMap"
 
 
 @pytest.mark.parametrize(
@@ -147,50 +148,45 @@ def test_a_body_that_is_no_envelope_is_refused_with_its_beginning(body: bytes, w
     assert refusal(body) == UNRECOGNIZED + want
 
 
-@pytest.mark.parametrize(
-    ("raw", "want"),
-    [
-        pytest.param(put(1, 1), "proto: wrong wireType = 0 for field ObjectMeta", id="a number"),
-        pytest.param(tag(1, 7), "proto: wrong wireType = 7 for field ObjectMeta", id="no type"),
-        pytest.param(take(4, "x"), "proto: wrong wireType = 2 for field Immutable", id="a text"),
-        pytest.param(tag(100, 6), "proto: illegal wireType 6", id="unknown, no type"),
-        pytest.param(
+@cases(
+    "raw want",
+    {
+        "a number": (put(1, 1), "proto: wrong wireType = 0 for field ObjectMeta"),
+        "no type": (tag(1, 7), "proto: wrong wireType = 7 for field ObjectMeta"),
+        "a text": (take(4, "x"), "proto: wrong wireType = 2 for field Immutable"),
+        "unknown, no type": (tag(100, 6), "proto: illegal wireType 6"),
+        "a group that has not begun": (
             tag(100, END_GROUP),
             "proto: ConfigMap: wiretype end group for non-group",
-            id="a group that has not begun",
         ),
-        pytest.param(
+        "a group that has not begun, in a map": (
             take(2, tag(3, END_GROUP)),
             "proto: unexpected end of group",
-            id="a group that has not begun, in a map",
         ),
-        pytest.param(tag(100, GROUP) + put(1, 1), EOF, id="a group that does not end"),
-        pytest.param(b"\x02\x00", "proto: ConfigMap: illegal tag 0 (wire type 2)", id="tag 0"),
-        pytest.param(
+        "a group that does not end": (tag(100, GROUP) + put(1, 1), EOF),
+        "tag 0": (b"\x02\x00", "proto: ConfigMap: illegal tag 0 (wire type 2)"),
+        "a negative tag": (
             varint(0x80000001 << 3 | 2),
             "proto: ConfigMap: illegal tag -2147483647 (wire type 17179869194)",
-            id="a negative tag",
         ),
-        pytest.param(b"\xff" * 11, OVERFLOW, id="a tag too long"),
-        pytest.param(b"\x0a" + b"\xff" * 11, OVERFLOW, id="a length too long"),
-        pytest.param(tag(4, VARINT) + b"\xff" * 11, OVERFLOW, id="a number too long"),
-        pytest.param(b"\x0a" + varint(-1), NEGATIVE, id="a negative length"),
-        pytest.param(b"\x0a" + varint((1 << 63) - 1), NEGATIVE, id="a length that overflows"),
-        pytest.param(b"\x0a" + varint(1 << 62), EOF, id="a huge length"),
-        pytest.param(b"\x0a", EOF, id="no length"),
-        pytest.param(b"\x8a", EOF, id="half a tag"),
-        pytest.param(tag(4, VARINT), EOF, id="no number"),
-        pytest.param(tag(4, VARINT) + b"\x80", EOF, id="half a number"),
-        pytest.param(take(1, b"\x0a\x05abc"), EOF, id="a length beyond the message"),
-        pytest.param(take(1, b"\x0a") + b"\x00", EOF, id="a length in the next message"),
-        pytest.param(take(1, tag(7, VARINT)) + b"\x00", EOF, id="a number in the next message"),
-        pytest.param(tag(100, DELIMITED) + varint(10), EOF, id="unknown, too long"),
-        pytest.param(tag(100, DELIMITED) + varint(-1), NEGATIVE, id="unknown, negative"),
-        pytest.param(tag(100, FIXED32) + b"abc", EOF, id="unknown, cut off"),
-        pytest.param(
-            take(2, tag(3, FIXED32) + b"ab") + b"cd", EOF, id="unknown, beyond a map's entry"
-        ),
-    ],
+        "a tag too long": (b"\xff" * 11, OVERFLOW),
+        "a length too long": (b"\x0a" + b"\xff" * 11, OVERFLOW),
+        "a number too long": (tag(4, VARINT) + b"\xff" * 11, OVERFLOW),
+        "a negative length": (b"\x0a" + varint(-1), NEGATIVE),
+        "a length that overflows": (b"\x0a" + varint((1 << 63) - 1), NEGATIVE),
+        "a huge length": (b"\x0a" + varint(1 << 62), EOF),
+        "no length": (b"\x0a", EOF),
+        "half a tag": (b"\x8a", EOF),
+        "no number": (tag(4, VARINT), EOF),
+        "half a number": (tag(4, VARINT) + b"\x80", EOF),
+        "a length beyond the message": (take(1, b"\x0a\x05abc"), EOF),
+        "a length in the next message": (take(1, b"\x0a") + b"\x00", EOF),
+        "a number in the next message": (take(1, tag(7, VARINT)) + b"\x00", EOF),
+        "unknown, too long": (tag(100, DELIMITED) + varint(10), EOF),
+        "unknown, negative": (tag(100, DELIMITED) + varint(-1), NEGATIVE),
+        "unknown, cut off": (tag(100, FIXED32) + b"abc", EOF),
+        "unknown, beyond a map's entry": (take(2, tag(3, FIXED32) + b"ab") + b"cd", EOF),
+    },
 )
 def test_malformed_bytes_are_refused_in_the_words_of_kubernetes(raw: bytes, want: str) -> None:
     assert refusal(wrapped(raw)) == HANDLED + want
@@ -210,8 +206,8 @@ def test_malformed_bytes_are_refused_in_the_words_of_kubernetes(raw: bytes, want
     ],
 )
 def test_another_kind_is_refused(api_version: str, kind: str, want: str) -> None:
-    told = f'{kind} in version "v1" cannot be handled as a ConfigMap: {want}'
-    assert refusal(wrapped(NAMED, api_version, kind)) == told
+    message = f'{kind} in version "v1" cannot be handled as a ConfigMap: {want}'
+    assert refusal(wrapped(NAMED, api_version, kind)) == message
 
 
 def test_an_object_of_another_kind_is_read_before_it_is_refused() -> None:
@@ -231,8 +227,8 @@ def test_an_event_of_the_other_version_is_refused() -> None:
 def test_the_older_eviction_is_taken() -> None:
     struct = schema.struct("policy/v1", "Eviction")
     body = wrapped(NAMED + take(2, put(1, 5)), "policy/v1beta1", "Eviction")
-    made = codec.decode(body, struct, media="protobuf").obj
-    assert made["deleteOptions"] == {"gracePeriodSeconds": 5}
+    obj = codec.decode(body, struct, media="protobuf").obj
+    assert obj["deleteOptions"] == {"gracePeriodSeconds": 5}
 
 
 @pytest.mark.parametrize(
@@ -250,9 +246,9 @@ def test_the_older_eviction_is_taken() -> None:
 )
 def test_options_are_taken_in_every_version(api_version: str, kind: str) -> None:
     body = wrapped(put(1, 0) + take(2, take(1, "u")), api_version, kind)
-    made = codec.decode_options(body, OPTIONS, media="protobuf").obj
-    assert made["gracePeriodSeconds"] == 0
-    assert made["preconditions"] == {"uid": "u"}
+    obj = codec.decode_options(body, OPTIONS, media="protobuf").obj
+    assert obj["gracePeriodSeconds"] == 0
+    assert obj["preconditions"] == {"uid": "u"}
 
 
 @pytest.mark.parametrize(
@@ -269,9 +265,9 @@ def test_options_are_taken_in_every_version(api_version: str, kind: str) -> None
     ],
 )
 def test_options_are_refused_without_their_kind(body: bytes, want: str) -> None:
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         codec.decode_options(body, OPTIONS, media="protobuf")
-    assert caught.value.message == want
+    assert error.value.message == want
 
 
 def test_unknown_fields_are_passed_over_without_a_word() -> None:
@@ -288,9 +284,9 @@ def test_unknown_fields_are_passed_over_without_a_word() -> None:
         + tag(1, END_GROUP)
         + tag(9, END_GROUP)
     )
-    made = codec.decode(wrapped(unknown + NAMED), CONFIG_MAP, media="protobuf")
-    assert made.obj["metadata"] == {"name": "x"}
-    assert made.strict == ""
+    decoded = codec.decode(wrapped(unknown + NAMED), CONFIG_MAP, media="protobuf")
+    assert decoded.obj["metadata"] == {"name": "x"}
+    assert decoded.strict == ""
 
 
 def test_a_tag_may_have_more_bits_than_count() -> None:
@@ -300,8 +296,8 @@ def test_a_tag_may_have_more_bits_than_count() -> None:
 
 
 def test_a_message_that_comes_twice_is_merged() -> None:
-    made = read(NAMED + take(1, entry(11, "l", "v")))
-    assert made["metadata"] == {"name": "x", "labels": {"l": "v"}}
+    obj = read(NAMED + take(1, entry(11, "l", "v")))
+    assert obj["metadata"] == {"name": "x", "labels": {"l": "v"}}
 
 
 def test_a_text_that_comes_twice_is_replaced() -> None:

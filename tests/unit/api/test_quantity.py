@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities come back as Kubernetes writes them, and count what they say."""
+"""Quantities have Kubernetes' texts and values."""
 
 from fractions import Fraction
 
@@ -107,11 +107,11 @@ def test_comparison_is_of_values_not_of_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "want"),
+    ("first", "second", "want"),
     [("1", "500m", "1500m"), ("1Gi", "1Gi", "2Gi"), ("0", "1Ki", "1Ki"), ("1", "-1", "0")],
 )
-def test_a_sum_has_the_form_of_its_first_part(left: str, right: str, want: str) -> None:
-    assert quantity.add(left, right) == want
+def test_a_sum_has_the_form_of_its_first_part(first: str, second: str, want: str) -> None:
+    assert quantity.add(first, second) == want
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_canonical_form_is_a_fixpoint(text: str) -> None:
     assert quantity.canonical(once) == once
 
 
-# Below the greatest suffix: above it, Kubernetes itself loses the value.
+# Below the greatest suffix: above, Kubernetes itself loses the value.
 @given(st.integers(-(10**14), 10**14), st.sampled_from(["n", "u", "m", "", "k", "M", "e3"]))
 def test_the_canonical_form_preserves_the_value(number: int, suffix: str) -> None:
     text = f"{number}{suffix}"

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of types says what Kubernetes' own types say."""
+"""The table of types agrees with Kubernetes' own types."""
 
 import pytest
 
 from refloat.api import kinds, schema
+from tests.cases import cases
 
 
 @pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda each: f"{each.kind}.{each.group}")
 def test_every_kind_and_its_list_is_in_the_table(resource: kinds.Resource) -> None:
     kind = schema.struct(resource.api_version, resource.kind)
-    listed = schema.struct(resource.api_version, f"{resource.kind}List")
+    list_struct = schema.struct(resource.api_version, f"{resource.kind}List")
 
-    items = listed.fields["items"].type
+    items = list_struct.fields["items"].type
     assert isinstance(items, schema.ListOf)
     assert items.element is kind
     assert list(kind.fields)[:3] == ["kind", "apiVersion", "metadata"]
@@ -48,22 +49,22 @@ def test_fields_of_inlined_structs_stand_in_place() -> None:
     assert list(schema.named("core.v1.Volume").fields)[:2] == ["name", "hostPath"]
 
 
-@pytest.mark.parametrize(
-    ("struct", "name", "want_pointer", "want_omit"),
-    [
-        pytest.param("core.v1.Pod", "status", False, False, id="omitempty does not omit a struct"),
-        pytest.param("meta.v1.ObjectMeta", "creationTimestamp", False, True, id="omitzero does"),
-        pytest.param("core.v1.PodSpec", "containers", False, False, id="a list without omitempty"),
-        pytest.param("core.v1.PodSpec", "volumes", False, True, id="a list with omitempty"),
-        pytest.param("batch.v1.JobSpec", "parallelism", True, True, id="a pointer"),
-        pytest.param("core.v1.ResourceFieldSelector", "divisor", False, False, id="a quantity"),
-    ],
+@cases(
+    "struct name want_pointer want_omit",
+    {
+        "omitempty does not omit a struct": ("core.v1.Pod", "status", False, False),
+        "omitzero does": ("meta.v1.ObjectMeta", "creationTimestamp", False, True),
+        "a list without omitempty": ("core.v1.PodSpec", "containers", False, False),
+        "a list with omitempty": ("core.v1.PodSpec", "volumes", False, True),
+        "a pointer": ("batch.v1.JobSpec", "parallelism", True, True),
+        "a quantity": ("core.v1.ResourceFieldSelector", "divisor", False, False),
+    },
 )
 def test_what_is_left_out_when_empty_follows_go(
     struct: str, name: str, want_pointer: bool, want_omit: bool
 ) -> None:
-    found = field(struct, name)
-    assert (found.pointer, found.omit) == (want_pointer, want_omit)
+    row = field(struct, name)
+    assert (row.pointer, row.omit) == (want_pointer, want_omit)
 
 
 def test_go_names_are_those_of_error_messages() -> None:

@@ -217,6 +217,6 @@ def test_fields_can_be_renamed() -> None:
 
 
 def test_comparison_with_thousands_of_digits_is_refused_and_not_a_crash() -> None:
-    with pytest.raises(StatusError, match=INTEGER) as told:
+    with pytest.raises(StatusError, match=INTEGER) as error:
         selectors.parse_labels("a>" + "9" * 5000)
-    assert told.value.code == 400
+    assert error.value.code == 400

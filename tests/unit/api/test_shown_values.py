@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a mistake shows a wrong value: what has a type of its own in Go, as JSON."""
+"""Errors show values of Go's own types as JSON."""
 
 from typing import Any
 
@@ -149,9 +149,9 @@ def shown(spec: Object, path: str) -> list[str]:
 
 @pytest.mark.parametrize(("path", "spec"), TYPED, ids=[path for path, _ in TYPED])
 def test_value_with_a_type_is_shown_as_json(path: str, spec: Object) -> None:
-    found = shown(spec, path)
-    assert found
-    assert all(f"value: {AS_JSON}: " in each for each in found)
+    texts = shown(spec, path)
+    assert texts
+    assert all(f"value: {AS_JSON}: " in each for each in texts)
 
 
 @pytest.mark.parametrize(
@@ -174,34 +174,34 @@ def test_value_with_a_type_is_shown_as_json(path: str, spec: Object) -> None:
     ],
 )
 def test_plain_text_is_shown_quoted(path: str, spec: Object) -> None:
-    [found] = shown(spec, path)
-    assert f"value: {QUOTED}: " in found
+    [error] = shown(spec, path)
+    assert f"value: {QUOTED}: " in error
 
 
 def test_resource_that_is_resized_twice_is_shown_as_json() -> None:
     policy = {"resourceName": WRONG, "restartPolicy": "NotRequired"}
-    found = shown(container(resizePolicy=[policy, policy]), "spec.containers[0].resizePolicy[1]")
-    assert found == [f"Duplicate value: {AS_JSON}"]
+    texts = shown(container(resizePolicy=[policy, policy]), "spec.containers[0].resizePolicy[1]")
+    assert texts == [f"Duplicate value: {AS_JSON}"]
 
 
 def test_toleration_without_a_key_shows_its_operator_as_json() -> None:
     spec = {"tolerations": [{"operator": WRONG, "effect": WRONG, "tolerationSeconds": 1}]}
     for name in ("operator", "effect"):
-        found = shown(spec, f"spec.tolerations[0].{name}")
-        assert [each.split(": ")[1] for each in found] == [AS_JSON, AS_JSON]
+        texts = shown(spec, f"spec.tolerations[0].{name}")
+        assert [each.split(": ")[1] for each in texts] == [AS_JSON, AS_JSON]
 
 
 def test_operation_of_a_field_manager_is_shown_as_json() -> None:
     metadata = {"name": "n", "managedFields": [{"operation": WRONG, "fieldsType": WRONG}]}
-    found = meta.validate(metadata, namespaced=False, name_check=lambda _: ())
-    assert [each.body.split(": ")[1] for each in found] == [AS_JSON, QUOTED]
+    errors = meta.validate(metadata, namespaced=False, name_check=lambda _: ())
+    assert [each.body.split(": ")[1] for each in errors] == [AS_JSON, QUOTED]
 
 
 def test_eviction_policy_of_a_budget_is_shown_as_json() -> None:
     spec = {"minAvailable": 1, "selector": {}, "unhealthyPodEvictionPolicy": WRONG}
     budget = {"metadata": {"name": "b", "namespace": "default"}, "spec": spec}
-    [found] = pdb.validate_create(budget)
-    assert found.body.startswith(f"Unsupported value: {AS_JSON}: ")
+    [error] = pdb.validate_create(budget)
+    assert error.body.startswith(f"Unsupported value: {AS_JSON}: ")
 
 
 def test_indexes_are_shown_as_json_only_where_they_may_be_missing() -> None:
@@ -209,9 +209,9 @@ def test_indexes_are_shown_as_json_only_where_they_may_be_missing() -> None:
     spec = {"completions": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
     old = {"metadata": metadata, "spec": spec, "status": {}}
     new = old | {"status": {"completedIndexes": WRONG, "failedIndexes": WRONG}}
-    found = job.validate_status_update(new, old)
+    errors = job.validate_status_update(new, old)
     why = f"cannot convert string to integer for index: {QUOTED}"
-    assert [str(each) for each in found] == [
+    assert [str(each) for each in errors] == [
         f"status.{name}: Invalid value: {value}: error parsing {name}: {why}"
         for name, value in (("completedIndexes", QUOTED), ("failedIndexes", AS_JSON))
     ]

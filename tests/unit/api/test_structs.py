@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from refloat.api import additions, batch, core, policy, schema, structs, times
+from refloat.api import batch, core, gated_fields, policy, schema, structs, times
 from refloat.api.meta import Object
 from refloat.bench.pods import PodMaker
 from refloat.client import kinds
@@ -28,8 +28,8 @@ def name_of(kind: Kind[Any]) -> str:
 
 @pytest.fixture(params=KINDS, ids=name_of)
 def kind(request: pytest.FixtureRequest) -> Kind[Any]:
-    found: Kind[Any] = request.param
-    return found
+    kind: Kind[Any] = request.param
+    return kind
 
 
 def split(hint: Any) -> tuple[set[Any], bool]:
@@ -44,11 +44,11 @@ def split(hint: Any) -> tuple[set[Any], bool]:
     return {hint}, False
 
 
-def problems(struct: Any, known: schema.Struct, path: str) -> Iterator[str]:
-    """Where a struct does not fit the type that it is a part of."""
+def problems(struct: Any, known_struct: schema.Struct, path: str) -> Iterator[str]:
+    """The places where a struct does not fit the type."""
     hints = get_type_hints(struct, include_extras=True)
     for each in msgspec.structs.fields(struct):
-        field = known.fields.get(each.encode_name)
+        field = known_struct.fields.get(each.encode_name)
         where = f"{path}.{each.encode_name}"
         if field is not None:
             yield from misfits(hints[each.name], field, where)
@@ -59,10 +59,10 @@ def problems(struct: Any, known: schema.Struct, path: str) -> Iterator[str]:
 def misfits(hint: Any, field: schema.Field, path: str) -> Iterator[str]:
     if hint is msgspec.Raw:
         return
-    found, optional = split(hint)
+    hint_kind, optional = split(hint)
     if optional != may_be_null(field):
         yield f"{path}: {'is never' if optional else 'may be'} null"
-    yield from wrong_types(found, field.type, path)
+    yield from wrong_types(hint_kind, field.type, path)
 
 
 def may_be_null(field: schema.Field) -> bool:
@@ -72,44 +72,44 @@ def may_be_null(field: schema.Field) -> bool:
     return isinstance(field.type, schema.Scalar) and field.type.kind in ("time", "microtime")
 
 
-def wrong_types(found: set[Any], known: schema.Type, path: str) -> Iterator[str]:
-    hint = next(iter(found))
-    if isinstance(known, schema.ListOf):
+def wrong_types(hints: set[Any], type_: schema.Type, path: str) -> Iterator[str]:
+    hint = next(iter(hints))
+    if isinstance(type_, schema.ListOf):
         if get_origin(hint) is not tuple:
             yield f"{path}: not a list"
         else:
-            yield from wrong_types(split(get_args(hint)[0])[0], known.element, f"{path}[]")
-    elif isinstance(known, schema.MapOf):
+            yield from wrong_types(split(get_args(hint)[0])[0], type_.element, f"{path}[]")
+    elif isinstance(type_, schema.MapOf):
         if get_origin(hint) is not Mapping:
             yield f"{path}: not a map"
-    elif isinstance(known, schema.Struct):
-        yield from problems(hint, known, path)
-    elif found != scalars(known):
-        yield f"{path}: {found} for {known.kind}"
+    elif isinstance(type_, schema.Struct):
+        yield from problems(hint, type_, path)
+    elif hints != scalars(type_):
+        yield f"{path}: {hints} for {type_.kind}"
 
 
-def scalars(known: schema.Scalar) -> set[Any]:
-    if known.kind in TEXTS:
+def scalars(scalar: schema.Scalar) -> set[Any]:
+    if scalar.kind in TEXTS:
         return {str}
-    if known.kind == "intorstring":
+    if scalar.kind == "intorstring":
         return {int, str}
-    return {bool} if known.kind == "bool" else {int}
+    return {bool} if scalar.kind == "bool" else {int}
 
 
 def test_every_field_is_one_of_its_kind_and_fits_it(kind: Kind[Any]) -> None:
-    known = additions.struct(kind.resource.api_version, kind.resource.kind)
-    assert list(problems(kind.type, known, kind.resource.kind)) == []
+    struct = gated_fields.struct(kind.resource.api_version, kind.resource.kind)
+    assert list(problems(kind.type, struct, kind.resource.kind)) == []
 
 
 def nulled(struct: schema.Struct, depth: int = 0) -> Object:
     """An object in which everything is null that Go may write as null."""
-    made: Object = {}
+    obj: Object = {}
     for field in struct.fields.values():
         if may_be_null(field):
-            made[field.name] = None
+            obj[field.name] = None
         elif isinstance(field.type, schema.Struct) and depth < DEPTH:
-            made[field.name] = nulled(field.type, depth + 1)
-    return made
+            obj[field.name] = nulled(field.type, depth + 1)
+    return obj
 
 
 class Wrong(structs.Partial, frozen=True):
@@ -129,8 +129,8 @@ def test_a_struct_that_does_not_fit_is_found_out() -> None:
 
 
 def test_nulls_are_read_wherever_go_writes_them(kind: Kind[Any]) -> None:
-    known = schema.struct(kind.resource.api_version, kind.resource.kind)
-    decoded = kind.decoder.decode(msgspec.json.encode(nulled(known)))
+    struct = schema.struct(kind.resource.api_version, kind.resource.kind)
+    decoded = kind.decoder.decode(msgspec.json.encode(nulled(struct)))
     assert decoded.metadata.creation_timestamp is None
     assert decoded.metadata.labels is None
 
@@ -173,19 +173,19 @@ BOOKMARKS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "sent"), BOOKMARKS)
-def test_what_a_server_sends_as_bookmark_could_be_read(kind: Kind[Any], sent: bytes) -> None:
-    assert kind.decoder.decode(sent).metadata.resource_version == "24358"
+@pytest.mark.parametrize(("kind", "body"), BOOKMARKS)
+def test_what_a_server_sends_as_bookmark_could_be_read(kind: Kind[Any], body: bytes) -> None:
+    assert kind.decoder.decode(body).metadata.resource_version == "24358"
 
 
 def test_a_pod_is_read_with_what_controllers_ask_of_it() -> None:
-    made = PodMaker().pod(0)
-    pod = kinds.PODS.decoder.decode(msgspec.json.encode(made))
+    simulated_pod = PodMaker().pod(0)
+    pod = kinds.PODS.decoder.decode(msgspec.json.encode(simulated_pod))
     assert pod.metadata.controller is not None
     assert pod.metadata.controller.name == "training-run-0000"
-    assert pod.spec.node_name == made["spec"]["nodeName"]
+    assert pod.spec.node_name == simulated_pod["spec"]["nodeName"]
     assert [each.name for each in pod.spec.containers or ()] == ["main", "metrics"]
-    assert pod.status.pod_ip == made["status"]["podIP"]
+    assert pod.status.pod_ip == simulated_pod["status"]["podIP"]
     assert structs.is_true(pod.status.conditions, "Ready")
     assert not structs.is_true(pod.status.conditions, "DisruptionTarget")
     assert not pod.is_terminal
@@ -193,11 +193,11 @@ def test_a_pod_is_read_with_what_controllers_ask_of_it() -> None:
 
 
 def test_exit_codes_and_finish_times_are_read() -> None:
-    sent = {
+    body = {
         "name": "main",
         "state": {"terminated": {"exitCode": 42, "finishedAt": "2026-01-02T03:04:05Z"}},
     }
-    status = msgspec.convert(sent, core.ContainerStatus)
+    status = msgspec.convert(body, core.ContainerStatus)
     assert status.state.terminated is not None
     assert status.state.terminated.exit_code == 42
     assert times.parse(status.state.terminated.finished_at or "").year == 2026
@@ -214,8 +214,8 @@ def test_a_job_without_template_has_an_empty_one() -> None:
 
 @pytest.mark.parametrize("value", [1, "30%"])
 def test_a_budget_is_a_number_or_a_share(value: int | str) -> None:
-    sent = msgspec.json.encode({"minAvailable": value})
-    decoded = msgspec.json.decode(sent, type=policy.PodDisruptionBudgetSpec)
+    body = msgspec.json.encode({"minAvailable": value})
+    decoded = msgspec.json.decode(body, type=policy.PodDisruptionBudgetSpec)
     assert decoded.min_available == value
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effect that only Refloat knows, in taints and tolerations, behind its gate (KEP-36)."""
+"""Refloat's own effect of taints and tolerations, behind a gate (KEP-36)."""
 
 import copy
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from refloat.api.defaults import pod as pod_defaults
 from refloat.api.meta import Object
 from refloat.api.validation import job, node, pod
 from tests import builders
+from tests.cases import cases
 from tests.unit.api import corpus
 
 FORCE: Object = {"key": "k", "value": "v", "effect": "ForceEviction"}
@@ -32,17 +33,17 @@ def node_with(*taints: Object) -> Object:
 
 
 def pod_with(*tolerations: Object) -> Object:
-    made = builders.pod("p", spec={"tolerations": list(tolerations)}, **STORED)
-    pod_defaults.apply(made)
-    return made
+    pod = builders.pod("p", spec={"tolerations": list(tolerations)}, **STORED)
+    pod_defaults.apply(pod)
+    return pod
 
 
 def job_with(*tolerations: Object) -> Object:
-    made = builders.job("j", **STORED)
-    made["spec"]["template"]["spec"]["tolerations"] = list(tolerations)
-    job_defaults.apply(made)
-    job_defaults.prepare_create(made)
-    return made
+    job = builders.job("j", **STORED)
+    job["spec"]["template"]["spec"]["tolerations"] = list(tolerations)
+    job_defaults.apply(job)
+    job_defaults.prepare_create(job)
+    return job
 
 
 KINDS: dict[str, tuple[Any, Callable[..., Object]]] = {
@@ -59,23 +60,23 @@ def said(mistakes: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("path", KINDS)
 def test_a_new_one_needs_the_gate(path: str) -> None:
-    kind, made = KINDS[path]
-    assert kind.validate_create(made(FORCE), force_eviction=True) == []
-    assert said(kind.validate_create(made(FORCE), force_eviction=False)) == [path + UNKNOWN]
+    kind, obj = KINDS[path]
+    assert kind.validate_create(obj(FORCE), force_eviction=True) == []
+    assert said(kind.validate_create(obj(FORCE), force_eviction=False)) == [path + UNKNOWN]
 
 
 @pytest.mark.parametrize("path", KINDS)
 def test_the_gate_lists_it_where_another_is_wrong(path: str) -> None:
-    kind, made = KINDS[path]
-    (mistake,) = said(kind.validate_create(made({**FORCE, "effect": "No"}), force_eviction=True))
+    kind, obj = KINDS[path]
+    (mistake,) = said(kind.validate_create(obj({**FORCE, "effect": "No"}), force_eviction=True))
     assert mistake.endswith('"NoSchedule", "PreferNoSchedule", "NoExecute", "ForceEviction"')
 
 
 @pytest.mark.parametrize("path", KINDS)
 @pytest.mark.parametrize("on", [True, False])
 def test_what_is_stored_may_stay_and_go_whatever_the_gate_says(path: str, *, on: bool) -> None:
-    kind, made = KINDS[path]
-    old, new = made(FORCE), made(FORCE)
+    kind, obj = KINDS[path]
+    old, new = obj(FORCE), obj(FORCE)
     new["metadata"]["labels"] = {"a": "b"}
     assert kind.validate_update(new, copy.deepcopy(old), force_eviction=on) == []
 
@@ -84,23 +85,23 @@ def test_a_stored_taint_may_go_without_the_gate() -> None:
     assert node.validate_update(node_with(), node_with(FORCE), force_eviction=False) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "taint",
-    [
-        pytest.param({**FORCE, "value": "w"}, id="another value"),
-        pytest.param({**FORCE, "key": "l"}, id="another key"),
-    ],
+    {
+        "another value": {**FORCE, "value": "w"},
+        "another key": {**FORCE, "key": "l"},
+    },
 )
 def test_a_stored_taint_does_not_open_the_door_to_others(taint: Object) -> None:
     other = {"key": "x", "effect": "NoSchedule"}
-    found = node.validate_update(node_with(other, taint), node_with(FORCE), force_eviction=False)
-    assert said(found) == ["metadata.taints[1]." + UNKNOWN]
+    errors = node.validate_update(node_with(other, taint), node_with(FORCE), force_eviction=False)
+    assert said(errors) == ["metadata.taints[1]." + UNKNOWN]
 
 
 def test_a_stored_toleration_does_not_open_the_door_to_others() -> None:
     new = pod_with(FORCE, {**FORCE, "key": "l"})
-    found = pod.validate_update(new, pod_with(FORCE), force_eviction=False)
-    assert said(found) == ["spec.tolerations[1]." + UNKNOWN]
+    errors = pod.validate_update(new, pod_with(FORCE), force_eviction=False)
+    assert said(errors) == ["spec.tolerations[1]." + UNKNOWN]
 
 
 def test_a_status_may_be_written_without_the_gate() -> None:
@@ -110,5 +111,5 @@ def test_a_status_may_be_written_without_the_gate() -> None:
 
 def test_nobody_tolerates_it_for_some_seconds() -> None:
     patient = {**FORCE, "tolerationSeconds": 60}
-    found = pod.validate_create(pod_with(patient), force_eviction=True)
-    assert said(found) == ["spec.tolerations[0]." + SECONDS]
+    errors = pod.validate_create(pod_with(patient), force_eviction=True)
+    assert said(errors) == ["spec.tolerations[0]." + SECONDS]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times are read and written as metav1.Time and metav1.MicroTime do it."""
+"""Times have the texts of metav1.Time and metav1.MicroTime."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -73,9 +73,9 @@ MICRO_AS = ' as "2006-01-02T15:04:05.000000Z07:00": cannot parse '
     ],
 )
 def test_what_is_no_time_is_refused_in_gos_words(text: str, want: str) -> None:
-    with pytest.raises(times.TimeError) as caught:
+    with pytest.raises(times.TimeError) as error:
         times.normalize(text)
-    assert str(caught.value) == f"parsing time {want}"
+    assert str(error.value) == f"parsing time {want}"
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_what_is_no_time_is_refused_in_gos_words(text: str, want: str) -> None:
     ],
 )
 def test_a_micro_time_with_another_fraction_is_refused(text: str, want: str) -> None:
-    with pytest.raises(times.TimeError) as caught:
+    with pytest.raises(times.TimeError) as error:
         times.normalize_micro(text)
-    assert str(caught.value) == f"parsing time {want}"
+    assert str(error.value) == f"parsing time {want}"
 
 
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -134,9 +134,9 @@ def test_what_is_no_stored_time_is_not_read(text: str) -> None:
 
 @given(MOMENTS)
 def test_any_zone_is_brought_to_utc(moment: datetime) -> None:
-    written = moment.isoformat(timespec="microseconds")
-    assert times.normalize_micro(written) == times.format_micro(moment.astimezone(UTC))
-    assert times.normalize(written) == times.format_time(moment)
+    text = moment.isoformat(timespec="microseconds")
+    assert times.normalize_micro(text) == times.format_micro(moment.astimezone(UTC))
+    assert times.normalize(text) == times.format_time(moment)
 
 
 @pytest.mark.parametrize(

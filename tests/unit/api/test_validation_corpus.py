@@ -47,7 +47,7 @@ def _nothing(*_: Object) -> None:
 
 
 @dataclass(frozen=True)
-class Kind:
+class CorpusKind:
     """What the API server does around the validation of one kind."""
 
     module: Any
@@ -55,7 +55,7 @@ class Kind:
     prepare_create: Callable[[Object], None] = _nothing
     prepare_update: Callable[[Object, Object], None] = _nothing
     options: tuple[tuple[str, bool], ...] = ()
-    # What is stored in another shape than it is served, or completed by the server.
+    # For kinds that the server stores in another shape, or completes.
     convert: Callable[[Object], None] = _nothing
 
 
@@ -87,36 +87,40 @@ def _pending_volume(obj: Object) -> None:
 
 
 KINDS = {
-    "configmap": Kind(configmap),
-    "event": Kind(event),
-    "event_modern": Kind(event, convert=_core_event, options=(("modern", True),)),
-    "job": Kind(job, job_defaults.apply, job_defaults.prepare_create),
-    "lease": Kind(lease, default=_drop_strategy),
-    "namespace": Kind(
+    "configmap": CorpusKind(configmap),
+    "event": CorpusKind(event),
+    "event_modern": CorpusKind(event, convert=_core_event, options=(("modern", True),)),
+    "job": CorpusKind(job, job_defaults.apply, job_defaults.prepare_create),
+    "lease": CorpusKind(lease, default=_drop_strategy),
+    "namespace": CorpusKind(
         namespace,
         namespace_defaults.apply,
         namespace_defaults.prepare_create,
         _keep_namespace_parts,
     ),
-    "node": Kind(node, node_defaults.apply, _drop_config, options=(("force_eviction", False),)),
-    "pdb": Kind(pdb, prepare_create=_drop_status),
-    "persistentvolume": Kind(persistentvolume, volume_defaults.apply, _pending_volume),
-    "persistentvolumeclaim": Kind(
+    "node": CorpusKind(
+        node, node_defaults.apply, _drop_config, options=(("force_eviction", False),)
+    ),
+    "pdb": CorpusKind(pdb, prepare_create=_drop_status),
+    "persistentvolume": CorpusKind(persistentvolume, volume_defaults.apply, _pending_volume),
+    "persistentvolumeclaim": CorpusKind(
         persistentvolumeclaim,
         claim_defaults.apply,
         claim_defaults.prepare_create,
         claim_defaults.prepare_update,
     ),
-    "priorityclass": Kind(priorityclass, priorityclass_defaults.apply),
-    "secret": Kind(secret, secret_defaults.apply, prepare_update=secret_defaults.prepare_update),
-    "service": Kind(
+    "priorityclass": CorpusKind(priorityclass, priorityclass_defaults.apply),
+    "secret": CorpusKind(
+        secret, secret_defaults.apply, prepare_update=secret_defaults.prepare_update
+    ),
+    "service": CorpusKind(
         service,
         service_defaults.apply,
         service_defaults.prepare_create,
         service_defaults.prepare_update,
     ),
-    "serviceaccount": Kind(serviceaccount),
-    "volumeattachment": Kind(
+    "serviceaccount": CorpusKind(serviceaccount),
+    "volumeattachment": CorpusKind(
         volumeattachment, attachment_defaults.apply, prepare_create=_drop_status
     ),
 }
@@ -136,7 +140,7 @@ def _cases(part: str) -> Iterator[Any]:
 
 
 def _sent(name: str, body: Object) -> Object:
-    """An object as the server has it before it validates."""
+    """An object as the server has it before validation."""
     kind = KINDS[name]
     body["metadata"] |= {"uid": corpus.UID, "creationTimestamp": NOW, "resourceVersion": "1"}
     body["metadata"]["namespace"] = "corpus"
@@ -160,12 +164,12 @@ def test_create_is_answered_as_by_kubernetes(name: str, base: Object, case: Obje
         assert kind.module.warnings(obj) == case.get("warnings", [])
 
 
-def _stored(kind: Kind, obj: Object) -> Object:
-    """An object as it is read back from the store."""
+def _stored(kind: CorpusKind, obj: Object) -> Object:
+    """An object after a write to the store and a read."""
     stored = json.loads(json.dumps(obj))
     kind.default(stored)
-    read: Object = json.loads(json.dumps(stored))
-    return read
+    copied: Object = json.loads(json.dumps(stored))
+    return copied
 
 
 def _updates() -> Iterator[Any]:
@@ -186,10 +190,10 @@ def test_update_is_answered_as_by_kubernetes(
     kind.default(new)
     if part == "update":
         kind.prepare_update(new, old)
-    kept = "spec" if part == "status" else "status"
-    new.pop(kept, None)
-    if kept in old:
-        new[kept] = copy.deepcopy(old[kept])
+    other_part = "spec" if part == "status" else "status"
+    new.pop(other_part, None)
+    if other_part in old:
+        new[other_part] = copy.deepcopy(old[other_part])
     kind.convert(old)
     kind.convert(new)
 

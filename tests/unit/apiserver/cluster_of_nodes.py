@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two nodes with a pod each, on a store in memory, behind a server without TLS.
 
-Everything that has a name is named for the pod that it belongs to: `s-p1` is
-a secret that pod `p1` names, and pod `p1` is bound to node `n1`.
+Every object is named for a pod: `s-p1` is a secret that
+pod `p1` names, and pod `p1` is bound to node `n1`.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import msgspec
 
 from refloat.api import kinds
 from refloat.api.meta import Object
-from refloat.apiserver import bootstrap, identity
+from refloat.apiserver import ApiServer, bootstrap, identity
 from refloat.apiserver.authentication import Tokens
 from refloat.apiserver.identity import Call, Identity
 from refloat.apiserver.registry import Registry
@@ -91,11 +91,11 @@ def _volumes(name: str) -> list[Object]:
         "rbd": {"monitors": ["m"], "image": "i", **secret},
         "emptyDir": {},
     }
-    return [{"name": source.lower(), source: made} for source, made in sources.items()]
+    return [{"name": source.lower(), source: volume} for source, volume in sources.items()]
 
 
 @dataclass
-class Answer:
+class NodesApiAnswer:
     """What came back from one request."""
 
     status: int
@@ -103,7 +103,7 @@ class Answer:
     body: Any
 
 
-class Api:
+class NodesApi:
     """Asks a server as one user or another."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, tokens: Tokens) -> None:
@@ -118,17 +118,17 @@ class Api:
         path: str,
         body: Any = None,
         headers: Mapping[str, str] | list[tuple[str, str]] | None = None,
-    ) -> Answer:
-        """As the user with this token; as nobody without one."""
-        sent = list(dict(headers).items()) if isinstance(headers, Mapping) else list(headers or ())
-        if user and not any(name == "Authorization" for name, _ in sent):
-            sent.append(("Authorization", f"Bearer {user}"))
+    ) -> NodesApiAnswer:
+        """As the user with this token; anonymous without one."""
+        pairs = list(dict(headers).items()) if isinstance(headers, Mapping) else list(headers or ())
+        if user and not any(name == "Authorization" for name, _ in pairs):
+            pairs.append(("Authorization", f"Bearer {user}"))
         async with self._session.request(
-            method, self._url + path, json=body, headers=sent
+            method, self._url + path, json=body, headers=pairs
         ) as response:
             is_json = response.content_type == "application/json"
-            found = await response.json() if is_json else await response.text()
-            return Answer(response.status, response.headers, found)
+            content = await response.json() if is_json else await response.text()
+            return NodesApiAnswer(response.status, response.headers, content)
 
 
 async def filled() -> MemoryStore:
@@ -149,19 +149,20 @@ async def filled() -> MemoryStore:
 async def create_pod(store: MemoryStore, obj: Object) -> None:
     registry, clock = _registry(store), RealClock()
     call = Call(identity.ADMIN, clock.now())
-    made = registry.decode(call, kinds.of("pods"), msgspec.json.encode(obj), "json")
-    await registry.create(call, kinds.of("pods"), "default", made)
+    pod = registry.decode(call, kinds.of("pods"), msgspec.json.encode(obj), "json")
+    await registry.create(call, kinds.of("pods"), "default", pod)
 
 
 def _registry(store: MemoryStore) -> Registry:
-    return Registry(store, rand=Rand(1), gates=Gates())
+    return ApiServer(store, RealClock(), Rand(1), Gates()).registry
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Api]:
+async def serving() -> AsyncIterator[NodesApi]:
     """A server on such a store, until the end of the block."""
+    tokens = Tokens(TOKENS)
     async with (
-        servers.serving(store=await filled(), tokens=Tokens(TOKENS)) as server,
+        servers.serving(store=await filled(), tokens=tokens) as server,
         aiohttp.ClientSession(headers={"User-Agent": "tests"}) as session,
     ):
-        yield Api(session, f"http://127.0.0.1:{server.port}", server.tokens)
+        yield NodesApi(session, f"http://127.0.0.1:{server.port}", tokens)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.unit.apiserver import cluster_of_nodes
-from tests.unit.apiserver.cluster_of_nodes import Api
+from tests.unit.apiserver.cluster_of_nodes import NodesApi
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[Api]:
+async def api() -> AsyncIterator[NodesApi]:
     async with cluster_of_nodes.serving() as serving:
         yield serving

@@ -2,7 +2,7 @@
 """The structure of Kubernetes' own OpenAPI documents, as digests to compare with.
 
 Only digests are kept, without any description. When the Kubernetes version
-changes, fetch its documents (see `tools/schema/README.md`) and write them anew:
+changes, fetch the documents (see `tools/schema/README.md`) and write them anew:
 
     python -m tests.unit.apiserver.openapi_golden DIRECTORY_OF_DOCUMENTS
 """
@@ -42,8 +42,8 @@ def _without_own_fields(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     own = _OWN_FIELDS.get(name)
     if not own:
         return schema
-    kept = {key: value for key, value in schema["properties"].items() if key not in own}
-    return schema | {"properties": kept}
+    properties = {key: value for key, value in schema["properties"].items() if key not in own}
+    return schema | {"properties": properties}
 
 
 def _reduced(value: Any) -> Any:
@@ -51,11 +51,13 @@ def _reduced(value: Any) -> Any:
         return [_reduced(each) for each in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _reduced(each) for key, each in value.items() if "protobuf" not in key}
-    if "parameters" in made:
+    reduced = {key: _reduced(each) for key, each in value.items() if "protobuf" not in key}
+    if "parameters" in reduced:
         left_out = (*_NOT_SERVED, *_OWN_PARAMETERS)
-        made["parameters"] = [each for each in made["parameters"] if each["name"] not in left_out]
-    return made
+        reduced["parameters"] = [
+            each for each in reduced["parameters"] if each["name"] not in left_out
+        ]
+    return reduced
 
 
 def _digest(value: Any) -> str:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is decided about a write beyond the object itself."""
 
-import pytest
-
 from refloat.api.meta import Object
 from tests import builders
+from tests.apiserver_fixture import NAMESPACES, NODES, PODS, ServerFixture
+from tests.cases import cases
 from tests.refusals import refusal
-from tests.worlds import NAMESPACES, NODES, PODS, World
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -19,43 +18,36 @@ def added(*keys: str) -> list[Object]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("present", "missing"),
-    [
-        pytest.param([], [NOT_READY, UNREACHABLE], id="both, in order"),
-        pytest.param([{"operator": "Exists"}], [], id="none for who tolerates everything"),
-        pytest.param(
-            [{"operator": "Exists", "effect": "NoExecute"}], [], id="none for every NoExecute"
-        ),
-        pytest.param(
+@cases(
+    "present missing",
+    {
+        "both, in order": ([], [NOT_READY, UNREACHABLE]),
+        "none for who tolerates everything": ([{"operator": "Exists"}], []),
+        "none for every NoExecute": ([{"operator": "Exists", "effect": "NoExecute"}], []),
+        "both for another effect": (
             [{"operator": "Exists", "effect": "NoSchedule"}],
             [NOT_READY, UNREACHABLE],
-            id="both for another effect",
         ),
-        pytest.param(
+        "operator and value do not count": (
             [{"key": NOT_READY, "operator": "Equal", "value": "x", "effect": "NoExecute"}],
             [UNREACHABLE],
-            id="operator and value do not count",
         ),
-        pytest.param(
-            [{"key": UNREACHABLE, "operator": "Exists"}], [NOT_READY], id="each on its own"
-        ),
-        pytest.param(
+        "each on its own": ([{"key": UNREACHABLE, "operator": "Exists"}], [NOT_READY]),
+        "a key with another effect": (
             [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoSchedule"}],
             [NOT_READY, UNREACHABLE],
-            id="a key with another effect",
         ),
-    ],
+    },
 )
 async def test_tolerations_are_added(
-    world: World, present: list[Object], missing: list[str]
+    world: ServerFixture, present: list[Object], missing: list[str]
 ) -> None:
     """behaviour C4.1, C4.2"""
     pod = await world.create(builders.pod(spec={"tolerations": present}))
     assert pod["spec"]["tolerations"] == present + added(*missing)
 
 
-async def test_tolerations_are_added_again_by_an_update(world: World) -> None:
+async def test_tolerations_are_added_again_by_an_update(world: ServerFixture) -> None:
     """behaviour C4.1"""
     before = await world.create(builders.pod())
 
@@ -66,7 +58,7 @@ async def test_tolerations_are_added_again_by_an_update(world: World) -> None:
     assert after == before
 
 
-async def test_tolerations_are_not_added_to_a_subresource(world: World) -> None:
+async def test_tolerations_are_not_added_to_a_subresource(world: ServerFixture) -> None:
     """behaviour C4.1"""
     before = await world.create(builders.pod())
     pod = before["spec"]["tolerations"]
@@ -77,68 +69,70 @@ async def test_tolerations_are_not_added_to_a_subresource(world: World) -> None:
 # -- priorities -------------------------------------------------------------
 
 
-async def test_pod_without_a_class_has_priority_zero(world: World) -> None:
+async def test_pod_without_a_class_has_priority_zero(world: ServerFixture) -> None:
     spec = (await world.create(builders.pod()))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
     assert "priorityClassName" not in spec
 
 
-async def test_class_gives_priority_and_policy(world: World) -> None:
+async def test_class_gives_priority_and_policy(world: ServerFixture) -> None:
     await world.create(builders.priority_class("low", value=-5, preemptionPolicy="Never"))
     spec = (await world.create(builders.pod(spec={"priorityClassName": "low"})))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (-5, "Never")
 
 
-async def test_default_class_is_that_of_pods_without_one(world: World) -> None:
+async def test_default_class_is_that_of_pods_without_one(world: ServerFixture) -> None:
     await world.create(builders.priority_class("usual", value=7, globalDefault=True))
     spec = (await world.create(builders.pod()))["spec"]
     assert (spec["priorityClassName"], spec["priority"]) == ("usual", 7)
 
 
-@pytest.mark.parametrize(
-    ("metadata", "shown"),
-    [
-        pytest.param({"name": "p"}, "p", id="by name"),
-        pytest.param({"generateName": "web-"}, "web-", id="by prefix"),
-        pytest.param({}, "Unknown", id="without either"),
-    ],
+@cases(
+    "metadata pod_name",
+    {
+        "by name": ({"name": "p"}, "p"),
+        "by prefix": ({"generateName": "web-"}, "web-"),
+        "without either": ({}, "Unknown"),
+    },
 )
-async def test_class_must_exist(world: World, metadata: Object, shown: str) -> None:
+async def test_class_must_exist(world: ServerFixture, metadata: Object, pod_name: str) -> None:
     pod = {**builders.pod(spec={"priorityClassName": "nope"}), "metadata": metadata}
-    message = f'pods "{shown}" is forbidden: no PriorityClass with name nope was found'
+    message = f'pods "{pod_name}" is forbidden: no PriorityClass with name nope was found'
     with refusal(403, message):
         await world.create(pod)
 
 
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        pytest.param(
+@cases(
+    "spec why",
+    {
+        "a number": (
             {"priority": 5},
-            "the integer value of priority (5) must not be provided in pod spec; priority "
-            "admission controller computed 0 from the given PriorityClass name",
-            id="a number",
+            (
+                "the integer value of priority (5) must not be provided in pod spec; priority "
+                "admission controller computed 0 from the given PriorityClass name"
+            ),
         ),
-        pytest.param(
+        "a policy": (
             {"preemptionPolicy": "Never"},
-            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; "
-            "priority admission controller computed PreemptLowerPriority from the given "
-            "PriorityClass name",
-            id="a policy",
+            (
+                "the string value of PreemptionPolicy (Never) must not be provided in pod spec; "
+                "priority admission controller computed PreemptLowerPriority from the given "
+                "PriorityClass name"
+            ),
         ),
-    ],
+    },
 )
-async def test_users_do_not_give(world: World, spec: Object, why: str) -> None:
+async def test_users_do_not_give(world: ServerFixture, spec: Object, why: str) -> None:
     with refusal(403, f'pods "p" is forbidden: {why}'):
         await world.create(builders.pod(spec=spec))
 
 
-async def test_users_may_give_what_would_be_computed(world: World) -> None:
+async def test_users_may_give_what_would_be_computed(world: ServerFixture) -> None:
     spec = {"priorityClassName": "system-node-critical", "priority": 2_000_001_000}
     assert await world.create(builders.pod(spec=spec))
 
 
-async def test_update_without_a_priority_keeps_it(world: World) -> None:
+async def test_update_without_a_priority_keeps_it(world: ServerFixture) -> None:
     before = await world.create(builders.pod())
 
     def change(obj: Object) -> None:
@@ -150,31 +144,31 @@ async def test_update_without_a_priority_keeps_it(world: World) -> None:
 # -- nodes and namespaces ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("taints", "want"),
-    [
-        pytest.param([], [{"key": NOT_READY, "effect": "NoSchedule"}], id="is added"),
-        pytest.param(
+@cases(
+    "taints want",
+    {
+        "is added": ([], [{"key": NOT_READY, "effect": "NoSchedule"}]),
+        "is there": (
             [{"key": NOT_READY, "effect": "NoSchedule", "value": "x"}],
             [{"key": NOT_READY, "effect": "NoSchedule", "value": "x"}],
-            id="is there",
         ),
-        pytest.param(
+        "is added to that of another effect": (
             [{"key": NOT_READY, "effect": "NoExecute"}],
             [
                 {"key": NOT_READY, "effect": "NoExecute"},
                 {"key": NOT_READY, "effect": "NoSchedule"},
             ],
-            id="is added to that of another effect",
         ),
-    ],
+    },
 )
-async def test_taint_of_a_new_node(world: World, taints: list[Object], want: list[Object]) -> None:
+async def test_taint_of_a_new_node(
+    world: ServerFixture, taints: list[Object], want: list[Object]
+) -> None:
     node = await world.create(builders.node(taints=taints))
     assert node["spec"]["taints"] == want
 
 
-async def test_taint_is_not_added_to_a_node_that_is_there(world: World) -> None:
+async def test_taint_is_not_added_to_a_node_that_is_there(world: ServerFixture) -> None:
     await world.create(builders.node())
 
     def change(obj: Object) -> None:
@@ -183,7 +177,7 @@ async def test_taint_is_not_added_to_a_node_that_is_there(world: World) -> None:
     assert "taints" not in (await world.change(NODES, "n", change))["spec"]
 
 
-async def test_refusal_in_an_ending_namespace_names_the_prefix(world: World) -> None:
+async def test_refusal_in_an_ending_namespace_names_the_prefix(world: ServerFixture) -> None:
     await world.create(builders.namespace("ns"))
     await world.delete(NAMESPACES, "ns")
     message = (
@@ -194,6 +188,6 @@ async def test_refusal_in_an_ending_namespace_names_the_prefix(world: World) -> 
         await world.create(builders.config_map("", generateName="web-"), namespace="ns")
 
 
-async def test_namespace_that_only_speaks_of_deletion_lives(world: World) -> None:
+async def test_namespace_that_only_speaks_of_deletion_lives(world: ServerFixture) -> None:
     await world.create(builders.namespace("ns", annotations={"note": '"deletionTimestamp"'}))
     assert await world.create(builders.config_map(), namespace="ns")

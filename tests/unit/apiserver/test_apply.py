@@ -2,7 +2,7 @@
 """Server-side apply in sequences of writes; the answers are a Kubernetes API server's.
 
 Each sequence starts without an object. A step is a write by a manager, and
-says what every manager owns after it, or why it was refused.
+lists what every manager owns afterwards, or why the server refuses.
 """
 
 from dataclasses import dataclass, field
@@ -14,27 +14,27 @@ import pytest
 from refloat.api import schema
 from refloat.api.errors import StatusError
 from refloat.apiserver import apply
-from refloat.apiserver.apply import entries, sets
+from refloat.apiserver.apply import field_sets, managed_fields
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One write: `Apply` lays the body over the object, `Update` puts it in its place."""
+class ApplyStep:
+    """One write: `Apply` merges the body into the object, `Update` replaces the object."""
 
     manager: str
     body: dict[str, Any]
     owners: dict[str, str] = field(default_factory=dict)
-    want: dict[str, Any] | None = None  # parts of the object after it
+    want: dict[str, Any] | None = None  # parts of the object afterwards
     refused: str = ""
     force: bool = False
     operation: str = "Apply"
     subresource: str = ""
 
 
-def update(manager: str, body: dict[str, Any], owners: dict[str, str], **more: Any) -> Step:
-    return Step(manager, body, owners, operation="Update", **more)
+def update(manager: str, body: dict[str, Any], owners: dict[str, str], **more: Any) -> ApplyStep:
+    return ApplyStep(manager, body, owners, operation="Update", **more)
 
 
 def data(**values: Any) -> dict[str, Any]:
@@ -59,51 +59,53 @@ def template(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
 C = ".template.spec.containers"
 X = f'{C}[name="x"] {C}[name="x"].image {C}[name="x"].name'
 
-CONFIG_MAPS: dict[str, list[Step]] = {
+CONFIG_MAPS: dict[str, list[ApplyStep]] = {
     "a manager owns what it applied": [
-        Step("a", data(x="1", y="2"), {"a": ".data.x .data.y"}, data(x="1", y="2")),
+        ApplyStep("a", data(x="1", y="2"), {"a": ".data.x .data.y"}, data(x="1", y="2")),
     ],
-    "an empty configuration owns nothing": [Step("a", {}, {}, {})],
-    "an empty map is owned itself": [Step("a", data(), {"a": ".data"})],
-    "null is owned": [Step("a", data(x=None), {"a": ".data.x"})],
+    "an empty configuration owns nothing": [ApplyStep("a", {}, {}, {})],
+    "an empty map is owned itself": [ApplyStep("a", data(), {"a": ".data"})],
+    "null is owned": [ApplyStep("a", data(x=None), {"a": ".data.x"})],
     "two managers own what is theirs": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
-        Step("b", data(y="2"), {"a": ".data.x", "b": ".data.y"}, data(x="1", y="2")),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("b", data(y="2"), {"a": ".data.x", "b": ".data.y"}, data(x="1", y="2")),
     ],
     "two managers share what they agree on": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
-        Step("b", data(x="1"), {"a": ".data.x", "b": ".data.x"}),
-        Step("a", data(), {"a": ".data", "b": ".data.x"}, data(x="1")),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("b", data(x="1"), {"a": ".data.x", "b": ".data.x"}),
+        ApplyStep("a", data(), {"a": ".data", "b": ".data.x"}, data(x="1")),
     ],
     "what nobody applies any more goes": [
-        Step("a", data(x="1", y="2"), {"a": ".data.x .data.y"}),
-        Step("a", data(y="2"), {"a": ".data.y"}, data(y="2")),
+        ApplyStep("a", data(x="1", y="2"), {"a": ".data.x .data.y"}),
+        ApplyStep("a", data(y="2"), {"a": ".data.y"}, data(y="2")),
     ],
     "a manager that leaves takes its fields along": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
-        Step("b", data(y="2"), {"a": ".data.x", "b": ".data.y"}),
-        Step("b", {}, {"a": ".data.x"}, data(x="1")),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("b", data(y="2"), {"a": ".data.x", "b": ".data.y"}),
+        ApplyStep("b", {}, {"a": ".data.x"}, data(x="1")),
     ],
     "another's value is a conflict": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
-        Step("b", data(x="2"), refused=conflict('"a": .data.x')),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("b", data(x="2"), refused=conflict('"a": .data.x')),
     ],
     "force takes over": [
-        Step("a", data(x="1", y="1"), {"a": ".data.x .data.y"}),
-        Step("b", data(x="2"), {"a": ".data.y", "b": ".data.x"}, data(x="2", y="1"), force=True),
+        ApplyStep("a", data(x="1", y="1"), {"a": ".data.x .data.y"}),
+        ApplyStep(
+            "b", data(x="2"), {"a": ".data.y", "b": ".data.x"}, data(x="2", y="1"), force=True
+        ),
     ],
     "who loses everything is forgotten": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
-        Step("b", data(x="2"), {"b": ".data.x"}, force=True),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("b", data(x="2"), {"b": ".data.x"}, force=True),
     ],
     "several conflicts are listed by manager": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
         update(
             "u",
             data(x="1", y="1", z="1"),
             {"a": ".data.x", "u Update": ".data.y .data.z"},
         ),
-        Step(
+        ApplyStep(
             "b",
             data(x="2", y="2", z="2"),
             refused=conflict(
@@ -116,19 +118,19 @@ CONFIG_MAPS: dict[str, list[Step]] = {
         ),
     ],
     "an update takes over what it changes": [
-        Step("a", data(x="1", y="1"), {"a": ".data.x .data.y"}),
+        ApplyStep("a", data(x="1", y="1"), {"a": ".data.x .data.y"}),
         update("u", data(x="1", y="2"), {"a": ".data.x", "u Update": ".data.y"}),
     ],
     "an update that removes ends the ownership": [
-        Step("a", data(x="1", y="1"), {"a": ".data.x .data.y"}),
+        ApplyStep("a", data(x="1", y="1"), {"a": ".data.x .data.y"}),
         update("u", data(x="1"), {"a": ".data.x"}),
     ],
     "an update that changes nothing owns nothing": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
         update("u", data(x="1"), {"a": ".data.x"}),
     ],
     "an updated map is owned itself where it was absent": [
-        Step("a", {"metadata": {"labels": {"l": "1"}}}, {"a": ".metadata.labels.l"}),
+        ApplyStep("a", {"metadata": {"labels": {"l": "1"}}}, {"a": ".metadata.labels.l"}),
         update(
             "u",
             {"metadata": {"labels": {"l": "1"}}, **data(x="1")},
@@ -136,24 +138,24 @@ CONFIG_MAPS: dict[str, list[Step]] = {
         ),
     ],
     "one manager may apply and update": [
-        Step("a", data(x="1"), {"a": ".data.x"}),
+        ApplyStep("a", data(x="1"), {"a": ".data.x"}),
         update("a", data(x="1", y="1"), {"a": ".data.x", "a Update": ".data.y"}),
-        Step("a", data(x="1", y="2"), refused=conflict('"a" using v1: .data.y')),
+        ApplyStep("a", data(x="1", y="2"), refused=conflict('"a" using v1: .data.y')),
     ],
     "names, uids and versions have no owner": [
-        Step(
+        ApplyStep(
             "a",
             {"metadata": {"generateName": "g", "namespace": "ns", "annotations": {"k": "v"}}},
             {"a": ".metadata.generateName .metadata.annotations.k"},
         ),
     ],
     "finalizers are a set": [
-        Step(
+        ApplyStep(
             "a",
             {"metadata": {"finalizers": ["f/a", "f/b"]}},
             {"a": '.metadata.finalizers[="f/a"] .metadata.finalizers[="f/b"]'},
         ),
-        Step(
+        ApplyStep(
             "b",
             {"metadata": {"finalizers": ["f/c", "f/b"]}},
             {
@@ -162,7 +164,7 @@ CONFIG_MAPS: dict[str, list[Step]] = {
             },
             {"metadata": {"finalizers": ["f/a", "f/c", "f/b"]}},
         ),
-        Step(
+        ApplyStep(
             "a",
             {"metadata": {"finalizers": []}},
             {"b": '.metadata.finalizers[="f/b"] .metadata.finalizers[="f/c"]'},
@@ -170,7 +172,7 @@ CONFIG_MAPS: dict[str, list[Step]] = {
         ),
     ],
     "owner references are told apart by uid": [
-        Step(
+        ApplyStep(
             "a",
             {
                 "metadata": {
@@ -181,7 +183,7 @@ CONFIG_MAPS: dict[str, list[Step]] = {
             },
             {"a": '.metadata.ownerReferences[uid="1"]'},
         ),
-        Step(
+        ApplyStep(
             "b",
             {
                 "metadata": {
@@ -195,15 +197,15 @@ CONFIG_MAPS: dict[str, list[Step]] = {
     ],
 }
 
-TEMPLATES: dict[str, list[Step]] = {
+TEMPLATES: dict[str, list[ApplyStep]] = {
     "containers are told apart by name": [
-        Step(
+        ApplyStep(
             "a",
             template(image("x", "1")),
             {"a": f'{C}[name="x"] {C}[name="x"].image {C}[name="x"].name'},
         ),
-        Step("b", template(image("x", "2")), refused=conflict(f'"a": {C}[name="x"].image')),
-        Step(
+        ApplyStep("b", template(image("x", "2")), refused=conflict(f'"a": {C}[name="x"].image')),
+        ApplyStep(
             "b",
             template(image("y", "2")),
             {
@@ -211,7 +213,7 @@ TEMPLATES: dict[str, list[Step]] = {
                 "b": f'{C}[name="y"] {C}[name="y"].image {C}[name="y"].name',
             },
         ),
-        Step(
+        ApplyStep(
             "a",
             template(),
             {"b": f'{C}[name="y"] {C}[name="y"].image {C}[name="y"].name'},
@@ -219,12 +221,12 @@ TEMPLATES: dict[str, list[Step]] = {
         ),
     ],
     "an item stays while somebody owns a part of it": [
-        Step(
+        ApplyStep(
             "a",
             template(image("x", "1", tty=True)),
             {"a": f'{C}[name="x"] {C}[name="x"].image {C}[name="x"].name {C}[name="x"].tty'},
         ),
-        Step(
+        ApplyStep(
             "b",
             template({"name": "x", "stdin": True}, image("z", "1")),
             {
@@ -235,7 +237,7 @@ TEMPLATES: dict[str, list[Step]] = {
                 ),
             },
         ),
-        Step(
+        ApplyStep(
             "b",
             template(image("z", "1")),
             {
@@ -245,7 +247,7 @@ TEMPLATES: dict[str, list[Step]] = {
         ),
     ],
     "ports have two keys, one with a default": [
-        Step(
+        ApplyStep(
             "a",
             template(
                 {
@@ -270,24 +272,24 @@ TEMPLATES: dict[str, list[Step]] = {
         ),
     ],
     "tolerations are owned as a whole": [
-        Step(
+        ApplyStep(
             "a",
             template(image("x", "1"), tolerations=[{"key": "k", "operator": "Exists"}]),
             {"a": f".template.spec.tolerations {X}"},
         ),
-        Step(
+        ApplyStep(
             "b",
             template(tolerations=[{"key": "l", "operator": "Exists"}]),
             refused=conflict('"a": .template.spec.tolerations'),
         ),
     ],
     "a node selector is owned as a whole": [
-        Step(
+        ApplyStep(
             "a",
             template(image("x", "1"), nodeSelector={"k": "1"}),
             {"a": f".template.spec.nodeSelector {X}"},
         ),
-        Step(
+        ApplyStep(
             "b",
             template(nodeSelector={"l": "1"}),
             refused=conflict('"a": .template.spec.nodeSelector'),
@@ -295,17 +297,17 @@ TEMPLATES: dict[str, list[Step]] = {
     ],
 }
 
-NODES: dict[str, list[Step]] = {
+NODES: dict[str, list[ApplyStep]] = {
     "the status is not the main address's to own": [
-        Step(
+        ApplyStep(
             "a",
             {"spec": {"unschedulable": True}, "status": {"phase": "Running"}},
             {"a": ".spec.unschedulable"},
         ),
     ],
     "the spec is not the status address's to own": [
-        Step("a", {"spec": {"unschedulable": True}}, {"a": ".spec.unschedulable"}),
-        Step(
+        ApplyStep("a", {"spec": {"unschedulable": True}}, {"a": ".spec.unschedulable"}),
+        ApplyStep(
             "k",
             {
                 "spec": {"unschedulable": False},
@@ -324,7 +326,7 @@ NODES: dict[str, list[Step]] = {
             },
             subresource="status",
         ),
-        Step(
+        ApplyStep(
             "l",
             {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
             refused=conflict(
@@ -370,7 +372,7 @@ def full(kind: str, body: dict[str, Any], live: dict[str, Any] | None = None) ->
     return {"apiVersion": "v1", "kind": kind, **body, "metadata": metadata}
 
 
-def write(live: dict[str, Any] | None, kind: str, step: Step, now: datetime) -> dict[str, Any]:
+def write(live: dict[str, Any] | None, kind: str, step: ApplyStep, now: datetime) -> dict[str, Any]:
     context: dict[str, Any] = {
         "manager": step.manager,
         "struct": STRUCTS[kind],
@@ -384,13 +386,13 @@ def write(live: dict[str, Any] | None, kind: str, step: Step, now: datetime) -> 
 
 
 def owners(obj: dict[str, Any]) -> dict[str, str]:
-    found = {}
-    for entry in entries.decode(obj["metadata"].get("managedFields")).values():
+    paths = {}
+    for entry in managed_fields.decode(obj["metadata"].get("managedFields")).values():
         name = entry.manager
         if entry.operation == "Update" or entry.subresource:
             name = f"{name} {entry.operation} {entry.subresource}".rstrip()
-        found[name] = " ".join(map(sets.show, entry.paths.paths()))
-    return found
+        paths[name] = " ".join(map(field_sets.show, entry.paths.paths()))
+    return paths
 
 
 def contains(obj: Any, want: Any) -> bool:
@@ -400,7 +402,7 @@ def contains(obj: Any, want: Any) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "steps"), SEQUENCES)
-def test_ownership_follows_the_writes(kind: str, steps: list[Step]) -> None:
+def test_ownership_follows_the_writes(kind: str, steps: list[ApplyStep]) -> None:
     live: dict[str, Any] | None = None
     for number, step in enumerate(steps):
         now = START + timedelta(seconds=number)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refloat.api import schema
-from refloat.apiserver.apply import elements, entries, sets, shapes, structure
-from refloat.apiserver.apply.sets import PathSet
+from refloat.apiserver.apply import elements, field_sets, managed_fields, shapes, structure
+from refloat.apiserver.apply.field_sets import PathSet
 
 CONFIG_MAP = shapes.of(schema.struct("v1", "ConfigMap"))
 POD = shapes.of(schema.struct("v1", "Pod"))
@@ -26,9 +26,9 @@ def test_fields_are_encoded_in_canonical_order() -> None:
         "f:c": {'v:"x"': {}, "v:2": {}},
         "f:a": {'k:{"protocol": "TCP", "containerPort": 80}': {}, "f:b": {}, ".": {}},
     }
-    assert list(sets.encode(sets.decode(mixed))) == ["f:a", "f:c", "f:d"]
-    assert sets.encode(sets.decode(mixed)) == encoded
-    assert list(sets.encode(sets.decode(mixed))["f:c"]) == ["v:2", 'v:"x"']
+    assert list(field_sets.encode(field_sets.decode(mixed))) == ["f:a", "f:c", "f:d"]
+    assert field_sets.encode(field_sets.decode(mixed)) == encoded
+    assert list(field_sets.encode(field_sets.decode(mixed))["f:c"]) == ["v:2", 'v:"x"']
 
 
 def test_keys_are_ordered_by_number_not_by_text() -> None:
@@ -46,7 +46,7 @@ def test_elements_are_escaped_as_go_escapes_them() -> None:
 
 def test_paths_are_shown_as_kubernetes_shows_them() -> None:
     path = ("f:spec", 'k:{"name":"a","port":1}', 'v:"x"', "f:k8s.io/l")
-    assert sets.show(path) == '.spec[name="a",port=1][="x"].k8s.io/l'
+    assert field_sets.show(path) == '.spec[name="a",port=1][="x"].k8s.io/l'
 
 
 steps = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
@@ -59,13 +59,13 @@ def as_plain(paths: PathSet) -> set[tuple[str, ...]]:
 
 @given(path_lists, path_lists)
 def test_sets_of_paths_behave_as_sets(left: list[Any], right: list[Any]) -> None:
-    one, other = sets.of(*left), sets.of(*right)
+    one, other = field_sets.of(*left), field_sets.of(*right)
     assert as_plain(one.union(other)) == set(left) | set(right)
     assert as_plain(one.intersection(other)) == set(left) & set(right)
     assert as_plain(one.difference(other)) == set(left) - set(right)
     below = {path for path in left if any(path[: len(each)] == each for each in right)}
     assert as_plain(one.without(other)) == set(left) - below
-    assert sets.decode(sets.encode(one)) == one
+    assert field_sets.decode(field_sets.encode(one)) == one
 
 
 def finalizers(text: str) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def test_repeated_items_are_owned_together() -> None:
     twice = container("c", port, {"containerPort": 53, "name": "b"})
     element = ("f:spec", "f:containers", 'k:{"name":"c"}', "f:ports")
     both = (*element, 'k:{"containerPort":53,"protocol":"TCP"}')
-    found = structure.compare(once, twice, POD)
-    assert as_plain(found.added) == {both}
-    assert as_plain(found.removed) == {(*both, "f:containerPort"), (*both, "f:name"), both}
+    comparison = structure.compare(once, twice, POD)
+    assert as_plain(comparison.added) == {both}
+    assert as_plain(comparison.removed) == {(*both, "f:containerPort"), (*both, "f:name"), both}
     again = structure.compare(twice, once, POD)
     assert as_plain(again.removed) == {both}
     assert both in as_plain(structure.paths_of(twice, POD))
@@ -114,10 +114,12 @@ def test_repeated_items_are_owned_together() -> None:
 
 def test_repeated_items_that_differ_are_modified() -> None:
     first, second = {"containerPort": 1, "name": "a"}, {"containerPort": 1, "name": "b"}
-    found = structure.compare(container("c", first, second), container("c", second, first), POD)
-    assert len(as_plain(found.modified)) == 1
-    assert found.added.empty
-    assert found.removed.empty
+    comparison = structure.compare(
+        container("c", first, second), container("c", second, first), POD
+    )
+    assert len(as_plain(comparison.modified)) == 1
+    assert comparison.added.empty
+    assert comparison.removed.empty
 
 
 def test_a_blank_object_has_what_go_always_writes() -> None:
@@ -140,4 +142,4 @@ NAMES = [
 
 @pytest.mark.parametrize(("field_manager", "user_agent", "want"), NAMES)
 def test_a_manager_is_named_by_the_request(field_manager: str, user_agent: str, want: str) -> None:
-    assert entries.manager_name(field_manager, user_agent) == want
+    assert managed_fields.manager_name(field_manager, user_agent) == want

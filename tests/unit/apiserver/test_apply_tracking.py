@@ -8,11 +8,11 @@ import pytest
 
 from refloat.api.errors import StatusError
 from refloat.apiserver import apply
-from refloat.apiserver.apply import entries
+from refloat.apiserver.apply import managed_fields
 from tests.unit.apiserver.test_apply import (
     START,
     STRUCTS,
-    Step,
+    ApplyStep,
     conflict,
     data,
     full,
@@ -26,7 +26,7 @@ def apply_data(
     live: dict[str, Any] | None, manager: str, seconds: int, *, force: bool = False, **values: Any
 ) -> dict[str, Any]:
     now = START + timedelta(seconds=seconds)
-    return write(live, "ConfigMap", Step(manager, data(**values), force=force), now)
+    return write(live, "ConfigMap", ApplyStep(manager, data(**values), force=force), now)
 
 
 def clock(obj: dict[str, Any]) -> list[tuple[str, str | None]]:
@@ -115,22 +115,22 @@ def test_writes_before_the_first_apply_are_not_tracked() -> None:
     assert "managedFields" not in live["metadata"]
 
 
-@pytest.mark.parametrize("written", [[], [{}]])
-def test_an_empty_list_ends_the_tracking(written: list[Any]) -> None:
+@pytest.mark.parametrize("entries", [[], [{}]])
+def test_an_empty_list_ends_the_tracking(entries: list[Any]) -> None:
     live = apply_data(None, "m", 0, x="1")
-    new = full("ConfigMap", {"metadata": {"managedFields": written}, **data(x="1")})
+    new = full("ConfigMap", {"metadata": {"managedFields": entries}, **data(x="1")})
     done = write_managed(live, new)
     assert "managedFields" not in done["metadata"]
 
 
 def owning(fields: object) -> list[Any]:
-    """An entry of a manager that says that it owns these."""
+    """The entry of a manager of these fields."""
     kind = {"apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
     return [{"manager": "other", "operation": "Update", **kind}]
 
 
 @pytest.mark.parametrize(
-    "written",
+    "entries",
     [
         None,
         [{"manager": "m", "operation": "Bogus"}],
@@ -144,16 +144,16 @@ def owning(fields: object) -> list[Any]:
     ],
     ids=str,
 )
-def test_what_cannot_be_read_does_not_end_the_tracking(written: Any) -> None:
+def test_what_cannot_be_read_does_not_end_the_tracking(entries: Any) -> None:
     live = apply_data(None, "m", 0, x="1")
-    new = full("ConfigMap", {"metadata": {"managedFields": written}, **data(x="1")})
+    new = full("ConfigMap", {"metadata": {"managedFields": entries}, **data(x="1")})
     assert owners(write_managed(live, new)) == {"m": ".data.x"}
 
 
 def test_what_only_later_versions_know_is_left_out() -> None:
     live = apply_data(None, "m", 0, x="1", y="2")
-    written = owning({"f:data": {"f:y": {}, "z:new": {}}})
-    new = full("ConfigMap", {"metadata": {"managedFields": written}, **data(x="1", y="2")})
+    entries = owning({"f:data": {"f:y": {}, "z:new": {}}})
+    new = full("ConfigMap", {"metadata": {"managedFields": entries}, **data(x="1", y="2")})
     assert owners(write_managed(live, new)) == {"other Update": ".data.y"}
 
 
@@ -191,10 +191,10 @@ def test_the_oldest_of_many_updaters_become_one() -> None:
         values[f"k{number:02}"] = "1"
         step = update(f"u{number:02}", data(**values), {})
         live = write(live, "ConfigMap", step, START + timedelta(seconds=number))
-    found = owners(live)
-    assert len(found) == 1 + entries.MAX_UPDATERS
-    assert found["ancient-changes Update"] == ".data.k00 .data.k01 .data.k02"
-    assert found["u03 Update"] == ".data.k03"
+    managers = owners(live)
+    assert len(managers) == 1 + managed_fields.MAX_UPDATERS
+    assert managers["ancient-changes Update"] == ".data.k00 .data.k01 .data.k02"
+    assert managers["u03 Update"] == ".data.k03"
 
 
 LAST = "kubectl.kubernetes.io/last-applied-configuration"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens, nobody, and acting as somebody else."""
+"""Tokens, anonymous users, and impersonation."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from refloat.api import errors
 from refloat.apiserver import identity
 from refloat.apiserver.authentication import SPACED, Tokens, digest
 from refloat.apiserver.identity import ANONYMOUS, Identity
-from tests.unit.apiserver.cluster_of_nodes import Api
+from tests.unit.apiserver.cluster_of_nodes import NodesApi
 
 ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -19,8 +19,8 @@ USER = Identity("somebody", ("people",), "7")
     ["Bearer right", "bearer right", "BEARER right", " Bearer right ", "Bearer right and more"],
 )
 def test_a_known_token_is_its_user(header: str) -> None:
-    found = Tokens({"right": USER}).authenticate(header)
-    assert found == Identity("somebody", ("people", identity.AUTHENTICATED), "7")
+    user = Tokens({"right": USER}).authenticate(header)
+    assert user == Identity("somebody", ("people", identity.AUTHENTICATED), "7")
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_no_token_is_nobody(header: str | None) -> None:
 
 @pytest.mark.parametrize("header", ["Bearer wrong", "Bearer rightx", "Bearer é", "Bearer \udcff"])
 def test_a_wrong_token_is_refused(header: str) -> None:
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         Tokens({"right": USER}).authenticate(header)
-    assert (caught.value.code, caught.value.message) == (401, "Unauthorized")
+    assert (error.value.code, error.value.message) == (401, "Unauthorized")
 
 
 def test_a_token_is_accepted_once_it_is_added() -> None:
@@ -47,19 +47,19 @@ def test_a_token_is_accepted_once_it_is_added() -> None:
 
 
 def test_an_unknown_token_is_asked_for_once() -> None:
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     def more(hashed: bytes) -> Identity | None:
-        asked.append(hashed)
+        requests.append(hashed)
         return USER if hashed == digest("late") else None
 
     tokens = Tokens(more=more)
     for _ in range(3):
         assert tokens.authenticate("Bearer late").name == "somebody"
-    assert asked == [digest("late")]
+    assert requests == [digest("late")]
 
 
-async def test_401_is_as_kubernetes_writes_it(api: Api) -> None:
+async def test_401_is_as_kubernetes_writes_it(api: NodesApi) -> None:
     answer = await api.ask("wrong", "GET", "/healthz")
     assert answer.status == 401
     assert answer.body == {
@@ -75,19 +75,19 @@ async def test_401_is_as_kubernetes_writes_it(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
-async def test_nobody_gets_health_and_version(api: Api, path: str) -> None:
+async def test_nobody_gets_health_and_version(api: NodesApi, path: str) -> None:
     assert (await api.ask("", "GET", path)).status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/api", "/apis", "/metrics", "/openapi/v3", "/livez/ping"])
-async def test_nobody_gets_nothing_else(api: Api, path: str) -> None:
+async def test_nobody_gets_nothing_else(api: NodesApi, path: str) -> None:
     answer = await api.ask("", "GET", path)
     assert answer.status == 403
     message = f'forbidden: User "system:anonymous" cannot get path "{path}"'
     assert answer.body["message"] == message
 
 
-async def test_a_token_behind_two_spaces_is_passed_over_with_a_warning(api: Api) -> None:
+async def test_a_token_behind_two_spaces_is_passed_over_with_a_warning(api: NodesApi) -> None:
     headers = {"Authorization": "Bearer  admin"}
     answer = await api.ask("", "GET", "/api/v1/pods", headers=headers)
     assert answer.status == 403
@@ -135,7 +135,7 @@ BECOMES: list[tuple[Headers, dict[str, object]]] = [
 
 @pytest.mark.parametrize(("headers", "want"), BECOMES)
 async def test_an_administrator_acts_as_others(
-    api: Api, headers: Headers, want: dict[str, object]
+    api: NodesApi, headers: Headers, want: dict[str, object]
 ) -> None:
     answer = await api.ask("admin", "POST", ME, {}, headers)
     assert answer.status == 201
@@ -143,12 +143,12 @@ async def test_an_administrator_acts_as_others(
 
 
 @pytest.mark.parametrize("headers", [_as("system:anonymous"), _as("bob", "system:unauthenticated")])
-async def test_an_administrator_acts_as_nobody(api: Api, headers: Headers) -> None:
+async def test_an_administrator_acts_as_nobody(api: NodesApi, headers: Headers) -> None:
     assert (await api.ask("admin", "POST", ME, {}, headers)).status == 403
     assert (await api.ask("admin", "GET", "/version", headers=headers)).status == 200
 
 
-async def test_the_rights_are_those_of_the_other(api: Api) -> None:
+async def test_the_rights_are_those_of_the_other(api: NodesApi) -> None:
     secret = "/api/v1/namespaces/default/secrets/s-p2"
     headers = _as("system:node:n1", "system:nodes")
     assert (await api.ask("admin", "GET", secret)).status == 404
@@ -210,14 +210,14 @@ NOT_ALLOWED: list[tuple[str, Headers, str]] = [
 
 @pytest.mark.parametrize(("user", "headers", "message"), NOT_ALLOWED)
 async def test_nobody_else_acts_as_others(
-    api: Api, user: str, headers: Headers, message: str
+    api: NodesApi, user: str, headers: Headers, message: str
 ) -> None:
     answer = await api.ask(user, "GET", "/api/v1/pods", headers=headers)
     assert (answer.status, answer.body["message"]) == (403, message)
 
 
 @pytest.mark.parametrize(
-    ("headers", "shown"),
+    ("headers", "user_info"),
     [
         (
             [("Impersonate-Group", "g1"), ("Impersonate-Group", "g2")],
@@ -237,12 +237,14 @@ async def test_nobody_else_acts_as_others(
     ],
     ids=["groups", "uid", "extra"],
 )
-async def test_a_wish_without_a_user_is_refused(api: Api, headers: Headers, shown: str) -> None:
+async def test_a_wish_without_a_user_is_refused(
+    api: NodesApi, headers: Headers, user_info: str
+) -> None:
     answer = await api.ask("admin", "GET", "/api/v1/pods", headers=headers)
     assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
-    want = f'requested &user.DefaultInfo{{Name:"", {shown}}} without impersonating a user name'
+    want = f'requested &user.DefaultInfo{{Name:"", {user_info}}} without impersonating a user name'
     assert answer.body["message"] == want
 
 
-async def test_a_wrong_token_comes_before_the_wish(api: Api) -> None:
+async def test_a_wrong_token_comes_before_the_wish(api: NodesApi) -> None:
     assert (await api.ask("wrong", "GET", "/version", headers=_as("bob"))).status == 401

@@ -21,7 +21,7 @@ from tests.unit.apiserver import cluster_of_nodes
 VERBS = (*kinds.STANDARD_VERBS, "impersonate", "")
 NODE = identity.node("n1")
 
-# For each kind that belongs to somebody: the namespace, the own object and the foreign one.
+# For each kind with an owner: the namespace, the own object and the foreign one.
 OBJECTS = {
     "nodes": ("", "n1", "n2"),
     "leases": ("kube-node-lease", "n1", "n2"),
@@ -50,7 +50,7 @@ def _questions() -> Iterator[tuple[str, Attributes]]:
     for (resource, subresource), verb in itertools.product(_whats(), VERBS):
         namespace, own, foreign = OBJECTS.get(resource.plural, ("default", "x", "x"))
         for whose, name in (("own", own), ("foreign", foreign)):
-            asked = Attributes(
+            attributes = Attributes(
                 verb,
                 group=resource.group,
                 resource=resource.plural,
@@ -59,14 +59,16 @@ def _questions() -> Iterator[tuple[str, Attributes]]:
                 name=name,
             )
             group = f".{resource.group}" if resource.group else ""
-            yield f"{verb} {whose} {asked.what}{group}", asked
+            yield f"{verb} {whose} {attributes.what}{group}", attributes
 
 
 QUESTIONS = dict(_questions())
 
 
 def _allowed(authorizer: Authorizer, user: Identity) -> set[str]:
-    return {cell for cell, asked in QUESTIONS.items() if authorizer.decide(user, asked).allowed}
+    return {
+        cell for cell, question in QUESTIONS.items() if authorizer.decide(user, question).allowed
+    }
 
 
 def _cells(whose: str, verbs: str, *whats: str) -> set[str]:
@@ -115,8 +117,8 @@ def test_the_reader_reads_everything_but_secrets(authorizer: Authorizer) -> None
 def test_the_reader_runs_nothing_in_pods(authorizer: Authorizer) -> None:
     for subresource in ("exec", "attach", "portforward"):
         for verb in ("get", "create"):
-            asked = Attributes(verb, resource="pods", subresource=subresource, name="p1")
-            assert not authorizer.decide(identity.READ_ONLY, asked).allowed
+            question = Attributes(verb, resource="pods", subresource=subresource, name="p1")
+            assert not authorizer.decide(identity.READ_ONLY, question).allowed
 
 
 def test_a_node_may_do_what_is_listed_and_nothing_else(authorizer: Authorizer) -> None:
@@ -157,13 +159,13 @@ def test_half_a_node_is_none(authorizer: Authorizer, user: Identity) -> None:
 
 def test_a_node_reads_nothing_of_a_pod_that_is_bound_to_none(authorizer: Authorizer) -> None:
     for resource, name in (("pods", "p0"), ("secrets", "s-p0"), ("configmaps", "cm-p0")):
-        asked = Attributes("get", resource=resource, namespace="default", name=name)
-        assert not authorizer.decide(NODE, asked).allowed
+        question = Attributes("get", resource=resource, namespace="default", name=name)
+        assert not authorizer.decide(NODE, question).allowed
 
 
 def test_a_name_in_a_pod_counts_in_its_namespace_only(authorizer: Authorizer) -> None:
-    asked = Attributes("get", resource="secrets", namespace="kube-system", name="s-p1")
-    assert not authorizer.decide(NODE, asked).allowed
+    question = Attributes("get", resource="secrets", namespace="kube-system", name="s-p1")
+    assert not authorizer.decide(NODE, question).allowed
 
 
 CONTROLLERS = (*roles.CONTROLLERS, roles.SCHEDULER)
@@ -217,9 +219,9 @@ def test_a_controller_changes_its_own_kinds_and_no_others(
 ) -> None:
     user = roles.controller(name)
     changed = {
-        asked.what
-        for asked in QUESTIONS.values()
-        if asked.verb in WRITES and authorizer.decide(user, asked).allowed
+        question.what
+        for question in QUESTIONS.values()
+        if question.verb in WRITES and authorizer.decide(user, question).allowed
     }
     about_oneself = {resource.plural for resource in kinds.VIRTUAL}
     assert changed - about_oneself - {"events"} == CHANGES[name]
@@ -227,8 +229,8 @@ def test_a_controller_changes_its_own_kinds_and_no_others(
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_no_controller_acts_as_others(authorizer: Authorizer, name: str) -> None:
-    asked = Attributes("impersonate", resource="users", name="kubernetes-admin")
-    assert not authorizer.decide(roles.controller(name), asked).allowed
+    question = Attributes("impersonate", resource="users", name="kubernetes-admin")
+    assert not authorizer.decide(roles.controller(name), question).allowed
 
 
 def test_there_is_no_identity_for_an_unknown_controller() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tests import builders
-from tests.unit.apiserver.cluster_of_nodes import MERGE, Api
+from tests.cases import cases
+from tests.unit.apiserver.cluster_of_nodes import MERGE, NodesApi
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -64,7 +65,9 @@ CANNOT_READ: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("path", "what", "why"), CANNOT_READ, ids=[row[0] for row in CANNOT_READ])
-async def test_a_node_is_told_why_it_may_not_read(api: Api, path: str, what: str, why: str) -> None:
+async def test_a_node_is_told_why_it_may_not_read(
+    api: NodesApi, path: str, what: str, why: str
+) -> None:
     answer = await api.ask("n1", "GET", path)
     assert answer.status == 403
     message = answer.body["message"]
@@ -86,11 +89,11 @@ async def test_a_node_is_told_why_it_may_not_read(api: Api, path: str, what: str
         "/readyz",
     ],
 )
-async def test_a_node_reads_what_is_its_own(api: Api, path: str) -> None:
+async def test_a_node_reads_what_is_its_own(api: NodesApi, path: str) -> None:
     assert (await api.ask("n1", "GET", path)).status == 200
 
 
-async def test_a_node_reads_the_volume_of_a_claim_that_its_pod_names(api: Api) -> None:
+async def test_a_node_reads_the_volume_of_a_claim_that_its_pod_names(api: NodesApi) -> None:
     reference = {"namespace": "default", "name": "pvc-p1"}
     for name, more in (("bound", {"uid": "u"}), ("promised", {})):
         body = builders.volume(name)
@@ -104,52 +107,46 @@ async def test_a_node_reads_the_volume_of_a_claim_that_its_pod_names(api: Api) -
     assert (await api.ask("n1", "DELETE", f"{path}/bound")).status == 403
 
 
-async def test_what_a_pod_names_is_not_found_rather_than_forbidden(api: Api) -> None:
+async def test_what_a_pod_names_is_not_found_rather_than_forbidden(api: NodesApi) -> None:
     answer = await api.ask("n1", "GET", "/api/v1/namespaces/default/secrets/s-p1")
     assert answer.status == 404
 
 
-Row = tuple[str, str, str, Any, str]
+Row = tuple[str, str, Any, str]
 
-REFUSED_WRITES: list[Row] = [
-    # id, method, path, body, message
-    (
-        "another node",
+REFUSED_WRITES: dict[str, Row] = {
+    # method, path, body, message
+    "another node": (
         "POST",
         "/api/v1/nodes",
         {"metadata": {"name": "n3"}},
         'nodes "n3" is forbidden: node "n1" is not allowed to modify node "n3"',
     ),
-    (
-        "a node with a generated name",
+    "a node with a generated name": (
         "POST",
         "/api/v1/nodes",
         {"metadata": {"generateName": "n"}},
         'nodes "n" is forbidden: node "n1" is not allowed to modify node ""',
     ),
-    (
-        "a node without a name",
+    "a node without a name": (
         "POST",
         "/api/v1/nodes",
         {"metadata": {}},
         'nodes "Unknown" is forbidden: node "n1" is not allowed to modify node ""',
     ),
-    (
-        "labels that are not its own, on creation",
+    "labels that are not its own, on creation": (
         "POST",
         "/api/v1/nodes",
         {"metadata": {"name": "n1", "labels": {"x.k8s.io/a": "b", "kubernetes.io/os": "linux"}}},
         'nodes "n1" is forbidden: node "n1" is not allowed to set the following labels: x.k8s.io/a',
     ),
-    (
-        "labels that are not its own",
+    "labels that are not its own": (
         "PATCH",
         "/api/v1/nodes/n1",
         {"metadata": {"labels": {"kubernetes.io/z": "1", "a.k8s.io/y": "1", "mine": "1"}}},
         'nodes "n1" is forbidden: is not allowed to modify labels: a.k8s.io/y, kubernetes.io/z',
     ),
-    (
-        "labels of the restricted domain",
+    "labels of the restricted domain": (
         "PATCH",
         "/api/v1/nodes/n1/status",
         {"metadata": {"labels": {"a.node-restriction.kubernetes.io/z": "1"}}},
@@ -158,22 +155,19 @@ REFUSED_WRITES: list[Row] = [
             "a.node-restriction.kubernetes.io/z"
         ),
     ),
-    (
-        "its taints",
+    "its taints": (
         "PATCH",
         "/api/v1/nodes/n1",
         {"spec": {"taints": []}},
         'nodes "n1" is forbidden: node "n1" is not allowed to modify taints',
     ),
-    (
-        "its taints through its status",
+    "its taints through its status": (
         "PATCH",
         "/api/v1/nodes/n1/status",
         {"spec": {"taints": []}},
         'nodes "n1" is forbidden: node "n1" is not allowed to modify taints',
     ),
-    (
-        "its owners",
+    "its owners": (
         "PATCH",
         "/api/v1/nodes/n1",
         {
@@ -183,15 +177,13 @@ REFUSED_WRITES: list[Row] = [
         },
         'nodes "n1" is forbidden: node "n1" is not allowed to modify ownerReferences',
     ),
-    (
-        "the status of another node",
+    "the status of another node": (
         "PATCH",
         "/api/v1/nodes/n2/status",
         {"status": {"phase": "Running"}},
         'nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"',
     ),
-    (
-        "another node's lease",
+    "another node's lease": (
         "POST",
         LEASES,
         {"metadata": {"name": "n2"}},
@@ -200,8 +192,7 @@ REFUSED_WRITES: list[Row] = [
             "same name as the requesting node"
         ),
     ),
-    (
-        "the status of a pod on another node",
+    "the status of a pod on another node": (
         "PATCH",
         f"{PODS}/p2/status",
         {"status": {"message": "m"}},
@@ -210,8 +201,7 @@ REFUSED_WRITES: list[Row] = [
             "spec.nodeName set to itself"
         ),
     ),
-    (
-        "the status of a pod on no node",
+    "the status of a pod on no node": (
         "PATCH",
         f"{PODS}/p0/status",
         {"status": {"message": "m"}},
@@ -220,15 +210,13 @@ REFUSED_WRITES: list[Row] = [
             "spec.nodeName set to itself"
         ),
     ),
-    (
-        "a pod's labels through its status",
+    "a pod's labels through its status": (
         "PATCH",
         f"{PODS}/p1/status",
         {"metadata": {"labels": {"a": "b"}}},
         'pods "p1" is forbidden: node "n1" cannot update labels through pod status',
     ),
-    (
-        "a pod itself",
+    "a pod itself": (
         "PATCH",
         f"{PODS}/p1",
         {"metadata": {"labels": {"a": "b"}}},
@@ -237,8 +225,7 @@ REFUSED_WRITES: list[Row] = [
             'group "" in the namespace "default"'
         ),
     ),
-    (
-        "a new pod",
+    "a new pod": (
         "POST",
         PODS,
         {"metadata": {"name": "new"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
@@ -247,29 +234,25 @@ REFUSED_WRITES: list[Row] = [
             'node "n1" can only create mirror pods'
         ),
     ),
-    (
-        "a delete of a pod on another node",
+    "a delete of a pod on another node": (
         "DELETE",
         f"{PODS}/p2",
         {"gracePeriodSeconds": 0},
         'pods "p2" is forbidden: node "n1" can only delete pods with spec.nodeName set to itself',
     ),
-    (
-        "a delete of its pod with grace",
+    "a delete of its pod with grace": (
         "DELETE",
         f"{PODS}/p1",
         {"gracePeriodSeconds": 1},
         'pods "p1" is forbidden: node "n1" can only delete pods with gracePeriodSeconds set to 0',
     ),
-    (
-        "a delete of its pod with the pod's own grace",
+    "a delete of its pod with the pod's own grace": (
         "DELETE",
         f"{PODS}/p1",
         None,
         'pods "p1" is forbidden: node "n1" can only delete pods with gracePeriodSeconds set to 0',
     ),
-    (
-        "a delete of itself",
+    "a delete of itself": (
         "DELETE",
         "/api/v1/nodes/n1",
         None,
@@ -278,8 +261,7 @@ REFUSED_WRITES: list[Row] = [
             'group "" at the cluster scope'
         ),
     ),
-    (
-        "an eviction",
+    "an eviction": (
         "POST",
         f"{PODS}/p1/eviction",
         {"metadata": {"name": "p1"}},
@@ -288,16 +270,12 @@ REFUSED_WRITES: list[Row] = [
             'in API group "" in the namespace "default"'
         ),
     ),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "message"),
-    [row[1:] for row in REFUSED_WRITES],
-    ids=[row[0] for row in REFUSED_WRITES],
-)
+@cases("method path body message", REFUSED_WRITES)
 async def test_a_node_may_not_write(
-    api: Api, method: str, path: str, body: Any, message: str
+    api: NodesApi, method: str, path: str, body: Any, message: str
 ) -> None:
     answer = await api.ask("n1", method, path, body, MERGE if method == "PATCH" else None)
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
@@ -305,7 +283,7 @@ async def test_a_node_may_not_write(
 
 
 def mirror(owners: list[Any], node: str = "n1", **spec: Any) -> Any:
-    """A mirror pod with these owners; each is a change of what a node says of itself."""
+    """A mirror pod with these owners; each is a change of the claims of a node."""
     own = {"apiVersion": "v1", "kind": "Node", "name": "n1", "controller": True}
     metadata = {
         "name": "m",
@@ -320,65 +298,55 @@ def volume(**source: Any) -> Any:
     return {"volumes": [{"name": "v", **source}]}
 
 
-REFUSED_MIRRORS: list[tuple[str, Any, str]] = [
+REFUSED_MIRRORS: dict[str, tuple[Any, str]] = {
     # id, pod (None stands for the node's own uid), why
-    ("on another node", mirror([{}], "n2"), "only create pods with spec.nodeName set to itself"),
-    ("without an owner", mirror([]), "only create pods with an owner reference set to itself"),
-    (
-        "of two owners",
+    "on another node": (mirror([{}], "n2"), "only create pods with spec.nodeName set to itself"),
+    "without an owner": (mirror([]), "only create pods with an owner reference set to itself"),
+    "of two owners": (
         mirror([{}, {"kind": "Pod", "controller": False}]),
         "only create pods with a single owner reference set to itself",
     ),
-    (
-        "of another node",
+    "of another node": (
         mirror([{"name": "n2"}]),
         "only create pods with an owner reference set to itself",
     ),
-    (
-        "of an owner that does not manage it",
+    "of an owner that does not manage it": (
         mirror([{"controller": False}]),
         "only create pods with a controller owner reference set to itself",
     ),
-    (
-        "that holds its owner",
+    "that holds its owner": (
         mirror([{"blockOwnerDeletion": True}]),
         'node "n1" must not set blockOwnerDeletion on an owner reference',
     ),
-    ("of a node that was there before", mirror([{"uid": "x"}]), "UID mismatch: expected x got"),
-    (
-        "with an account",
+    "of a node that was there before": (mirror([{"uid": "x"}]), "UID mismatch: expected x got"),
+    "with an account": (
         mirror([{}], serviceAccountName="a"),
         "can not create pods that reference serviceaccounts",
     ),
-    (
-        "with a secret",
+    "with a secret": (
         mirror([{}], imagePullSecrets=[{"name": "s"}]),
         "can not create pods that reference secrets",
     ),
-    (
-        "with a ConfigMap",
+    "with a ConfigMap": (
         mirror([{}], container={"envFrom": [{"configMapRef": {"name": "m"}}]}),
         "can not create pods that reference configmaps",
     ),
-    (
-        "with a claim",
+    "with a claim": (
         mirror([{}], **volume(persistentVolumeClaim={"claimName": "c"})),
         "can not create pods that reference persistentvolumeclaims",
     ),
-    (
-        "with a token",
+    "with a token": (
         mirror([{}], **volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]})),
         "can not create pods that reference serviceaccounts (via projected volumes)",
     ),
-    (
-        "with a driver",
+    "with a driver": (
         mirror([{}], **volume(csi={"driver": "d"})),
         "can not create pods that reference csidrivers (via CSI volumes)",
     ),
-]
+}
 
 
-async def owned(api: Api, pod: Any) -> Any:
+async def owned(api: NodesApi, pod: Any) -> Any:
     """The pod, whose owners have the node's uid unless they have one of their own."""
     node = (await api.ask("n1", "GET", "/api/v1/nodes/n1")).body
     for owner in pod["metadata"]["ownerReferences"]:
@@ -386,47 +354,40 @@ async def owned(api: Api, pod: Any) -> Any:
     return pod
 
 
-@pytest.mark.parametrize(
-    ("pod", "why"),
-    [row[1:] for row in REFUSED_MIRRORS],
-    ids=[row[0] for row in REFUSED_MIRRORS],
-)
-async def test_a_node_may_not_create_a_mirror_pod(api: Api, pod: Any, why: str) -> None:
+@cases("pod why", REFUSED_MIRRORS)
+async def test_a_node_may_not_create_a_mirror_pod(api: NodesApi, pod: Any, why: str) -> None:
     answer = await api.ask("n1", "POST", PODS, await owned(api, pod))
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     assert answer.body["message"].startswith('pods "m" is forbidden: ')
     assert why in answer.body["message"]
 
 
-async def test_a_node_creates_and_deletes_a_mirror_pod_of_its_own(api: Api) -> None:
+async def test_a_node_creates_and_deletes_a_mirror_pod_of_its_own(api: NodesApi) -> None:
     pod = mirror([{}], **volume(hostPath={"path": "/"}))
-    made = await api.ask("n1", "POST", PODS, await owned(api, pod))
-    assert (made.status, made.body["spec"]["nodeName"]) == (201, "n1")
-    gone = await api.ask("n1", "DELETE", f"{PODS}/m", {"gracePeriodSeconds": 0})
-    assert gone.status == 200
+    creation = await api.ask("n1", "POST", PODS, await owned(api, pod))
+    assert (creation.status, creation.body["spec"]["nodeName"]) == (201, "n1")
+    deletion = await api.ask("n1", "DELETE", f"{PODS}/m", {"gracePeriodSeconds": 0})
+    assert deletion.status == 200
 
 
-ALLOWED_WRITES: list[tuple[str, str, str, Any, int]] = [
-    (
-        "labels of its own",
+ALLOWED_WRITES: dict[str, tuple[str, str, Any, int]] = {
+    "labels of its own": (
         "PATCH",
         "/api/v1/nodes/n1",
         {"metadata": {"labels": {"kubernetes.io/os": "linux", "node.kubernetes.io/a": "b"}}},
         200,
     ),
-    (
-        "labels of nobody's",
+    "labels of nobody's": (
         "PATCH",
         "/api/v1/nodes/n1",
         {"metadata": {"labels": {"kubernetes.io": "a", "notk8s.io/b": "c"}}},
         200,
     ),
-    ("its status", "PATCH", "/api/v1/nodes/n1/status", {"status": {"phase": "Running"}}, 200),
-    ("its lease", "POST", LEASES, {"metadata": {"name": "n1"}}, 201),
-    ("its pod's status", "PATCH", f"{PODS}/p1/status", {"status": {"message": "m"}}, 200),
-    ("the end of its pod", "DELETE", f"{PODS}/p1", {"gracePeriodSeconds": 0}, 200),
-    (
-        "an event",
+    "its status": ("PATCH", "/api/v1/nodes/n1/status", {"status": {"phase": "Running"}}, 200),
+    "its lease": ("POST", LEASES, {"metadata": {"name": "n1"}}, 201),
+    "its pod's status": ("PATCH", f"{PODS}/p1/status", {"status": {"message": "m"}}, 200),
+    "the end of its pod": ("DELETE", f"{PODS}/p1", {"gracePeriodSeconds": 0}, 200),
+    "an event": (
         "POST",
         "/api/v1/namespaces/default/events",
         {
@@ -435,25 +396,23 @@ ALLOWED_WRITES: list[tuple[str, str, str, Any, int]] = [
         },
         201,
     ),
-    ("an unknown event", "PATCH", "/api/v1/namespaces/default/events/e9", {"count": 2}, 404),
-    ("an unknown pod's status", "PATCH", f"{PODS}/p9/status", {"status": {}}, 404),
-    ("the end of an unknown pod", "DELETE", f"{PODS}/p9", {"gracePeriodSeconds": 0}, 404),
-    ("an unknown node", "PATCH", "/api/v1/nodes/n9", {"metadata": {"labels": {"a": "b"}}}, 404),
-    ("itself once more", "POST", "/api/v1/nodes", {"metadata": {"name": "n1"}}, 409),
-]
+    "an unknown event": ("PATCH", "/api/v1/namespaces/default/events/e9", {"count": 2}, 404),
+    "an unknown pod's status": ("PATCH", f"{PODS}/p9/status", {"status": {}}, 404),
+    "the end of an unknown pod": ("DELETE", f"{PODS}/p9", {"gracePeriodSeconds": 0}, 404),
+    "an unknown node": ("PATCH", "/api/v1/nodes/n9", {"metadata": {"labels": {"a": "b"}}}, 404),
+    "itself once more": ("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}}, 409),
+}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [row[1:] for row in ALLOWED_WRITES],
-    ids=[row[0] for row in ALLOWED_WRITES],
-)
-async def test_a_node_may_write(api: Api, method: str, path: str, body: Any, status: int) -> None:
+@cases("method path body status", ALLOWED_WRITES)
+async def test_a_node_may_write(
+    api: NodesApi, method: str, path: str, body: Any, status: int
+) -> None:
     answer = await api.ask("n1", method, path, body, MERGE if method == "PATCH" else None)
     assert answer.status == status, answer.body
 
 
-async def test_others_are_not_restricted_as_nodes_are(api: Api) -> None:
+async def test_others_are_not_restricted_as_nodes_are(api: NodesApi) -> None:
     body = {"metadata": {"labels": {"x.k8s.io/a": "b"}}, "spec": {"taints": []}}
     assert (await api.ask("admin", "PATCH", "/api/v1/nodes/n1", body, MERGE)).status == 200
     assert (await api.ask("admin", "DELETE", f"{PODS}/p1")).status == 200
@@ -526,7 +485,7 @@ REFUSALS: list[tuple[str, str, str, str, dict[str, str]]] = [
     ids=[row[3] for row in REFUSALS],
 )
 async def test_a_refusal_has_the_words_of_kubernetes(
-    api: Api, method: str, path: str, message: str, details: dict[str, str]
+    api: NodesApi, method: str, path: str, message: str, details: dict[str, str]
 ) -> None:
     answer = await api.ask("", method, path)
     assert answer.status == 403
@@ -544,11 +503,11 @@ async def test_a_refusal_has_the_words_of_kubernetes(
 
 
 @pytest.mark.parametrize("path", ["/api/v1/secrets", "/api/v1/namespaces/default/secrets/x"])
-async def test_the_reader_sees_no_secret(api: Api, path: str) -> None:
+async def test_the_reader_sees_no_secret(api: NodesApi, path: str) -> None:
     assert (await api.ask("readonly", "GET", path)).status == 403
     assert (await api.ask("readonly", "GET", path.replace("secrets", "configmaps"))).status != 403
 
 
-async def test_the_reader_changes_nothing(api: Api) -> None:
+async def test_the_reader_changes_nothing(api: NodesApi) -> None:
     answer = await api.ask("readonly", "DELETE", f"{PODS}/p1")
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")

@@ -4,13 +4,14 @@
 import pytest
 
 from refloat.api import kinds
-from refloat.apiserver import attributes, identity
+from refloat.apiserver import ApiServer, attributes, identity
 from refloat.apiserver.attributes import Attributes, of_path
 from refloat.apiserver.deletion import Options
 from refloat.apiserver.identity import Call
+from refloat.apiserver.node_graph import NodeGraph
 from refloat.apiserver.registry import Registry
-from refloat.apiserver.relations import Relations
 from refloat.apiserver.roles import Rule
+from refloat.apiserver.routes import Target
 from refloat.base.clock import RealClock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
@@ -50,9 +51,9 @@ REQUESTS: list[tuple[str, str, dict[str, str], tuple[str, str, str, str, str]]] 
 def test_a_request_is_read_from_its_address(
     method: str, path: str, query: dict[str, str], want: tuple[str, str, str, str, str]
 ) -> None:
-    found = attributes.of_request(method, path, query)
-    assert found.is_resource
-    assert (found.verb, found.group, found.what, found.namespace, found.name) == want
+    request = attributes.of_request(method, path, query)
+    assert request.is_resource
+    assert (request.verb, request.group, request.what, request.namespace, request.name) == want
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,8 @@ def test_a_list_that_is_pinned_to_a_name_is_about_that_object(
 
 
 def test_the_name_in_a_selector_does_not_narrow_what_is_deleted() -> None:
-    found = attributes.of_request("DELETE", "/api/v1/pods", {"fieldSelector": "metadata.name=p"})
-    assert (found.verb, found.name) == ("deletecollection", "")
+    request = attributes.of_request("DELETE", "/api/v1/pods", {"fieldSelector": "metadata.name=p"})
+    assert (request.verb, request.name) == ("deletecollection", "")
 
 
 def test_the_old_watch_address_has_no_selector() -> None:
@@ -119,9 +120,9 @@ RULES: list[tuple[Rule, Attributes, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "asked", "want"), RULES)
-def test_a_rule_matches_as_in_kubernetes(rule: Rule, asked: Attributes, want: bool) -> None:
-    assert rule.allows(asked) is want
+@pytest.mark.parametrize(("rule", "question", "want"), RULES)
+def test_a_rule_matches_as_in_kubernetes(rule: Rule, question: Attributes, want: bool) -> None:
+    assert rule.allows(question) is want
 
 
 NAMED = [
@@ -149,30 +150,30 @@ NAMED = [
     ("plural", "prefix"), [(plural, prefix) for plural, names in NAMED for prefix in names]
 )
 async def test_every_way_to_name_an_object_counts(plural: str, prefix: str) -> None:
-    relations = Relations(await cluster_of_nodes.filled())
+    relations = NodeGraph(await cluster_of_nodes.filled())
     assert relations.is_named("n1", plural, "default", f"{prefix}-p1")
     assert not relations.is_named("n1", plural, "default", f"{prefix}-p2")
 
 
 async def test_the_claim_of_an_ephemeral_volume_is_named() -> None:
-    relations = Relations(await cluster_of_nodes.filled())
+    relations = NodeGraph(await cluster_of_nodes.filled())
     assert relations.is_named("n1", "persistentvolumeclaims", "default", "p1-ephemeral")
 
 
 async def test_the_index_follows_pods_that_come_and_go() -> None:
     store = await cluster_of_nodes.filled()
-    relations = Relations(store)
+    relations = NodeGraph(store)
     assert not relations.is_named("n1", "secrets", "default", "s-p3")
     await cluster_of_nodes.create_pod(store, cluster_of_nodes.pod("p3", "n1"))
     assert relations.is_named("n1", "secrets", "default", "s-p3")
-    await _delete(Registry(store, rand=Rand(), gates=Gates()), "p3")
+    await _delete(ApiServer(store, RealClock(), Rand(), Gates()).registry, "p3")
     assert not relations.is_named("n1", "secrets", "default", "s-p3")
     assert relations.is_named("n1", "secrets", "default", "s-p1")
 
 
 async def test_the_index_begins_anew_when_the_log_is_compacted() -> None:
     store = await cluster_of_nodes.filled()
-    relations = Relations(store)
+    relations = NodeGraph(store)
     assert relations.is_named("n1", "secrets", "default", "s-p1")
     await cluster_of_nodes.create_pod(store, cluster_of_nodes.pod("p3", "n1"))
     await cluster_of_nodes.create_pod(store, cluster_of_nodes.pod("p4", "n1"))
@@ -183,5 +184,5 @@ async def test_the_index_begins_anew_when_the_log_is_compacted() -> None:
 
 async def _delete(registry: Registry, name: str) -> None:
     call = Call(identity.ADMIN, RealClock().now())
-    _, gone = await registry.delete(call, kinds.of("pods"), "default", name, Options(0))
-    assert gone
+    _, deleted = await registry.delete(call, Target(kinds.of("pods"), "default", name), Options(0))
+    assert deleted

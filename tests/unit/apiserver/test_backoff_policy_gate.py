@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spec.backoffPolicy behind its gate: unknown while it is off, kept where it is.
+"""spec.backoffPolicy behind its gate: unknown while the gate is off, kept in stored Jobs.
 
 KEP-3329, first design, feature enablement and rollback.
 """
@@ -11,11 +11,13 @@ import pytest
 
 from refloat.api import errors
 from refloat.api.meta import Object
+from refloat.apiserver.local_server import LocalConnection
 from refloat.base import gates
 from refloat.base.gates import Gates
+from refloat.sim import api_server
 from refloat.sim.run import Sim
-from tests.simulation import api_program
-from tests.simulation.api_program import APPLY, JOBS, MERGE, Server
+from tests import builders
+from tests.simulation.api_program import APPLY, JOBS, MERGE
 from tests.virtual import virtual
 
 OFF = Gates()
@@ -26,23 +28,15 @@ UNKNOWN = 'unknown field "spec.backoffPolicy"'
 
 POLICY: Object = {
     "rules": [
-        {"action": "Terminate", "containerExitCodeNotIn": "40-50", "containerName": "c"},
+        {"action": "Terminate", "containerExitCodeNotIn": "40-50", "containerName": "main"},
         {"action": "Ignore", "podStatusReasonNotIn": [""]},
     ]
 }
 
 
-def job(name: str = "j", **spec: Any) -> Object:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {**spec, "template": {"spec": pod}},
-    }
-
-
-async def call(api: Server, method: str, target: str, obj: Object, form: str = "") -> Object:
+async def call(
+    api: LocalConnection, method: str, target: str, obj: Object, form: str = ""
+) -> Object:
     body = msgspec.json.encode(obj)
     answer: Object = msgspec.json.decode(
         await api.call(method, target, body, form or "application/json")
@@ -50,20 +44,24 @@ async def call(api: Server, method: str, target: str, obj: Object, form: str = "
     return answer
 
 
-async def create(api: Server, name: str = "j", policy: Any = POLICY, query: str = "") -> Object:
-    return await call(api, "POST", f"{JOBS}{query}", job(name, backoffPolicy=policy))
+async def create(
+    api: LocalConnection, name: str = "j", policy: Any = POLICY, query: str = ""
+) -> Object:
+    return await call(
+        api, "POST", f"{JOBS}{query}", builders.job(name, spec={"backoffPolicy": policy})
+    )
 
 
-async def change(api: Server, how: str, made: Object) -> Object:
+async def change(api: LocalConnection, how: str, created: Object) -> Object:
     if how == "put":
-        made["spec"]["parallelism"] = 3
-        return await call(api, "PUT", f"{JOBS}/j?fieldValidation=Strict", made)
+        created["spec"]["parallelism"] = 3
+        return await call(api, "PUT", f"{JOBS}/j?fieldValidation=Strict", created)
     if how == "status":
         status = {"status": {"active": 1}}
         return await call(api, "PATCH", f"{JOBS}/j/status?fieldValidation=Strict", status, MERGE)
     if how == "apply":
         target = f"{JOBS}/j?fieldManager=m&force=true"
-        config = job(backoffPolicy=POLICY, parallelism=3)
+        config = builders.job(spec={"backoffPolicy": POLICY, "parallelism": 3})
         return await call(api, "PATCH", target, config, APPLY)
     form = {"merge": MERGE, "strategic": STRATEGIC}[how]
     target = f"{JOBS}/j?fieldValidation=Strict"
@@ -72,25 +70,25 @@ async def change(api: Server, how: str, made: Object) -> Object:
 
 @virtual()
 async def test_on_it_is_stored_as_it_was_written(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(ON)
-        made = await create(api, query="?fieldValidation=Strict")
-        assert made["spec"]["backoffPolicy"] == POLICY
-        assert made["spec"]["podReplacementPolicy"] == "Failed"
+        created = await create(api, query="?fieldValidation=Strict")
+        assert created["spec"]["backoffPolicy"] == POLICY
+        assert created["spec"]["podReplacementPolicy"] == "Failed"
         assert (await call(api, "GET", f"{JOBS}/j", {}))["spec"]["backoffPolicy"] == POLICY
 
 
 @pytest.mark.parametrize("policy", [POLICY, 3, "x", {"rules": 1}], ids=repr)
 @virtual()
 async def test_off_it_is_no_field_whatever_stands_there(sim: Sim, policy: Any) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(OFF)
-        made = await create(api, policy=policy)
-        assert "backoffPolicy" not in made["spec"]
-        assert made["spec"]["podReplacementPolicy"] == "TerminatingOrFailed"
-        with pytest.raises(errors.StatusError) as refused:
+        created = await create(api, policy=policy)
+        assert "backoffPolicy" not in created["spec"]
+        assert created["spec"]["podReplacementPolicy"] == "TerminatingOrFailed"
+        with pytest.raises(errors.StatusError) as error:
             await create(api, "k", policy, "?fieldValidation=Strict")
-        assert refused.value.message == (
+        assert error.value.message == (
             'Job in version "v1" cannot be handled as a Job: strict decoding error: ' + UNKNOWN
         )
 
@@ -98,13 +96,13 @@ async def test_off_it_is_no_field_whatever_stands_there(sim: Sim, policy: Any) -
 @pytest.mark.parametrize("how", ["put", "merge", "strategic", "status", "apply"])
 @virtual()
 async def test_off_it_is_kept_on_a_job_that_has_it(sim: Sim, how: str) -> None:
-    """Also where nothing unknown is let through: it was read from the server."""
-    async with api_program.serving(sim) as api:
+    """Also with strict validation: the client read the field from the server."""
+    async with api_server.serve(sim) as api:
         api.use(ON)
-        made = await create(api)
+        created = await create(api)
         api.use(OFF)
         assert (await call(api, "GET", f"{JOBS}/j", {}))["spec"]["backoffPolicy"] == POLICY
-        changed = await change(api, how, made)
+        changed = await change(api, how, created)
         assert changed["spec"]["backoffPolicy"] == POLICY
         assert changed["spec"]["podReplacementPolicy"] == "Failed"
 
@@ -112,33 +110,39 @@ async def test_off_it_is_kept_on_a_job_that_has_it(sim: Sim, how: str) -> None:
 @pytest.mark.parametrize("form", [MERGE, "put"])
 @virtual()
 async def test_off_it_is_not_added_to_a_job_without_it(sim: Sim, form: str) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(OFF)
-        made = await create(api)
-        made["spec"]["backoffPolicy"] = POLICY
-        method, body = ("PUT", made) if form == "put" else ("PATCH", {"spec": made["spec"]})
+        created = await create(api)
+        created["spec"]["backoffPolicy"] = POLICY
+        method, body = ("PUT", created) if form == "put" else ("PATCH", {"spec": created["spec"]})
         media = "" if form == "put" else form
         new = await call(api, method, f"{JOBS}/j", body, media)
         assert "backoffPolicy" not in new["spec"]
         assert new["metadata"]["generation"] == 1
-        with pytest.raises(errors.StatusError) as refused:
+        with pytest.raises(errors.StatusError) as error:
             await call(api, method, f"{JOBS}/j?fieldValidation=Strict", body, media)
-        assert UNKNOWN in refused.value.message
+        assert UNKNOWN in error.value.message
 
 
 @virtual()
 async def test_off_it_cannot_be_applied(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(OFF)
-        with pytest.raises(errors.StatusError) as refused:
-            await call(api, "PATCH", f"{JOBS}/j?fieldManager=m", job(backoffPolicy=POLICY), APPLY)
-        assert ".spec.backoffPolicy: field not declared in schema" in refused.value.message
+        with pytest.raises(errors.StatusError) as error:
+            await call(
+                api,
+                "PATCH",
+                f"{JOBS}/j?fieldManager=m",
+                builders.job(spec={"backoffPolicy": POLICY}),
+                APPLY,
+            )
+        assert ".spec.backoffPolicy: field not declared in schema" in error.value.message
 
 
 @pytest.mark.parametrize("after", [ON, OFF], ids=["on", "off"])
 @virtual()
 async def test_it_cannot_be_changed(sim: Sim, after: Gates) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(ON)
         await create(api)
         api.use(after)
@@ -148,13 +152,13 @@ async def test_it_cannot_be_changed(sim: Sim, after: Gates) -> None:
 
 @virtual()
 async def test_a_wrong_one_is_refused_with_its_path(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(ON)
         wrong = {"rules": [{"action": "Terminate", "containerExitCodeIn": "9-1"}]}
-        with pytest.raises(errors.StatusError) as refused:
+        with pytest.raises(errors.StatusError) as error:
             await create(api, policy=wrong)
-        assert refused.value.code == 422
-        assert refused.value.message == (
+        assert error.value.code == 422
+        assert error.value.message == (
             'Job.batch "j" is invalid: spec.backoffPolicy.rules[0].containerExitCodeIn: '
             'Invalid value: "9-1": the range "9-1" ends before it begins'
         )
@@ -169,13 +173,13 @@ async def test_a_wrong_one_is_refused_with_its_path(sim: Sim) -> None:
 
 @virtual()
 async def test_off_on_off_on(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         for turn, on in enumerate([OFF, ON] * 2):
             api.use(on)
-            made = await create(api, f"j-{turn}")
-            assert made["spec"].get("backoffPolicy") == (POLICY if turn % 2 else None)
+            created = await create(api, f"j-{turn}")
+            assert created["spec"].get("backoffPolicy") == (POLICY if turn % 2 else None)
         for on in (OFF, ON):
             api.use(on)
             for turn, want in enumerate([None, POLICY] * 2):
-                found = await call(api, "GET", f"{JOBS}/j-{turn}", {})
-                assert found["spec"].get("backoffPolicy") == want
+                current = await call(api, "GET", f"{JOBS}/j-{turn}", {})
+                assert current["spec"].get("backoffPolicy") == want

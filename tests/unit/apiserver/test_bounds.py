@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from refloat.api import errors, fields, goyaml, schema, selectors
-from refloat.apiserver import attributes, forms, listing, options, owner_references, uri
-from refloat.apiserver.apply import sets
+from refloat.apiserver import attributes, listing, negotiation, options, owner_references, uri
+from refloat.apiserver.apply import field_sets
 from refloat.apiserver.patch import element_order, json_patch, strategic
-from tests import worlds
+from tests import apiserver_fixture
 
 POD = schema.struct("v1", "Pod")
 
@@ -27,9 +27,9 @@ def labels(count: int) -> str:
 
 def test_a_label_selector_has_a_bounded_number_of_terms() -> None:
     assert len(selectors.parse_labels(labels(200)).requirements) == 200
-    with pytest.raises(errors.StatusError, match="at most 200 requirements") as refused:
+    with pytest.raises(errors.StatusError, match="at most 200 requirements") as error:
         selectors.parse_labels(labels(201))
-    assert refused.value.code == 400
+    assert error.value.code == 400
 
 
 def test_the_sets_of_a_label_selector_have_a_bounded_number_of_values() -> None:
@@ -48,8 +48,8 @@ def test_a_field_selector_has_a_bounded_number_of_terms() -> None:
 
 def test_rights_are_decided_without_reading_a_selector_that_is_too_long() -> None:
     text = "metadata.name=a," + ",".join(f"metadata.name!=n{number}" for number in range(999))
-    asked = attributes.of_request("GET", "/api/v1/pods", {"fieldSelector": text})
-    assert (asked.verb, asked.name, asked.fields.empty) == ("list", "", True)
+    request = attributes.of_request("GET", "/api/v1/pods", {"fieldSelector": text})
+    assert (request.verb, request.name, request.fields.empty) == ("list", "", True)
 
 
 @pytest.mark.parametrize("parse", [selectors.parse_labels, selectors.parse_fields])
@@ -60,9 +60,9 @@ def test_a_selector_has_a_bounded_length(parse: Callable[[str], object]) -> None
 
 def test_a_request_target_has_a_bounded_length() -> None:
     uri.parse("/" + "a" * (uri.MAX_TARGET - 1))
-    with pytest.raises(errors.StatusError) as refused:
+    with pytest.raises(errors.StatusError) as error:
         uri.parse("/" + "a" * uri.MAX_TARGET)
-    assert refused.value.code == 414
+    assert error.value.code == 414
 
 
 def test_a_query_has_a_bounded_number_of_parameters() -> None:
@@ -86,8 +86,8 @@ def test_as_many_mistakes_are_told_as_a_person_can_read_and_the_rest_is_counted(
 
 
 def test_a_few_mistakes_are_told_as_ever() -> None:
-    told = errors.invalid("", "Pod", "x", [fields.required("a"), fields.required("b")])
-    assert str(told) == 'Pod "x" is invalid: [a: Required value, b: Required value]'
+    error = errors.invalid("", "Pod", "x", [fields.required("a"), fields.required("b")])
+    assert str(error) == 'Pod "x" is invalid: [a: Required value, b: Required value]'
 
 
 def test_a_refusal_stays_small_whatever_it_quotes() -> None:
@@ -98,10 +98,10 @@ def test_a_refusal_stays_small_whatever_it_quotes() -> None:
 
 
 def test_a_manager_of_control_characters_is_refused_once_for_each_of_a_few() -> None:
-    query = worlds.query(fieldManager="\x01" * 80_000)
-    with pytest.raises(errors.StatusError) as refused:
+    query = apiserver_fixture.query(fieldManager="\x01" * 80_000)
+    with pytest.raises(errors.StatusError) as error:
         options.write_options(query, "CreateOptions")
-    assert len((refused.value.details or {})["causes"]) <= 100
+    assert len((error.value.details or {})["causes"]) <= 100
 
 
 def test_large_yaml_is_written_in_pieces_and_reads_the_same() -> None:
@@ -114,7 +114,7 @@ def test_large_yaml_is_written_in_pieces_and_reads_the_same() -> None:
         "deep": {"er": [{"list": [{"a": number} for number in range(1500)]}, [], {}]},
         "last": "x...",
     }
-    assert yaml.load(forms.as_yaml(document), Loader=yaml.CSafeLoader) == document
+    assert yaml.load(negotiation.as_yaml(document), Loader=yaml.CSafeLoader) == document
 
 
 # -- documents --------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_managed_fields_are_nested_no_deeper_than_objects_are() -> None:
     for _ in range(200):
         nested = {"f:a": nested}
     with pytest.raises(ValueError, match="nested too deep"):
-        sets.decode(nested)
+        field_sets.decode(nested)
 
 
 # -- the work is linear ------------------------------------------------------
@@ -160,10 +160,10 @@ def tolerant(count: int) -> dict[str, Any]:
 
 
 def test_deletions_from_a_list_look_at_each_item_a_few_times(keys_read: list[int]) -> None:
-    doomed = [{"$patch": "delete", "name": f"E{number}"} for number in range(4000)]
-    patch = {"spec": {"containers": [{"name": "main", "env": doomed}]}}
-    left = strategic.apply(tolerant(5000), patch, POD)["spec"]["containers"][0]["env"]
-    assert [each["name"] for each in left] == [f"E{number}" for number in range(4000, 5000)]
+    deletions = [{"$patch": "delete", "name": f"E{number}"} for number in range(4000)]
+    patch = {"spec": {"containers": [{"name": "main", "env": deletions}]}}
+    env = strategic.apply(tolerant(5000), patch, POD)["spec"]["containers"][0]["env"]
+    assert [each["name"] for each in env] == [f"E{number}" for number in range(4000, 5000)]
     assert keys_read[0] < 10 * 9000
 
 
@@ -175,8 +175,8 @@ def test_items_without_a_place_stand_where_insertion_puts_them() -> None:
             order: dict[element_order.Key, int] = {
                 (str, item): place for item, place in pairs if place is not None
             }
-            found = element_order._sorted(items, order, "")
-            assert [item.partition(":")[2] for item in found] == list(map(str, inserted(places)))
+            ordered = element_order._sorted(items, order, "")
+            assert [item.partition(":")[2] for item in ordered] == list(map(str, inserted(places)))
 
 
 def inserted(places: tuple[int | None, ...]) -> list[int | None]:
@@ -192,12 +192,12 @@ def inserted(places: tuple[int | None, ...]) -> list[int | None]:
 
 def test_copies_into_a_wide_object_do_not_copy_the_object() -> None:
     doc = {"data": {f"k{number}": "v" for number in range(1000)}, "other": {"a": {"b": 1}}}
-    work = json_patch._Work(doc)
+    work = json_patch._PatchedDocument(doc)
     for number in range(100):
         json_patch._copy(work, {"from": "/other/a", "path": f"/data/c{number}"})
     first = work.doc["data"]
     json_patch._copy(work, {"from": "/other/a", "path": "/data/last"})
-    assert work.doc["data"] is first  # it was ours to change already
+    assert work.doc["data"] is first  # was copied for this patch already
 
 
 def test_what_was_copied_changes_in_one_place_alone() -> None:
@@ -218,7 +218,7 @@ def test_what_was_copied_changes_in_one_place_alone() -> None:
 def test_repeated_owners_are_dropped_in_their_order() -> None:
     owners = [{"uid": "1", "name": "a"}, {"name": "b", "uid": "2"}, {"name": "a", "uid": "1"}]
     obj = {"metadata": {"ownerReferences": owners}}
-    call = worlds.World().call()
+    call = apiserver_fixture.ServerFixture().call()
     owner_references.dedup_owners(call, obj)
     assert obj["metadata"]["ownerReferences"] == owners[:2]
     assert "duplicate UID(s) observed: 1" in call.warnings[0]

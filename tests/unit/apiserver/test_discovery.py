@@ -170,9 +170,9 @@ def test_the_aggregated_form_of_the_core_group_has_no_name() -> None:
 
 def test_a_resource_without_parts_has_none_in_the_aggregated_form() -> None:
     [core] = discovery.aggregated_core()["items"]
-    found = {each["resource"]: each for each in core["versions"][0]["resources"]}
-    assert "subresources" not in found["configmaps"]
-    assert found["nodes"]["scope"] == "Cluster"
+    resources = {each["resource"]: each for each in core["versions"][0]["resources"]}
+    assert "subresources" not in resources["configmaps"]
+    assert resources["nodes"]["scope"] == "Cluster"
 
 
 def flattened(document: dict[str, Any]) -> set[tuple[str, str]]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a body is written in, by its Content-Type."""
+"""The format of a body, by the Content-Type."""
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from refloat.api import errors
-from refloat.apiserver.exchange import Exchange
+from refloat.apiserver.http_request import Exchange
 
 
 def media(content_type: str) -> str:
@@ -33,21 +33,21 @@ def test_json_yaml_and_protobuf_are_read(content_type: str, want: str) -> None:
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/cbor", "protobuf"])
 def test_nothing_else_is_read(content_type: str) -> None:
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         media(content_type)
-    assert caught.value.code == 415
+    assert error.value.code == 415
 
 
 @pytest.mark.parametrize(
     "parameters", ["x", "x=", "=x", 'charset="utf-8', "a=b;a=c", "a=b;A=c", "a=b c", "a=b;;"]
 )
 def test_nothing_is_read_with_parameters_that_are_none(parameters: str) -> None:
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         media(f"application/json;{parameters}")
-    assert caught.value.code == 415
+    assert error.value.code == 415
 
 
 def test_parameters_alone_are_no_media_type() -> None:
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         media(";")
-    assert caught.value.code == 415
+    assert error.value.code == 415

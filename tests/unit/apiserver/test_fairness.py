@@ -84,7 +84,7 @@ async def test_a_user_that_never_stops_asking_does_not_keep_a_single_place() -> 
         await rest()
         if order[turn] == "other":
             break
-        tasks.append(waits(shared, "busy", order))  # its queue is full again
+        tasks.append(waits(shared, "busy", order))  # the queue is full again
         await rest()
         shared.give("busy")
     assert order == ["busy", "other"]
@@ -180,6 +180,6 @@ async def test_requests_of_a_busy_user_do_not_delay_the_first_of_another() -> No
 async def test_what_fits_into_a_turn_does_not_wait() -> None:
     turns = Turns(per_turn=4)
     for _ in range(4):
-        begun = turns.begin("a")
+        turn = turns.begin("a")
         with pytest.raises(StopIteration):
-            begun.send(None)
+            turn.send(None)

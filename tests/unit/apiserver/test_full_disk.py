@@ -11,18 +11,18 @@ from refloat.api import errors
 from refloat.apiserver import full_disk
 from refloat.store import errors as store_errors
 from refloat.store.memory import MemoryStore
-from tests import worlds
+from tests import apiserver_fixture
+from tests.apiserver_fixture import CONFIG_MAPS, LEASES, NODES, PODS, ServerFixture
 from tests.builders import config_map, event, lease, node, pod
-from tests.worlds import CONFIG_MAPS, LEASES, NODES, PODS, World
 
 SHORTAGE = "the disk of the server's data directory is nearly full: 3 MiB are free"
 ONLY = "until there is room only deletes, leases and nodes are written"
 
 
 @pytest.fixture
-async def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A cluster that had room when its objects were made."""
-    world = await worlds.started()
+async def world(monkeypatch: pytest.MonkeyPatch) -> ServerFixture:
+    """A cluster that had room when the objects were created."""
+    world = await apiserver_fixture.started()
     for obj in (
         config_map("there"),
         config_map("kept", finalizers=["example.com/keep"]),
@@ -60,19 +60,19 @@ REFUSED: list[Any] = [
 
 @pytest.mark.parametrize("write", REFUSED)
 async def test_most_writes_are_refused_with_the_reason(
-    world: World, write: Callable[[World], Awaitable[object]]
+    world: ServerFixture, write: Callable[[ServerFixture], Awaitable[object]]
 ) -> None:
     before = world.store.revision
-    with pytest.raises(errors.StatusError) as caught:
+    with pytest.raises(errors.StatusError) as error:
         await write(world)
-    told = caught.value
+    status = error.value
     # As kube-apiserver does when etcd has raised NOSPACE; no Retry-After: kubectl reports at once.
-    assert (told.code, told.reason, told.retry_after) == (500, "", None)
-    assert told.message == f"{SHORTAGE}; {ONLY}"
+    assert (status.code, status.reason, status.retry_after) == (500, "", None)
+    assert status.message == f"{SHORTAGE}; {ONLY}"
     assert world.store.revision == before
 
 
-async def _all_of_a_deletion(world: World) -> None:
+async def _all_of_a_deletion(world: ServerFixture) -> None:
     await world.delete(CONFIG_MAPS, "kept")
     assert world.exists(CONFIG_MAPS, "kept")
     await world.change(CONFIG_MAPS, "kept", release)
@@ -93,20 +93,20 @@ WRITTEN: list[Any] = [
 
 @pytest.mark.parametrize("write", WRITTEN)
 async def test_deletes_leases_and_nodes_are_still_written(
-    world: World, write: Callable[[World], Awaitable[object]]
+    world: ServerFixture, write: Callable[[ServerFixture], Awaitable[object]]
 ) -> None:
     before = world.store.revision
     await write(world)
     assert world.store.revision > before
 
 
-async def test_a_dry_run_needs_no_room(world: World) -> None:
+async def test_a_dry_run_needs_no_room(world: ServerFixture) -> None:
     await world.create(config_map("new"), dry_run=True)
     await world.change(CONFIG_MAPS, "there", label, dry_run=True)
 
 
 async def test_all_is_written_again_once_there_is_room(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ServerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemoryStore, "shortage", "")
     await world.create(config_map("new"))
@@ -120,7 +120,7 @@ async def test_a_write_that_the_disk_refuses_is_reported_without_a_path(
     async def fail(self: object, key: str, value: bytes) -> None:
         raise store_errors.WriteFailed(path, "database or disk is full")
 
-    world = await worlds.started()
+    world = await apiserver_fixture.started()
     monkeypatch.setattr(MemoryStore, "create", fail)
     async with world.served() as face:
         code, body = await face.ask(

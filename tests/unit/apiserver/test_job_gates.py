@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of Jobs behind a gate: kept where they are, not taken in while it is off.
+"""Fields of Jobs behind a gate: kept in stored Jobs, not accepted while the gate is off.
 
 KEP-3329 and KEP-3939, enablement and rollback.
 """
@@ -11,11 +11,14 @@ import pytest
 
 from refloat.api import errors
 from refloat.api.meta import Object
+from refloat.apiserver.local_server import LocalConnection
 from refloat.base import gates
 from refloat.base.gates import Gates
+from refloat.sim import api_server
 from refloat.sim.run import Sim
-from tests.simulation import api_program
-from tests.simulation.api_program import JOBS, MERGE, Server
+from tests import builders
+from tests.cases import cases
+from tests.simulation.api_program import JOBS, MERGE
 from tests.virtual import virtual
 
 FAILURE, REPLACEMENT = gates.JOB_POD_FAILURE_POLICY, gates.JOB_POD_REPLACEMENT_POLICY
@@ -35,12 +38,9 @@ GIVEN_POLICY = {"podFailurePolicy": POLICY}
 GIVEN_FAILED = {"podReplacementPolicy": FAILED}
 
 
-def job(**spec: Any) -> Object:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
-    return {"metadata": {"name": "j"}, "spec": {**spec, "template": {"spec": pod}}}
-
-
-async def call(api: Server, method: str, target: str, obj: Object, form: str = "") -> Object:
+async def call(
+    api: LocalConnection, method: str, target: str, obj: Object, form: str = ""
+) -> Object:
     form = form or "application/json"
     answer: Object = msgspec.json.decode(
         await api.call(method, target, msgspec.json.encode(obj), form)
@@ -48,11 +48,11 @@ async def call(api: Server, method: str, target: str, obj: Object, form: str = "
     return answer
 
 
-async def create(api: Server, **spec: Any) -> Object:
-    return await call(api, "POST", JOBS, job(**spec))
+async def create(api: LocalConnection, **spec: Any) -> Object:
+    return await call(api, "POST", JOBS, builders.job(spec=spec))
 
 
-async def patch(api: Server, obj: Object) -> Object:
+async def patch(api: LocalConnection, obj: Object) -> Object:
     return await call(api, "PATCH", f"{JOBS}/j", obj, MERGE)
 
 
@@ -62,7 +62,7 @@ def policies(obj: Object) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("on", "given", "want"),
+    ("on", "policy_fields", "want"),
     [
         pytest.param(ON, {}, (None, EITHER), id="all on: nothing said"),
         pytest.param(ON, GIVEN_POLICY, (POLICY, FAILED), id="all on: a failure policy"),
@@ -86,11 +86,11 @@ def policies(obj: Object) -> tuple[Any, Any]:
 )
 @virtual()
 async def test_what_is_stored_of_a_new_job(
-    sim: Sim, on: Gates, given: Object, want: tuple[Any, Any]
+    sim: Sim, on: Gates, policy_fields: Object, want: tuple[Any, Any]
 ) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(on)
-        assert policies(await create(api, **given)) == want
+        assert policies(await create(api, **policy_fields)) == want
         assert policies(await call(api, "GET", f"{JOBS}/j", {})) == want
 
 
@@ -98,15 +98,15 @@ async def test_what_is_stored_of_a_new_job(
 @pytest.mark.parametrize("on", [NO_FAILURE, NO_REPLACEMENT, NEITHER], ids=repr)
 @virtual()
 async def test_what_an_existing_job_has_is_kept(sim: Sim, on: Gates, how: str) -> None:
-    async with api_program.serving(sim) as api:
-        made = await create(api, **GIVEN_POLICY)
+    async with api_server.serve(sim) as api:
+        created = await create(api, **GIVEN_POLICY)
         api.use(on)
         assert policies(await call(api, "GET", f"{JOBS}/j", {})) == (POLICY, FAILED)
         if how == "patch":
             new = await patch(api, {"spec": {"parallelism": 3}})
         elif how == "put":
-            made["spec"]["parallelism"] = 3
-            new = await call(api, "PUT", f"{JOBS}/j", made)
+            created["spec"]["parallelism"] = 3
+            new = await call(api, "PUT", f"{JOBS}/j", created)
         else:
             status = {"status": {"active": 1}}
             new = await call(api, "PATCH", f"{JOBS}/j/status", status, MERGE)
@@ -115,7 +115,7 @@ async def test_what_an_existing_job_has_is_kept(sim: Sim, on: Gates, how: str) -
 
 @virtual()
 async def test_a_policy_is_not_added_to_an_existing_job(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(NEITHER)
         await create(api)
         new = await patch(api, {"spec": {**GIVEN_POLICY, **GIVEN_FAILED}})
@@ -125,7 +125,7 @@ async def test_a_policy_is_not_added_to_an_existing_job(sim: Sim) -> None:
 
 @virtual()
 async def test_another_replacement_policy_takes_the_place_of_the_kept_one(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         await create(api, **GIVEN_FAILED)
         api.use(NEITHER)
         new = await patch(api, {"spec": {"podReplacementPolicy": EITHER}})
@@ -134,28 +134,28 @@ async def test_another_replacement_policy_takes_the_place_of_the_kept_one(sim: S
 
 @virtual()
 async def test_a_kept_failure_policy_can_still_not_be_changed(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         await create(api, **GIVEN_POLICY)
         api.use(NEITHER)
         with pytest.raises(errors.StatusError, match=r"podFailurePolicy.*immutable"):
             await patch(api, {"spec": {"podFailurePolicy": {"rules": []}}})
 
 
-@pytest.mark.parametrize(
-    ("given", "want"),
-    [
-        pytest.param({}, (None, EITHER), id="without a failure policy"),
-        pytest.param(GIVEN_POLICY, (POLICY, FAILED), id="with one"),
-    ],
+@cases(
+    "policy_fields want",
+    {
+        "without a failure policy": ({}, (None, EITHER)),
+        "with one": (GIVEN_POLICY, (POLICY, FAILED)),
+    },
 )
 @virtual()
 async def test_the_default_comes_with_the_first_write_after_the_gate(
-    sim: Sim, given: Object, want: tuple[Any, Any]
+    sim: Sim, policy_fields: Object, want: tuple[Any, Any]
 ) -> None:
-    """And is no change of the spec: Kubernetes fills it in whenever it reads a Job."""
-    async with api_program.serving(sim) as api:
+    """And is no change of the spec: Kubernetes sets the default at each read of a Job."""
+    async with api_server.serve(sim) as api:
         api.use(NO_REPLACEMENT)
-        await create(api, **given)
+        await create(api, **policy_fields)
         api.use(ON)
         new = await patch(api, {"metadata": {"labels": {"a": "b"}}})
         assert policies(new) == want
@@ -166,7 +166,7 @@ async def test_the_default_comes_with_the_first_write_after_the_gate(
 
 @virtual()
 async def test_a_write_that_says_nothing_new_stays_none(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         api.use(NO_REPLACEMENT)
         await create(api)
         api.use(ON)
@@ -177,22 +177,22 @@ async def test_a_write_that_says_nothing_new_stays_none(sim: Sim) -> None:
 
 @virtual()
 async def test_off_on_off_on(sim: Sim) -> None:
-    async with api_program.serving(sim) as api:
+    async with api_server.serve(sim) as api:
         for turn, (on, want) in enumerate([(NEITHER, None), (ON, POLICY)] * 2):
             api.use(on)
-            obj = job(**GIVEN_POLICY)
+            obj = builders.job(spec=GIVEN_POLICY)
             obj["metadata"]["name"] = f"j-{turn}"
-            made = await call(api, "POST", JOBS, obj)
-            assert policies(made)[0] == want
+            created = await call(api, "POST", JOBS, obj)
+            assert policies(created)[0] == want
         for turn, want in enumerate([None, POLICY] * 2):
-            found = await call(api, "GET", f"{JOBS}/j-{turn}", {})
-            assert policies(found)[0] == want
+            current = await call(api, "GET", f"{JOBS}/j-{turn}", {})
+            assert policies(current)[0] == want
 
 
 @virtual()
 async def test_terminating_may_be_written_and_cleared_whatever_the_gate(sim: Sim) -> None:
-    """KEP-3939: it is the controller that clears it; a server that is ahead must let it."""
-    async with api_program.serving(sim) as api:
+    """KEP-3939: the controller clears the field; a server with the gate on must allow that."""
+    async with api_server.serve(sim) as api:
         await create(api)
         for on in (ON, NEITHER):
             api.use(on)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a Job's labels and generation when it is written again."""
+"""A Job's labels and generation after an update."""
 
 from refloat.api.meta import Object
 from tests import builders
-from tests.worlds import JOBS, World
+from tests.apiserver_fixture import JOBS, ServerFixture
 
 SHORT: Object = {
     "apiVersion": "batch/v1",
@@ -13,7 +13,7 @@ SHORT: Object = {
 }
 
 
-async def test_short_status_write_leaves_the_labels_of_the_template(world: World) -> None:
+async def test_short_status_write_leaves_the_labels_of_the_template(world: ServerFixture) -> None:
     before = await world.create(builders.job())
     after, _ = await world.replace(SHORT, subresource="status")
     assert after["status"] == {"active": 1}
@@ -21,19 +21,21 @@ async def test_short_status_write_leaves_the_labels_of_the_template(world: World
     assert after["metadata"]["labels"] == after["spec"]["template"]["metadata"]["labels"]
 
 
-async def test_short_status_write_of_no_change_is_none(world: World) -> None:
+async def test_short_status_write_of_no_change_is_none(world: ServerFixture) -> None:
     before = await world.create(builders.job())
     after, _ = await world.replace({**SHORT, "status": {}}, subresource="status")
     assert after == before
 
 
-async def test_status_write_without_labels_brings_those_of_the_template(world: World) -> None:
+async def test_status_write_without_labels_brings_those_of_the_template(
+    world: ServerFixture,
+) -> None:
     before = await world.create(builders.job(labels={"own": "x"}))
     after, _ = await world.replace(SHORT, subresource="status")
     assert after["metadata"]["labels"] == before["spec"]["template"]["metadata"]["labels"]
 
 
-async def test_status_write_with_labels_has_those(world: World) -> None:
+async def test_status_write_with_labels_has_those(world: ServerFixture) -> None:
     await world.create(builders.job())
     short = {**SHORT, "metadata": {"name": "j", "labels": {"own": "x"}}}
     after, _ = await world.replace(short, subresource="status")
@@ -53,8 +55,8 @@ def asking(amount: str) -> Object:
     return builders.job(spec={"suspend": True, "template": template})
 
 
-async def write(world: World, amount: str) -> tuple[Object, list[str]]:
-    """Write a Job's template with this amount; what comes of it, and the warnings."""
+async def write(world: ServerFixture, amount: str) -> tuple[Object, list[str]]:
+    """Write a Job's template with this amount; the stored amount, and the warnings."""
 
     def change(job: Object) -> None:
         containers = job["spec"]["template"]["spec"]["containers"]
@@ -65,7 +67,7 @@ async def write(world: World, amount: str) -> tuple[Object, list[str]]:
     return after, call
 
 
-async def test_amount_that_is_written_otherwise_is_no_new_generation(world: World) -> None:
+async def test_amount_that_is_written_otherwise_is_no_new_generation(world: ServerFixture) -> None:
     before = await world.create(asking("1Gi"))
     after, warnings = await write(world, "1073741824")
     assert after["metadata"]["generation"] == 1
@@ -74,7 +76,7 @@ async def test_amount_that_is_written_otherwise_is_no_new_generation(world: Worl
     assert warnings == []
 
 
-async def test_another_amount_is_a_new_generation(world: World) -> None:
+async def test_another_amount_is_a_new_generation(world: ServerFixture) -> None:
     await world.create(asking("1Gi"))
     after, warnings = await write(world, "2Gi")
     assert after["metadata"]["generation"] == 2

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from refloat.api.errors import StatusError
 from refloat.apiserver.patch import json_patch
+from tests.cases import cases
 from tests.refusals import refusal
 
 REJECTED = "the server rejected our request due to an error in our request"
@@ -33,60 +34,57 @@ def op(name: str, path: str, **more: Any) -> dict[str, Any]:
 
 F = "/metadata/finalizers"
 
-FITS = [
-    ("add a member", op("add", "/data/c", value="3"), "/data", {"a": "1", "b": "2", "c": "3"}),
-    ("add over a member", op("add", "/data/a", value="9"), "/data", {"a": "9", "b": "2"}),
-    ("add without a value adds null", op("add", "/data/a"), "/data", {"a": None, "b": "2"}),
-    ("add what the path names before its slash", op("add", "x/z", value=1), "/z", 1),
-    ("add a member with an empty name", op("add", "/", value=1), "/", 1),
-    ("add at the end", op("add", F + "/-", value="z"), F, ["a", "b", "c", "z"]),
-    ("add at an index", op("add", F + "/0", value="z"), F, ["z", "a", "b", "c"]),
-    ("add right behind", op("add", F + "/3", value="z"), F, ["a", "b", "c", "z"]),
-    ("add at -1 appends", op("add", F + "/-1", value="z"), F, ["a", "b", "c", "z"]),
-    ("add at -2", op("add", F + "/-2", value="z"), F, ["a", "b", "z", "c"]),
-    ("add at -4 is first", op("add", F + "/-4", value="z"), F, ["z", "a", "b", "c"]),
-    ("an index may have a plus", op("add", F + "/+1", value="z"), F + "/1", "z"),
-    ("an index may have zeros", op("add", F + "/01", value="z"), F + "/1", "z"),
-    ("remove a member", op("remove", "/data/a"), "/data", {"b": "2"}),
-    ("remove an item", op("remove", F + "/1"), F, ["a", "c"]),
-    ("remove the last item", op("remove", F + "/-1"), F, ["a", "b"]),
-    (
-        "remove an escaped slash",
+FITS = {
+    "add a member": (op("add", "/data/c", value="3"), "/data", {"a": "1", "b": "2", "c": "3"}),
+    "add over a member": (op("add", "/data/a", value="9"), "/data", {"a": "9", "b": "2"}),
+    "add without a value adds null": (op("add", "/data/a"), "/data", {"a": None, "b": "2"}),
+    "add what the path names before its slash": (op("add", "x/z", value=1), "/z", 1),
+    "add a member with an empty name": (op("add", "/", value=1), "/", 1),
+    "add at the end": (op("add", F + "/-", value="z"), F, ["a", "b", "c", "z"]),
+    "add at an index": (op("add", F + "/0", value="z"), F, ["z", "a", "b", "c"]),
+    "add right behind": (op("add", F + "/3", value="z"), F, ["a", "b", "c", "z"]),
+    "add at -1 appends": (op("add", F + "/-1", value="z"), F, ["a", "b", "c", "z"]),
+    "add at -2": (op("add", F + "/-2", value="z"), F, ["a", "b", "z", "c"]),
+    "add at -4 is first": (op("add", F + "/-4", value="z"), F, ["z", "a", "b", "c"]),
+    "an index may have a plus": (op("add", F + "/+1", value="z"), F + "/1", "z"),
+    "an index may have zeros": (op("add", F + "/01", value="z"), F + "/1", "z"),
+    "remove a member": (op("remove", "/data/a"), "/data", {"b": "2"}),
+    "remove an item": (op("remove", F + "/1"), F, ["a", "c"]),
+    "remove the last item": (op("remove", F + "/-1"), F, ["a", "b"]),
+    "remove an escaped slash": (
         op("remove", "/metadata/annotations/a~1b"),
         "/metadata/annotations",
         {"m~n": "t"},
     ),
-    (
-        "remove an escaped tilde",
+    "remove an escaped tilde": (
         op("remove", "/metadata/annotations/m~0n"),
         "/metadata/annotations",
         {"a/b": "s"},
     ),
-    ("replace a member", op("replace", "/data/a", value="9"), "/data", {"a": "9", "b": "2"}),
-    ("replace a missing member adds it", op("replace", "/data/c", value="3"), "/data/c", "3"),
-    ("replace an item", op("replace", F + "/2", value="z"), F, ["a", "b", "z"]),
-    ("replace the third from the end", op("replace", F + "/-3", value="z"), F, ["z", "b", "c"]),
-    ("replace the whole document", op("replace", "", value={"a": 1}), "", {"a": 1}),
-    ("move a member", op("move", "/data/q", from_="/data/a"), "/data", {"b": "2", "q": "1"}),
-    ("move onto itself", op("move", "/data/a", from_="/data/a"), "/data", {"a": "1", "b": "2"}),
-    ("move an item back", op("move", F + "/2", from_=F + "/0"), F, ["b", "c", "a"]),
-    ("move an item to the end", op("move", F + "/-", from_=F + "/0"), F, ["b", "c", "a"]),
-    ("copy a member", op("copy", "/data/q", from_="/data/a"), "/data/q", "1"),
-    ("copy a missing member gives null", op("copy", "/data/q", from_="/data/z"), "/data/q", None),
-    ("copy an item", op("copy", F + "/1", from_=F + "/0"), F, ["a", "a", "b", "c"]),
-    ("test a member", op("test", "/data/a", value="1"), "/data/a", "1"),
-    (
-        "test a map in another order",
+    "replace a member": (op("replace", "/data/a", value="9"), "/data", {"a": "9", "b": "2"}),
+    "replace a missing member adds it": (op("replace", "/data/c", value="3"), "/data/c", "3"),
+    "replace an item": (op("replace", F + "/2", value="z"), F, ["a", "b", "z"]),
+    "replace the third from the end": (op("replace", F + "/-3", value="z"), F, ["z", "b", "c"]),
+    "replace the whole document": (op("replace", "", value={"a": 1}), "", {"a": 1}),
+    "move a member": (op("move", "/data/q", from_="/data/a"), "/data", {"b": "2", "q": "1"}),
+    "move onto itself": (op("move", "/data/a", from_="/data/a"), "/data", {"a": "1", "b": "2"}),
+    "move an item back": (op("move", F + "/2", from_=F + "/0"), F, ["b", "c", "a"]),
+    "move an item to the end": (op("move", F + "/-", from_=F + "/0"), F, ["b", "c", "a"]),
+    "copy a member": (op("copy", "/data/q", from_="/data/a"), "/data/q", "1"),
+    "copy a missing member gives null": (op("copy", "/data/q", from_="/data/z"), "/data/q", None),
+    "copy an item": (op("copy", F + "/1", from_=F + "/0"), F, ["a", "a", "b", "c"]),
+    "test a member": (op("test", "/data/a", value="1"), "/data/a", "1"),
+    "test a map in another order": (
         op("test", "/data", value={"b": "2", "a": "1"}),
         "/data/a",
         "1",
     ),
-    ("test a list", op("test", F, value=["a", "b", "c"]), "/data/a", "1"),
-    ("test the last item", op("test", F + "/-1", value="c"), "/data/a", "1"),
-    ("test a missing member against null", op("test", "/data/z", value=None), "/data/a", "1"),
-    ("test a missing member without a value", op("test", "/data/z"), "/data/a", "1"),
-    ("test the whole document", op("test", "", value=document()), "/data/a", "1"),
-]
+    "test a list": (op("test", F, value=["a", "b", "c"]), "/data/a", "1"),
+    "test the last item": (op("test", F + "/-1", value="c"), "/data/a", "1"),
+    "test a missing member against null": (op("test", "/data/z", value=None), "/data/a", "1"),
+    "test a missing member without a value": (op("test", "/data/z"), "/data/a", "1"),
+    "test the whole document": (op("test", "", value=document()), "/data/a", "1"),
+}
 
 
 def found(doc: Any, pointer: str) -> Any:
@@ -95,9 +93,7 @@ def found(doc: Any, pointer: str) -> Any:
     return doc
 
 
-@pytest.mark.parametrize(
-    ("operation", "where", "want"), [case[1:] for case in FITS], ids=[case[0] for case in FITS]
-)
+@cases("operation where want", FITS)
 def test_an_operation_that_fits_is_applied(
     operation: dict[str, Any], where: str, want: Any
 ) -> None:
@@ -106,50 +102,50 @@ def test_an_operation_that_fits_is_applied(
     assert doc == document(), "the input was changed"
 
 
-UNFIT = [
-    ("an unknown operation", op("bogus", "/data/a")),
-    ("an operation in capitals", op("ADD", "/data/a", value="2")),
-    ("no operation", {"path": "/data/a"}),
-    ("an empty operation", {}),
-    ("null for an operation", None),
-    ("no path", {"op": "add", "value": 1}),
-    ("a path without a slash", op("add", "data", value="2")),
-    ("adding below what is missing", op("add", "/nope/a", value="2")),
-    ("adding below a text", op("add", "/data/a/b", value="2")),
-    ("adding the whole document", op("add", "", value={})),
-    ("adding past the end", op("add", F + "/4", value="z")),
-    ("adding before the start", op("add", F + "/-5", value="z")),
-    ("adding at an index that is none", op("add", F + "/x", value="z")),
-    ("adding at an index with an underscore", op("add", F + "/1_0", value="z")),
-    ("removing the whole document", op("remove", "")),
-    ("removing a missing member", op("remove", "/data/z")),
-    ("removing below a text", op("remove", "/data/a/b")),
-    ("removing at the dash", op("remove", F + "/-")),
-    ("removing past the end", op("remove", F + "/3")),
-    ("removing before the start", op("remove", F + "/-4")),
-    ("removing at an index of thousands of digits", op("remove", f"{F}/{'9' * 5000}")),
-    ("replacing at the dash", op("replace", F + "/-", value="z")),
-    ("replacing past the end", op("replace", F + "/3", value="z")),
-    ("replacing below what is missing", op("replace", "/nope/a", value="z")),
-    ("replacing the document by a text", op("replace", "", value="z")),
-    ("moving a missing member", op("move", "/data/q", from_="/data/z")),
-    ("moving without from", op("move", "/data/q")),
-    ("moving into itself", op("move", "/data/x", from_="/data")),
-    ("moving the whole document", op("move", "/data/x", from_="")),
-    ("copying without from", op("copy", "/data/q")),
-    ("copying below what is missing", op("copy", "/nope/a", from_="/data/a")),
-    ("testing another value", op("test", "/data/a", value="2")),
-    ("testing for null", op("test", "/data/a", value=None)),
-    ("testing a part of a map", op("test", "/data", value={"a": "1"})),
-    ("testing below what is missing", op("test", "/nope/x", value=None)),
-    ("testing past the end", op("test", F + "/7", value=None)),
-    ("testing a number against its float", op("test", "/spec/n", value=1.0)),
-    ("testing a number against its text", op("test", "/spec/n", value="1")),
-    ("testing true against one", op("test", "/spec/on", value=1)),
-]
+UNFIT = {
+    "an unknown operation": op("bogus", "/data/a"),
+    "an operation in capitals": op("ADD", "/data/a", value="2"),
+    "no operation": {"path": "/data/a"},
+    "an empty operation": {},
+    "null for an operation": None,
+    "no path": {"op": "add", "value": 1},
+    "a path without a slash": op("add", "data", value="2"),
+    "adding below what is missing": op("add", "/nope/a", value="2"),
+    "adding below a text": op("add", "/data/a/b", value="2"),
+    "adding the whole document": op("add", "", value={}),
+    "adding past the end": op("add", F + "/4", value="z"),
+    "adding before the start": op("add", F + "/-5", value="z"),
+    "adding at an index that is none": op("add", F + "/x", value="z"),
+    "adding at an index with an underscore": op("add", F + "/1_0", value="z"),
+    "removing the whole document": op("remove", ""),
+    "removing a missing member": op("remove", "/data/z"),
+    "removing below a text": op("remove", "/data/a/b"),
+    "removing at the dash": op("remove", F + "/-"),
+    "removing past the end": op("remove", F + "/3"),
+    "removing before the start": op("remove", F + "/-4"),
+    "removing at an index of thousands of digits": op("remove", f"{F}/{'9' * 5000}"),
+    "replacing at the dash": op("replace", F + "/-", value="z"),
+    "replacing past the end": op("replace", F + "/3", value="z"),
+    "replacing below what is missing": op("replace", "/nope/a", value="z"),
+    "replacing the document by a text": op("replace", "", value="z"),
+    "moving a missing member": op("move", "/data/q", from_="/data/z"),
+    "moving without from": op("move", "/data/q"),
+    "moving into itself": op("move", "/data/x", from_="/data"),
+    "moving the whole document": op("move", "/data/x", from_=""),
+    "copying without from": op("copy", "/data/q"),
+    "copying below what is missing": op("copy", "/nope/a", from_="/data/a"),
+    "testing another value": op("test", "/data/a", value="2"),
+    "testing for null": op("test", "/data/a", value=None),
+    "testing a part of a map": op("test", "/data", value={"a": "1"}),
+    "testing below what is missing": op("test", "/nope/x", value=None),
+    "testing past the end": op("test", F + "/7", value=None),
+    "testing a number against its float": op("test", "/spec/n", value=1.0),
+    "testing a number against its text": op("test", "/spec/n", value="1"),
+    "testing true against one": op("test", "/spec/on", value=1),
+}
 
 
-@pytest.mark.parametrize("operation", [case[1] for case in UNFIT], ids=[case[0] for case in UNFIT])
+@cases("operation", UNFIT)
 def test_an_operation_that_does_not_fit_is_refused(operation: dict[str, Any] | None) -> None:
     with pytest.raises(StatusError) as error:
         json_patch.apply(document(), [operation])
@@ -262,41 +258,30 @@ def test_copies_may_add_up_to_three_mebibytes_and_no_more() -> None:
     doc = {"data": {"k": "v" * 1000}}
     copies = [{"op": "copy", "from": "/data/k", "path": f"/data/q{i}"} for i in range(3140)]
     assert len(json_patch.apply(doc, copies[:-1])["data"]) == 3140
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as error:
         json_patch.apply(doc, copies)
-    assert refused.value.code == 422
+    assert error.value.code == 422
 
 
 def test_a_document_cannot_be_copied_into_itself_without_end() -> None:
     doc = {"data": {"k": "v" * 1000}}
     copies = [{"op": "copy", "from": "/data", "path": f"/data/k{i}"} for i in range(30)]
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as error:
         json_patch.apply(doc, copies)
-    assert refused.value.code == 422
+    assert error.value.code == 422
 
 
-@pytest.mark.parametrize(
-    ("operations", "code", "message"),
-    [
-        pytest.param(
-            {},
-            400,
-            "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
-            id="a map",
-        ),
-        pytest.param(
+@cases(
+    "operations code message",
+    {
+        "a map": ({}, 400, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        "a number for an operation": (
             [1],
             400,
             "json: cannot unmarshal number into Go value of type jsonpatch.Operation",
-            id="a number for an operation",
         ),
-        pytest.param(
-            [{"op": "remove", "path": 1}],
-            422,
-            REJECTED,
-            id="a number for a path",
-        ),
-    ],
+        "a number for a path": ([{"op": "remove", "path": 1}], 422, REJECTED),
+    },
 )
 def test_a_patch_that_nobody_validates_is_decoded_once(
     operations: Any, code: int, message: str

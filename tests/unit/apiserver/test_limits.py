@@ -8,7 +8,8 @@ import pytest
 from refloat.api import errors, kinds
 from refloat.apiserver import identity, limits
 from refloat.apiserver.limits import InFlight, Limits, RequestKind
-from refloat.apiserver.targets import Target
+from refloat.apiserver.routes import Target
+from tests.cases import cases
 from tests.clocks import ManualClock
 
 CLOCK = ManualClock()
@@ -42,10 +43,10 @@ async def test_as_many_as_allowed_enter_and_no_more(kind: RequestKind) -> None:
     in_flight = InFlight(Limits(read_only=2, mutating=2, watchers=2, waiting=0))
     await in_flight.enter(kind, "a", CLOCK)
     await in_flight.enter(kind, "b", CLOCK)
-    with pytest.raises(errors.StatusError) as refused:
+    with pytest.raises(errors.StatusError) as error:
         await in_flight.enter(kind, "c", CLOCK)
-    assert (refused.value.code, refused.value.retry_after) == (429, 1)
-    assert str(refused.value) == "Too many requests, please try again later."
+    assert (error.value.code, error.value.retry_after) == (429, 1)
+    assert str(error.value) == "Too many requests, please try again later."
     assert in_flight.counts[kind] == 2
 
 
@@ -91,17 +92,15 @@ LEASE = Target(kinds.of("leases", "coordination.k8s.io"), "kube-node-lease", "n1
 STATUS = Target(kinds.of("nodes"), "", "n1", "status")
 
 
-@pytest.mark.parametrize(
-    ("user", "target", "verb", "want"),
-    [
-        pytest.param(identity.node("n1"), LEASE, "update", True, id="a node's lease"),
-        pytest.param(identity.node("n1"), STATUS, "patch", True, id="a node's status"),
-        pytest.param(identity.node("n1"), LEASE, "list", False, id="a list"),
-        pytest.param(identity.ADMIN, LEASE, "update", False, id="another user"),
-        pytest.param(
-            identity.node("n1"), Target(kinds.of("pods"), "a", "b"), "get", False, id="a pod"
-        ),
-    ],
+@cases(
+    "user target verb want",
+    {
+        "a node's lease": (identity.node("n1"), LEASE, "update", True),
+        "a node's status": (identity.node("n1"), STATUS, "patch", True),
+        "a list": (identity.node("n1"), LEASE, "list", False),
+        "another user": (identity.ADMIN, LEASE, "update", False),
+        "a pod": (identity.node("n1"), Target(kinds.of("pods"), "a", "b"), "get", False),
+    },
 )
 def test_only_a_node_that_says_that_it_lives_is_urgent(
     user: identity.Identity, target: Target, verb: str, want: bool

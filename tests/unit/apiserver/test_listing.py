@@ -9,25 +9,26 @@ import pytest
 
 from refloat.apiserver import listing, options, selection
 from tests import builders
+from tests.apiserver_fixture import CONFIG_MAPS, ServerFixture, query
+from tests.cases import cases
 from tests.refusals import refusal
-from tests.worlds import CONFIG_MAPS, World, query
 
 BAD_TOKEN = "invalid continue token: continue key is not valid: "
 
 
-async def listed(world: World, text: str = "", **more: str) -> listing.Listing:
-    asked = options.list_options(query(text, **more), watch=False)
-    wanted = selection.select(
-        CONFIG_MAPS, "default", label_text=asked.labels, field_text=asked.fields
+async def listed(world: ServerFixture, text: str = "", **more: str) -> listing.Listing:
+    list_options = options.list_options(query(text, **more), watch=False)
+    selected = selection.select(
+        CONFIG_MAPS, "default", label_text=list_options.labels, field_text=list_options.fields
     )
-    return await listing.plan(world.store, wanted, asked)
+    return await listing.plan(world.store, selected, list_options)
 
 
-def names(found: listing.Listing) -> list[str]:
-    return [entry.key.rpartition("/")[2] for entry in found.entries]
+def names(page: listing.Listing) -> list[str]:
+    return [entry.key.rpartition("/")[2] for entry in page.entries]
 
 
-async def filled(world: World, count: int = 6) -> list[int]:
+async def filled(world: ServerFixture, count: int = 6) -> list[int]:
     """So many objects, every other one even; the revisions after each."""
     revisions = []
     for index in range(count):
@@ -44,14 +45,14 @@ def armoured(**fields: Any) -> str:
 # -- pages ------------------------------------------------------------------
 
 
-async def test_list_without_a_limit_is_whole(world: World) -> None:
+async def test_list_without_a_limit_is_whole(world: ServerFixture) -> None:
     await filled(world)
-    found = await listed(world)
-    assert names(found) == ["c0", "c1", "c2", "c3", "c4", "c5"]
-    assert found.metadata == {"resourceVersion": str(world.store.revision)}
+    page = await listed(world)
+    assert names(page) == ["c0", "c1", "c2", "c3", "c4", "c5"]
+    assert page.metadata == {"resourceVersion": str(world.store.revision)}
 
 
-async def test_pages_are_of_one_revision_while_others_write(world: World) -> None:
+async def test_pages_are_of_one_revision_while_others_write(world: ServerFixture) -> None:
     await filled(world)
     revision = str(world.store.revision)
     first = await listed(world, "limit=2")
@@ -66,7 +67,7 @@ async def test_pages_are_of_one_revision_while_others_write(world: World) -> Non
     assert "continue" not in third.metadata
 
 
-async def test_pages_with_a_selector_are_of_one_revision_too(world: World) -> None:
+async def test_pages_with_a_selector_are_of_one_revision_too(world: ServerFixture) -> None:
     await filled(world)
     first = await listed(world, "limit=1", labelSelector="even=true")
     await world.delete(CONFIG_MAPS, "c2")
@@ -77,7 +78,7 @@ async def test_pages_with_a_selector_are_of_one_revision_too(world: World) -> No
     assert "remainingItemCount" not in first.metadata
 
 
-async def test_full_page_goes_on_although_nothing_more_is_picked(world: World) -> None:
+async def test_full_page_goes_on_although_nothing_more_is_picked(world: ServerFixture) -> None:
     await filled(world)
     first = await listed(world, "limit=3", labelSelector="even=true")
     assert names(first) == ["c0", "c2", "c4"]
@@ -88,90 +89,90 @@ async def test_full_page_goes_on_although_nothing_more_is_picked(world: World) -
     assert "continue" not in last.metadata
 
 
-async def test_full_page_ends_with_the_last_object(world: World) -> None:
+async def test_full_page_ends_with_the_last_object(world: ServerFixture) -> None:
     await filled(world, 5)
-    found = await listed(world, "limit=3", labelSelector="even=true")
-    assert names(found) == ["c0", "c2", "c4"]
-    assert "continue" not in found.metadata
+    page = await listed(world, "limit=3", labelSelector="even=true")
+    assert names(page) == ["c0", "c2", "c4"]
+    assert "continue" not in page.metadata
 
 
 async def test_sparse_selection_is_searched_for_piece_by_piece(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ServerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "SEARCHED", 2)
     await filled(world, 9)
-    found = await listed(
+    page = await listed(
         world, "limit=2", fieldSelector="metadata.name!=c0", labelSelector="even=true"
     )
-    assert names(found) == ["c2", "c4"]
-    assert "continue" in found.metadata
+    assert names(page) == ["c2", "c4"]
+    assert "continue" in page.metadata
 
 
-async def test_any_version_is_listed_whole_whatever_the_limit(world: World) -> None:
+async def test_any_version_is_listed_whole_whatever_the_limit(world: ServerFixture) -> None:
     await filled(world)
-    found = await listed(world, "limit=1&resourceVersion=0")
-    assert len(found.entries) == 6
-    assert "continue" not in found.metadata
+    page = await listed(world, "limit=1&resourceVersion=0")
+    assert len(page.entries) == 6
+    assert "continue" not in page.metadata
 
 
-async def test_single_object_does_not_go_on(world: World) -> None:
+async def test_single_object_does_not_go_on(world: ServerFixture) -> None:
     await filled(world)
-    found = await listed(world, "limit=1", fieldSelector="metadata.name=c0")
-    assert names(found) == ["c0"]
-    assert "continue" not in found.metadata
+    page = await listed(world, "limit=1", fieldSelector="metadata.name=c0")
+    assert names(page) == ["c0"]
+    assert "continue" not in page.metadata
 
 
 # -- revisions --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("match", "limit", "want"),
-    [
-        pytest.param("", "", 6, id="at least this new"),
-        pytest.param("NotOlderThan", "", 6, id="not older"),
-        pytest.param("NotOlderThan", "2", 6, id="not older, in pages"),
-        pytest.param("Exact", "", 3, id="exactly"),
-        pytest.param("Exact", "2", 3, id="exactly, in pages"),
-        pytest.param("", "2", 3, id="pages are exact by default"),
-    ],
+@cases(
+    "match limit want",
+    {
+        "at least this new": ("", "", 6),
+        "not older": ("NotOlderThan", "", 6),
+        "not older, in pages": ("NotOlderThan", "2", 6),
+        "exactly": ("Exact", "", 3),
+        "exactly, in pages": ("Exact", "2", 3),
+        "pages are exact by default": ("", "2", 3),
+    },
 )
-async def test_revision_is_matched(world: World, match: str, limit: str, want: int) -> None:
+async def test_revision_is_matched(world: ServerFixture, match: str, limit: str, want: int) -> None:
     revisions = await filled(world)
-    found = await listed(
+    page = await listed(
         world, resourceVersion=str(revisions[2]), resourceVersionMatch=match, limit=limit
     )
-    total = len(found.entries) + found.metadata.get("remainingItemCount", 0)
+    total = len(page.entries) + page.metadata.get("remainingItemCount", 0)
     assert total == want
 
 
 @pytest.mark.parametrize("text", ["", "limit=1", "resourceVersionMatch=Exact"])
-async def test_revision_to_come_is_too_large(world: World, text: str) -> None:
+async def test_revision_to_come_is_too_large(world: ServerFixture, text: str) -> None:
     now = world.store.revision
-    with refusal(504, f"Timeout: Too large resource version: 999999, current: {now}") as refused:
+    with refusal(504, f"Timeout: Too large resource version: 999999, current: {now}") as error:
         await listed(world, text, resourceVersion="999999")
-    assert refused.value.details == {
+    assert error.value.details == {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
 
 
-async def test_forgotten_revision_is_expired(world: World) -> None:
+async def test_forgotten_revision_is_expired(world: ServerFixture) -> None:
     await filled(world)
     await world.store.compact(world.store.revision)
     with refusal(410, "The resourceVersion for the provided list is too old."):
         await listed(world, resourceVersion="1", resourceVersionMatch="Exact")
 
 
-async def test_forgotten_token_brings_one_that_goes_on_inconsistently(world: World) -> None:
+async def test_forgotten_token_brings_one_that_goes_on_inconsistently(world: ServerFixture) -> None:
     await filled(world)
     first = await listed(world, "limit=2")
     await world.create(builders.config_map("c1a"))
     await world.delete(CONFIG_MAPS, "c3")
     await world.store.compact(world.store.revision)
-    with refusal(410, listing.LIST_TOO_OLD) as refused:
+    with refusal(410, listing.LIST_TOO_OLD) as error:
         await listed(world, "limit=2", **{"continue": first.metadata["continue"]})
-    assert refused.value.reason == "Expired"
-    rest = await listed(world, **{"continue": refused.value.metadata["continue"]})
+    assert error.value.reason == "Expired"
+    rest = await listed(world, **{"continue": error.value.metadata["continue"]})
     assert names(rest) == ["c1a", "c2", "c4", "c5"]
     assert rest.metadata["resourceVersion"] == str(world.store.revision)
 
@@ -179,32 +180,29 @@ async def test_forgotten_token_brings_one_that_goes_on_inconsistently(world: Wor
 # -- tokens -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("token", "why"),
-    [
-        pytest.param("*", "illegal base64 data at input byte 0", id="no base64"),
-        pytest.param("ab*d", "illegal base64 data at input byte 2", id="no base64 within"),
-        pytest.param("ab==", "illegal base64 data at input byte 2", id="padding"),
-        pytest.param("a", "illegal base64 data at input byte 0", id="half a byte"),
-        pytest.param("abcde", "illegal base64 data at input byte 4", id="half a byte more"),
-        pytest.param("abc", "invalid character 'i' looking for beginning of value", id="no JSON"),
-        pytest.param(
+@cases(
+    "token why",
+    {
+        "no base64": ("*", "illegal base64 data at input byte 0"),
+        "no base64 within": ("ab*d", "illegal base64 data at input byte 2"),
+        "padding": ("ab==", "illegal base64 data at input byte 2"),
+        "half a byte": ("a", "illegal base64 data at input byte 0"),
+        "half a byte more": ("abcde", "illegal base64 data at input byte 4"),
+        "no JSON": ("abc", "invalid character 'i' looking for beginning of value"),
+        "another version": (
             armoured(v="v2", rv=5, start="x\0"),
             "server does not recognize this encoded version v2",
-            id="another version",
         ),
-        pytest.param(
+        "no revision": (
             armoured(v="meta.k8s.io/v1", rv=0, start="x\0"),
             "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
-            id="no revision",
         ),
-        pytest.param(
+        "no start": (
             armoured(v="meta.k8s.io/v1", rv=5, start=""),
             "encoded start key empty (version meta.k8s.io/v1)",
-            id="no start",
         ),
-        pytest.param(armoured(v="meta.k8s.io/v1", rv=5, start="../x"), "../x", id="a way out"),
-    ],
+        "a way out": (armoured(v="meta.k8s.io/v1", rv=5, start="../x"), "../x"),
+    },
 )
 def test_token_is_refused_for(token: str, why: str) -> None:
     with refusal(400, BAD_TOKEN + why):

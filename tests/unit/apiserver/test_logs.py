@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from refloat.agent import logs
-from refloat.agent.runtime import Attempts, Record
+from refloat.agent.runtime import Attempts, ContainerRecord
 from refloat.agent.server import NodeServer
 from refloat.api.core import Pod
 from refloat.api.meta import Object
@@ -26,17 +26,17 @@ from tests import builders, servers
 NOW = datetime.now(UTC)
 LOGS = "/api/v1/namespaces/default/pods"
 STAMP = "2026-01-01T12:00:0{}.000000000Z"
-RUNNING = Record(1, started_at=NOW)
+RUNNING = ContainerRecord(1, started_at=NOW)
 LINES = [f"{STAMP.format(second)} stdout F line {second}\n" for second in range(5)]
 
 
 @dataclass
-class Host:
+class LogHost:
     """A node with one pod, of whose container there were two attempts."""
 
     folder: Path
     known: dict[str, Pod] = field(default_factory=dict)
-    current: Record = RUNNING
+    current: ContainerRecord = RUNNING
     looks: int = 0
 
     def pod(self, namespace: str, name: str) -> Pod | None:
@@ -44,7 +44,7 @@ class Host:
 
     def attempts(self, uid: str, container: str) -> Attempts | None:
         self.looks += 1
-        before = Record(0, started_at=NOW, exit_code=1)
+        before = ContainerRecord(0, started_at=NOW, exit_code=1)
         return Attempts(self.current, before) if container == "main" else None
 
     def log_file(self, uid: str, container: str, attempt: int) -> Path:
@@ -52,12 +52,12 @@ class Host:
 
 
 @dataclass
-class Asked:
+class LogsApi:
     """An API server and a node, and a client of theirs."""
 
     session: aiohttp.ClientSession
     url: str
-    host: Host
+    host: LogHost
     port: int
     """The node's."""
 
@@ -67,15 +67,15 @@ class Asked:
 
     async def refusal(self, path: str) -> Object:
         async with self.session.get(f"{self.url}{LOGS}/{path}") as answer:
-            found: Object = await answer.json()
-            assert found["code"] == answer.status
-            return found
+            status: Object = await answer.json()
+            assert status["code"] == answer.status
+            return status
 
     async def create(self, path: str, obj: Object) -> Object:
         async with self.session.post(f"{self.url}{path}", json=obj) as answer:
-            found: Object = await answer.json()
-            assert answer.status == 201, found
-            return found
+            pod: Object = await answer.json()
+            assert answer.status == 201, pod
+            return pod
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +86,11 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def cluster(pki: Path, folder: Path) -> AsyncIterator[Asked]:
+async def cluster(pki: Path, folder: Path) -> AsyncIterator[LogsApi]:
     """Pod p on node n, which serves; pod q on a node that is off, r on none."""
     (folder / "main-0.log").write_text(f"{STAMP.format(0)} stderr F before\n")
     (folder / "main-1.log").write_text("".join(LINES))
-    host = Host(folder)
+    host = LogHost(folder)
     node = NodeServer(host, clock=RealClock())
     own = certificates.ensure_own(folder, "127.0.0.1", NOW)
     authority = certificates.Paths.below(pki).authority.read_bytes()
@@ -101,25 +101,25 @@ async def cluster(pki: Path, folder: Path) -> AsyncIterator[Asked]:
             servers.serving(to_nodes=to_nodes) as api,
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {servers.TOKEN}"}) as session,
         ):
-            asked = Asked(session, f"http://127.0.0.1:{api.port}", host, port)
-            await _fill(asked)
-            yield asked
+            logs_api = LogsApi(session, f"http://127.0.0.1:{api.port}", host, port)
+            await _fill(logs_api)
+            yield logs_api
     finally:
         await node.close()
 
 
-async def _fill(asked: Asked) -> None:
+async def _fill(logs_api: LogsApi) -> None:
     for name, status in {
-        "n": _reachable(asked.port),
+        "n": _reachable(logs_api.port),
         "off": _reachable(9),
         "silent": {},
         "simulated": {"addresses": [{"type": "Hostname", "address": "simulated"}]},
     }.items():
-        await asked.create("/api/v1/nodes", {"metadata": {"name": name}})
-        url = f"{asked.url}/api/v1/nodes/{name}/status"
+        await logs_api.create("/api/v1/nodes", {"metadata": {"name": name}})
+        url = f"{logs_api.url}/api/v1/nodes/{name}/status"
         media = {"Content-Type": "application/merge-patch+json"}
         body = msgspec.json.encode({"status": status})
-        async with asked.session.patch(url, data=body, headers=media) as answer:
+        async with logs_api.session.patch(url, data=body, headers=media) as answer:
             assert answer.status == 200, await answer.text()
     for name, node in (
         ("p", "n"),
@@ -130,12 +130,12 @@ async def _fill(asked: Asked) -> None:
         ("lost", "gone"),
         ("r", ""),
     ):
-        made = await asked.create(LOGS, builders.pod(name, node=node))
+        pod = await logs_api.create(LOGS, builders.pod(name, node=node))
         if name == "p":
-            asked.host.known["default/p"] = PODS.decoder.decode(msgspec.json.encode(made))
+            logs_api.host.known["default/p"] = PODS.decoder.decode(msgspec.json.encode(pod))
     two = builders.pod("two", spec={"initContainers": [{"name": "i", "image": "x"}]})
     two["spec"]["containers"].append({"name": "other", "image": "x"})
-    await asked.create(LOGS, two)
+    await logs_api.create(LOGS, two)
 
 
 def _reachable(port: int) -> Object:
@@ -162,21 +162,21 @@ SHOWN = {
 
 
 async def test_a_log_comes_from_its_node(pki: Path, tmp_path: Path) -> None:
-    async with cluster(pki, tmp_path) as asked:
+    async with cluster(pki, tmp_path) as node:
         for query, want in SHOWN.items():
-            assert await asked.log(f"p/log{query}") == (200, want), query
-        assert await asked.log("r/log") == (204, "")
+            assert await node.log(f"p/log{query}") == (200, want), query
+        assert await node.log("r/log") == (204, "")
 
 
 async def test_a_followed_log_comes_as_it_is_written(pki: Path, tmp_path: Path) -> None:
-    async with cluster(pki, tmp_path) as asked:
-        url = f"{asked.url}{LOGS}/p/log?follow=true&tailLines=1"
-        async with asked.session.get(url) as answer:
+    async with cluster(pki, tmp_path) as node:
+        url = f"{node.url}{LOGS}/p/log?follow=true&tailLines=1"
+        async with node.session.get(url) as answer:
             assert await answer.content.readline() == b"line 4\n"
             with (tmp_path / "main-1.log").open("a") as file:
                 file.write(f"{STAMP.format(9)} stdout F more\n")
             assert await answer.content.readline() == b"more\n"
-            asked.host.current = Record(1, started_at=NOW, exit_code=0)
+            node.host.current = ContainerRecord(1, started_at=NOW, exit_code=0)
             assert await answer.content.read() == b""
 
 
@@ -248,24 +248,24 @@ WRONG: dict[str, tuple[int, str, str]] = {
 async def test_what_cannot_be_answered_is_refused_as_kubernetes_does(
     pki: Path, tmp_path: Path
 ) -> None:
-    async with cluster(pki, tmp_path) as asked:
+    async with cluster(pki, tmp_path) as node:
         for path, (code, reason, message) in WRONG.items():
-            found = await asked.refusal(path)
-            told = (found["code"], found.get("reason", ""), found["message"])
-            assert told == (code, reason, message), path
+            status = await node.refusal(path)
+            actual = (status["code"], status.get("reason", ""), status["message"])
+            assert actual == (code, reason, message), path
 
 
 async def test_a_node_says_why_it_has_no_log(pki: Path, tmp_path: Path) -> None:
-    async with cluster(pki, tmp_path) as asked:
-        asked.host.current = Record(1)
+    async with cluster(pki, tmp_path) as node:
+        node.host.current = ContainerRecord(1)
         (tmp_path / "main-0.log").unlink()
-        found = await asked.refusal("p/log?previous=true")
-        assert found["message"] == "unable to retrieve container logs for main"
-        assert found["reason"] == "BadRequest"
+        status = await node.refusal("p/log?previous=true")
+        assert status["message"] == "unable to retrieve container logs for main"
+        assert status["reason"] == "BadRequest"
 
 
 def _user(pki: Path, *, trusted: bool) -> ssl.SSLContext:
-    """Somebody who is no API server, perhaps with a certificate."""
+    """A client that is no API server, perhaps with a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if trusted:
@@ -284,21 +284,21 @@ def _user(pki: Path, *, trusted: bool) -> ssl.SSLContext:
 async def test_a_node_answers_nobody_but_api_servers(
     pki: Path, tmp_path: Path, trusted: bool, want: tuple[int, str]
 ) -> None:
-    async with cluster(pki, tmp_path) as asked:
-        url = f"https://127.0.0.1:{asked.port}/containerLogs/default/p/main"
+    async with cluster(pki, tmp_path) as node:
+        url = f"https://127.0.0.1:{node.port}/containerLogs/default/p/main"
         tls = _user(pki, trusted=trusted)
         async with aiohttp.ClientSession() as other, other.get(url, ssl=tls) as answer:
             assert (answer.status, await answer.text()) == want
 
 
 async def test_a_reader_that_leaves_ends_the_following(pki: Path, tmp_path: Path) -> None:
-    async with cluster(pki, tmp_path) as asked:
-        url = f"{asked.url}{LOGS}/p/log?follow=true&tailLines=1"
-        async with asked.session.get(url) as answer:
+    async with cluster(pki, tmp_path) as node:
+        url = f"{node.url}{LOGS}/p/log?follow=true&tailLines=1"
+        async with node.session.get(url) as answer:
             assert await answer.content.readline() == b"line 4\n"
             answer.close()
         async with asyncio.timeout(5):
             looks = -1
-            while looks != asked.host.looks:
-                looks = asked.host.looks
+            while looks != node.host.looks:
+                looks = node.host.looks
                 await asyncio.sleep(3 * logs.POLL_SECONDS)

@@ -11,8 +11,8 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "as=Table;v=v1;g=meta.k8s.io"
 
 
-async def listed(server: servers.Reachable, accept: str, query: str) -> tuple[bytes, bool]:
-    """The answer, and whether it came in pieces."""
+async def listed(server: servers.ListeningServer, accept: str, query: str) -> tuple[bytes, bool]:
+    """The answer, and whether the server sent pieces."""
     headers = {"Authorization": f"Bearer {servers.TOKEN}", "Accept": accept}
     url = f"http://127.0.0.1:{server.port}{MAPS}?{query}"
     async with aiohttp.ClientSession(headers=headers) as client, client.get(url) as answer:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of managedFields that a client sends; Kubernetes v1.36.3 was asked for each.
 
-Kubernetes refuses none of them: it drops entries that it cannot read.
+Kubernetes refuses none of them: unreadable entries are dropped.
 """
 
 from typing import Any
 
 import pytest
 
-from tests import worlds
+from tests import apiserver_fixture
 from tests.builders import config_map
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -46,7 +46,7 @@ def field_sets(answer: tuple[int, Any]) -> list[object]:
 async def test_field_sets_that_are_none_are_dropped(
     fields: object, want_put: list[object], want_patch: list[object]
 ) -> None:
-    world = await worlds.started()
+    world = await apiserver_fixture.started()
     await world.create(config_map("c"))
     changed = config_map("c", data={"a": "1"}, managedFields=[entry(fields)])
     patch = {"metadata": {"managedFields": [entry(fields)]}}

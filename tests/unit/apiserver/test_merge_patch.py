@@ -28,7 +28,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     # Kubernetes drops null members inside of new lists, and keeps null items.
     ({}, {"a": [{"b": None, "c": 1}, None]}, {"a": [{"c": 1}, None]}),
     ({"a": "x"}, {"a": [{"b": None}]}, {"a": [{}]}),
-    # Over a map it takes the list as it is.
+    # Over a map the list stays unchanged.
     ({"a": {"b": 1}}, {"a": [{"b": None}]}, {"a": [{"b": None}]}),
 ]
 

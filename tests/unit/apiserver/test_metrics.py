@@ -12,9 +12,10 @@ import pytest
 from refloat.api import kinds
 from refloat.apiserver import metrics
 from refloat.apiserver.metrics import Labels
-from refloat.apiserver.targets import Target
+from refloat.apiserver.routes import Target
 from refloat.base import metrics as process_metrics
 from tests import servers
+from tests.cases import cases
 
 PODS = kinds.of("pods")
 JOBS = kinds.of("jobs", "batch")
@@ -23,37 +24,28 @@ NODES = kinds.of("nodes")
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-@pytest.mark.parametrize(
-    ("target", "verb", "want"),
-    [
-        pytest.param(
-            Target(PODS), "list", Labels("LIST", "", "v1", "pods", "", "cluster"), id="all"
-        ),
-        pytest.param(
-            Target(PODS, "a"), "watch", Labels("WATCH", "", "v1", "pods", "", "namespace"), id="ns"
-        ),
-        pytest.param(
+@cases(
+    "target verb want",
+    {
+        "all": (Target(PODS), "list", Labels("LIST", "", "v1", "pods", "", "cluster")),
+        "ns": (Target(PODS, "a"), "watch", Labels("WATCH", "", "v1", "pods", "", "namespace")),
+        "one": (
             Target(JOBS, "a", "b"),
             "get",
             Labels("GET", "batch", "v1", "jobs", "", "resource"),
-            id="one",
         ),
-        pytest.param(
+        "a subresource": (
             Target(PODS, "a", "b", "status"),
             "update",
             Labels("PUT", "", "v1", "pods", "status", "resource"),
-            id="a subresource",
         ),
-        pytest.param(
-            Target(NODES), "create", Labels("POST", "", "v1", "nodes", "", "resource"), id="create"
-        ),
-        pytest.param(
+        "create": (Target(NODES), "create", Labels("POST", "", "v1", "nodes", "", "resource")),
+        "delete many": (
             Target(PODS, "a"),
             "deletecollection",
             Labels("DELETE", "", "v1", "pods", "", "namespace"),
-            id="delete many",
         ),
-    ],
+    },
 )
 def test_a_request_is_counted_as_kubernetes_does(target: Target, verb: str, want: Labels) -> None:
     assert metrics.of_target(target, verb) == want
@@ -87,7 +79,7 @@ def test_a_registry_of_a_process_tells_of_the_process() -> None:
     assert b"process_resident_memory_bytes" in text
 
 
-async def ask(server: servers.Reachable, method: str, path: str, body: Any = None) -> str:
+async def ask(server: servers.ListeningServer, method: str, path: str, body: Any = None) -> str:
     headers = {"Authorization": f"Bearer {servers.TOKEN}"}
     async with aiohttp.ClientSession(headers=headers) as session:
         data = None if body is None else json.dumps(body)

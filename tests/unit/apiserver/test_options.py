@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from refloat.apiserver import applying, options
+from refloat.apiserver import apply_verb, options
 from refloat.apiserver.deletion import Options
+from tests.apiserver_fixture import query
+from tests.cases import cases
 from tests.refusals import refusal
-from tests.worlds import query
 
 MATCH = "resourceVersionMatch"
 UNLESS = f"{MATCH}: Forbidden: {MATCH} is forbidden unless resourceVersion is provided"
@@ -25,13 +26,13 @@ INITIAL = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list
 
 
 def unsupported(value: str, *supported: str) -> str:
-    listed = ", ".join(f'"{each}"' for each in supported)
-    return f'{MATCH}: Unsupported value: "{value}": supported values: {listed}'
+    values = ", ".join(f'"{each}"' for each in supported)
+    return f'{MATCH}: Unsupported value: "{value}": supported values: {values}'
 
 
 def invalid(kind: str, *texts: str) -> str:
-    shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return f'{kind}.meta.k8s.io "" is invalid: {shown}'
+    causes = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return f'{kind}.meta.k8s.io "" is invalid: {causes}'
 
 
 # -- writes -----------------------------------------------------------------
@@ -43,30 +44,26 @@ def test_plain_write_asks_for_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "mistakes"),
-    [
-        pytest.param(
+@cases(
+    "text mistakes",
+    {
+        "a dry run of something": (
             "dryRun=x",
             ['dryRun: Unsupported value: ["x"]: supported values: "All"'],
-            id="a dry run of something",
         ),
-        pytest.param(
+        "a dry run of nothing": (
             "dryRun=",
             ['dryRun: Unsupported value: [""]: supported values: "All"'],
-            id="a dry run of nothing",
         ),
-        pytest.param(
+        "two dry runs": (
             "dryRun=All&dryRun=x",
             ['dryRun: Unsupported value: ["All","x"]: supported values: "All"'],
-            id="two dry runs",
         ),
-        pytest.param(
+        "a long manager": (
             "fieldManager=" + "x" * 129,
             ["fieldManager: Too long: may not be more than 128 bytes"],
-            id="a long manager",
         ),
-        pytest.param(
+        "a manager that cannot be printed": (
             "fieldManager=a\u00adb\x01",
             [
                 (
@@ -78,9 +75,8 @@ def test_plain_write_asks_for_nothing() -> None:
                     "invalid character U+0001 (at position 4)"
                 ),
             ],
-            id="a manager that cannot be printed",
         ),
-        pytest.param(
+        "another validation": (
             "fieldValidation=strict",
             [
                 (
@@ -88,9 +84,8 @@ def test_plain_write_asks_for_nothing() -> None:
                     'supported values: "", "Ignore", "Strict", "Warn"'
                 )
             ],
-            id="another validation",
         ),
-        pytest.param(
+        "everything at once, in order": (
             "fieldValidation=x&dryRun=y&fieldManager=\x01",
             [
                 'fieldManager: Invalid value: "\\x01": invalid character U+0001 (at position 0)',
@@ -100,9 +95,8 @@ def test_plain_write_asks_for_nothing() -> None:
                     'supported values: "", "Ignore", "Strict", "Warn"'
                 ),
             ],
-            id="everything at once, in order",
         ),
-    ],
+    },
 )
 def test_write_is_refused_for(text: str, mistakes: list[str]) -> None:
     with refusal(422, invalid("PatchOptions", *mistakes)):
@@ -110,13 +104,13 @@ def test_write_is_refused_for(text: str, mistakes: list[str]) -> None:
 
 
 def test_mistakes_that_were_found_before_are_told_first() -> None:
-    found = applying.option_mistakes(query("force=true"), is_apply=False)
+    first = apply_verb.option_mistakes(query("force=true"), is_apply=False)
     mistakes = [
         "force: Forbidden: may not be specified for non-apply patch",
         'dryRun: Unsupported value: ["x"]: supported values: "All"',
     ]
     with refusal(422, invalid("PatchOptions", *mistakes)):
-        options.write_options(query("dryRun=x"), "PatchOptions", found)
+        options.write_options(query("dryRun=x"), "PatchOptions", first)
 
 
 @pytest.mark.parametrize("text", ["dryRun=All", "dryRun=All&dryRun=All"])
@@ -139,27 +133,20 @@ def test_switch_is_off_when_it_is_not_there() -> None:
 # -- lists ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "mistakes"),
-    [
-        pytest.param(f"{MATCH}=Exact", [UNLESS], id="a match of nothing"),
-        pytest.param(
-            f"{MATCH}=x", [UNLESS, unsupported("x", "Exact", "NotOlderThan", "")], id="unknown"
-        ),
-        pytest.param(
+@cases(
+    "text mistakes",
+    {
+        "a match of nothing": (f"{MATCH}=Exact", [UNLESS]),
+        "unknown": (f"{MATCH}=x", [UNLESS, unsupported("x", "Exact", "NotOlderThan", "")]),
+        "in lower case": (
             f"{MATCH}=exact&resourceVersion=5",
             [unsupported("exact", "Exact", "NotOlderThan", "")],
-            id="in lower case",
         ),
-        pytest.param(f"{MATCH}=Exact&resourceVersion=0", [EXACT_ZERO], id="exactly anything"),
-        pytest.param(f"{MATCH}=Exact&continue=x", [UNLESS, CONTINUED], id="a match that goes on"),
-        pytest.param("sendInitialEvents=true", [INITIAL], id="initial events"),
-        pytest.param(
-            f"sendInitialEvents=false&{MATCH}=NotOlderThan",
-            [UNLESS, INITIAL],
-            id="no initial events",
-        ),
-    ],
+        "exactly anything": (f"{MATCH}=Exact&resourceVersion=0", [EXACT_ZERO]),
+        "a match that goes on": (f"{MATCH}=Exact&continue=x", [UNLESS, CONTINUED]),
+        "initial events": ("sendInitialEvents=true", [INITIAL]),
+        "no initial events": (f"sendInitialEvents=false&{MATCH}=NotOlderThan", [UNLESS, INITIAL]),
+    },
 )
 def test_list_is_refused_for(text: str, mistakes: list[str]) -> None:
     with refusal(422, invalid("ListOptions", *mistakes)):
@@ -230,28 +217,25 @@ def test_revision_of_nothing_differs_from_any(text: str, want: int | None) -> No
 # -- watches ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "mistakes"),
-    [
-        pytest.param(
+@cases(
+    "text mistakes",
+    {
+        "a match without initial events": (
             f"{MATCH}=Exact",
             [ONLY_WITH, unsupported("Exact", "NotOlderThan")],
-            id="a match without initial events",
         ),
-        pytest.param("sendInitialEvents=true", [REQUIRES], id="initial events without a match"),
-        pytest.param(
+        "initial events without a match": ("sendInitialEvents=true", [REQUIRES]),
+        "an unknown match": (
             f"sendInitialEvents=true&{MATCH}=x",
             [REQUIRES, unsupported("x", "NotOlderThan")],
-            id="an unknown match",
         ),
-        pytest.param("continue=x", [CONTINUED], id="a token for the state"),
-        pytest.param("continue=x&resourceVersion=0", [CONTINUED], id="a token for any state"),
-        pytest.param(
+        "a token for the state": ("continue=x", [CONTINUED]),
+        "a token for any state": ("continue=x&resourceVersion=0", [CONTINUED]),
+        "everything at once": (
             f"continue=x&sendInitialEvents=true&{MATCH}=x&resourceVersion=5",
             [REQUIRES, unsupported("x", "NotOlderThan"), CONTINUED],
-            id="everything at once",
         ),
-    ],
+    },
 )
 def test_watch_is_refused_for(text: str, mistakes: list[str]) -> None:
     with refusal(422, invalid("ListOptions", *mistakes)):
@@ -282,84 +266,77 @@ def test_revision_of_a_watch_is_refused(text: str, what: str) -> None:
 # -- deletes ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "body", "want"),
-    [
-        pytest.param("", b"", Options(), id="nothing"),
-        pytest.param("gracePeriodSeconds=-5", b"", Options(grace_seconds=-5), id="a period"),
-        pytest.param("propagationPolicy=Orphan", b"", Options(propagation="Orphan"), id="a policy"),
-        pytest.param(
+@cases(
+    "text body want",
+    {
+        "nothing": ("", b"", Options()),
+        "a period": ("gracePeriodSeconds=-5", b"", Options(grace_seconds=-5)),
+        "a policy": ("propagationPolicy=Orphan", b"", Options(propagation="Orphan")),
+        "the older policy": (
             "orphanDependents=maybe",
             b"",
             Options(propagation="Orphan", orphans=True),
-            id="the older policy",
         ),
-        pytest.param(
+        "the older policy off": (
             "orphanDependents=0",
             b"",
             Options(propagation="Background", orphans=False),
-            id="the older policy off",
         ),
-        pytest.param("dryRun=All&reason=Why", b"", Options(dry_run=True, reason="Why"), id="more"),
-        pytest.param(
+        "more": ("dryRun=All&reason=Why", b"", Options(dry_run=True, reason="Why")),
+        "a body takes the place of the query": (
             "gracePeriodSeconds=5&dryRun=nonsense",
             b'{"gracePeriodSeconds":7}',
             Options(grace_seconds=7),
-            id="a body takes the place of the query",
         ),
-        pytest.param(
+        "preconditions in the query": (
             "uid=u&resourceVersion=3",
             b"",
             Options(uid="u", resource_version="3"),
-            id="preconditions in the query",
         ),
-        pytest.param(
-            "uid=u&resourceVersion=3", b"{}", Options(), id="a body without preconditions"
-        ),
-        pytest.param(
+        "a body without preconditions": ("uid=u&resourceVersion=3", b"{}", Options()),
+        "a body": (
             "",
             b'{"preconditions":{"uid":"u","resourceVersion":"3"},"dryRun":["All","All"]}',
             Options(uid="u", resource_version="3", dry_run=True),
-            id="a body",
         ),
-    ],
+    },
 )
 def test_delete_asks_for(text: str, body: bytes, want: Options) -> None:
     assert options.delete_options(query(text), body, "json") == want
 
 
-@pytest.mark.parametrize(
-    ("text", "mistake"),
-    [
-        pytest.param(
+@cases(
+    "text mistake",
+    {
+        "no policy": (
             "propagationPolicy=",
-            'propagationPolicy: Unsupported value: "": '
-            'supported values: "Foreground", "Background", "Orphan", "nil"',
-            id="no policy",
+            (
+                'propagationPolicy: Unsupported value: "": '
+                'supported values: "Foreground", "Background", "Orphan", "nil"'
+            ),
         ),
-        pytest.param(
+        "two policies": (
             "propagationPolicy=Orphan&orphanDependents=true",
-            'propagationPolicy: Invalid value: "Orphan": '
-            "orphanDependents and deletionPropagation cannot be both set",
-            id="two policies",
+            (
+                'propagationPolicy: Invalid value: "Orphan": '
+                "orphanDependents and deletionPropagation cannot be both set"
+            ),
         ),
-        pytest.param(
+        "two policies, and one unknown": (
             "propagationPolicy=x&orphanDependents=true",
-            '[propagationPolicy: Invalid value: "x": '
-            "orphanDependents and deletionPropagation cannot be both set, "
-            'propagationPolicy: Unsupported value: "x": '
-            'supported values: "Foreground", "Background", "Orphan", "nil"]',
-            id="two policies, and one unknown",
+            (
+                '[propagationPolicy: Invalid value: "x": '
+                "orphanDependents and deletionPropagation cannot be both set, "
+                'propagationPolicy: Unsupported value: "x": '
+                'supported values: "Foreground", "Background", "Orphan", "nil"]'
+            ),
         ),
-        pytest.param(
-            "dryRun=", 'dryRun: Unsupported value: [""]: supported values: "All"', id="no dry run"
-        ),
-        pytest.param(
+        "no dry run": ("dryRun=", 'dryRun: Unsupported value: [""]: supported values: "All"'),
+        "a reason that is a story": (
             f"reason={'x' * 1025}",
             "reason: Too long: may not be more than 1024 bytes",
-            id="a reason that is a story",
         ),
-    ],
+    },
 )
 def test_delete_is_refused_for(text: str, mistake: str) -> None:
     with refusal(422, invalid("DeleteOptions", mistake)):
@@ -370,7 +347,7 @@ def test_delete_is_refused_for(text: str, mistake: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "dry_run", "want"),
+    ("body", "dry_run", "want"),
     [
         ({}, False, False),
         ({}, True, True),
@@ -379,8 +356,8 @@ def test_delete_is_refused_for(text: str, mistake: str) -> None:
         ({"dryRun": []}, True, True),
     ],
 )
-def test_eviction_is_dry_by_either_word(given: Any, dry_run: bool, want: bool) -> None:
-    assert options.eviction_options("p", given, dry_run=dry_run).dry_run is want
+def test_eviction_is_dry_by_either_word(body: Any, dry_run: bool, want: bool) -> None:
+    assert options.eviction_options("p", body, dry_run=dry_run).dry_run is want
 
 
 def test_eviction_refuses_two_words_on_dryness() -> None:

@@ -8,22 +8,16 @@ import pytest
 
 from refloat.api.errors import StatusError
 from refloat.apiserver import identity, registry
+from refloat.apiserver.routes import Target
 from refloat.store import errors as store_errors
 from tests import builders
+from tests.apiserver_fixture import BUDGETS, CONFIG_MAPS, NAMESPACES, PODS, ServerFixture, started
 from tests.refusals import refusal
-from tests.worlds import (
-    BUDGETS,
-    CONFIG_MAPS,
-    NAMESPACES,
-    PODS,
-    World,
-    started,
-)
 
 # -- races ------------------------------------------------------------------
 
 
-async def test_writers_without_a_version_all_get_through(world: World) -> None:
+async def test_writers_without_a_version_all_get_through(world: ServerFixture) -> None:
     await world.create(builders.config_map(data={}))
 
     def count(index: int) -> Any:
@@ -34,7 +28,7 @@ async def test_writers_without_a_version_all_get_through(world: World) -> None:
     assert len(world.get(CONFIG_MAPS, "c")["data"]) == 8
 
 
-async def test_one_of_the_writers_with_a_version_gets_through(world: World) -> None:
+async def test_one_of_the_writers_with_a_version_gets_through(world: ServerFixture) -> None:
     before = await world.create(builders.config_map())
 
     async def write(index: int) -> int:
@@ -47,7 +41,7 @@ async def test_one_of_the_writers_with_a_version_gets_through(world: World) -> N
     assert sum(await asyncio.gather(*map(write, range(5)))) == 1
 
 
-async def test_writer_that_loses_every_race_is_told(world: World) -> None:
+async def test_writer_that_loses_every_race_is_told(world: ServerFixture) -> None:
     await world.create(builders.config_map())
     tries = 0
 
@@ -67,7 +61,7 @@ async def test_writer_that_loses_every_race_is_told(world: World) -> None:
 
 
 async def test_a_writer_that_waits_for_its_turn_behind_other_writers_gets_through(
-    world: World,
+    world: ServerFixture,
 ) -> None:
     await world.create(builders.config_map(data={"other": "0"}))
     turns = 0
@@ -76,16 +70,16 @@ async def test_a_writer_that_waits_for_its_turn_behind_other_writers_gets_throug
         nonlocal turns
         turns += 1
         await world.change(CONFIG_MAPS, "c", lambda obj: obj["data"].update(other=str(turns)))
-        return await identity.directly(size, function, *args)
+        return await identity.run_inline(size, function, *args)
 
     def add(obj: Any) -> None:
         obj["data"]["own"] = "v"
 
-    await world.change(CONFIG_MAPS, "c", add, aside=behind_another)
+    await world.change(CONFIG_MAPS, "c", add, offload=behind_another)
     assert world.get(CONFIG_MAPS, "c")["data"] == {"own": "v", "other": "1"}
 
 
-async def test_delete_races_with_an_update_and_both_end_well(world: World) -> None:
+async def test_delete_races_with_an_update_and_both_end_well(world: ServerFixture) -> None:
     await world.create(builders.pod(node="n"))
     await asyncio.gather(
         world.set_status(PODS, "p", phase="Running"),
@@ -100,11 +94,11 @@ async def test_delete_races_with_an_update_and_both_end_well(world: World) -> No
 # -- gates and namespaces ---------------------------------------------------
 
 
-async def test_force_eviction_taint_needs_its_gate(world: World) -> None:
+async def test_force_eviction_taint_needs_its_gate(world: ServerFixture) -> None:
     taint = {"key": "k", "effect": "ForceEviction"}
-    with pytest.raises(StatusError) as refused:
+    with pytest.raises(StatusError) as error:
         await world.create(builders.node(taints=[taint]))
-    assert refused.value.code == 422
+    assert error.value.code == 422
 
 
 async def test_force_eviction_taint_is_taken_with_its_gate() -> None:
@@ -114,16 +108,16 @@ async def test_force_eviction_taint_is_taken_with_its_gate() -> None:
     await world.dispatcher.close()
 
 
-async def test_nothing_new_in_a_namespace_that_ends(world: World) -> None:
+async def test_nothing_new_in_a_namespace_that_ends(world: ServerFixture) -> None:
     await world.create(builders.namespace("ns"))
     await world.delete(NAMESPACES, "ns")
     message = (
         'configmaps "c" is forbidden: unable to create new content in namespace ns '
         "because it is being terminated"
     )
-    with refusal(403, message) as refused:
+    with refusal(403, message) as error:
         await world.create(builders.config_map(), namespace="ns")
-    assert refused.value.details == {
+    assert error.value.details == {
         "name": "c",
         "kind": "configmaps",
         "causes": [
@@ -136,20 +130,18 @@ async def test_nothing_new_in_a_namespace_that_ends(world: World) -> None:
     }
 
 
-async def test_what_is_in_a_namespace_that_ends_can_be_changed(world: World) -> None:
+async def test_what_is_in_a_namespace_that_ends_can_be_changed(world: ServerFixture) -> None:
     await world.create(builders.namespace("ns"))
     await world.create(builders.budget(), namespace="ns")
     await world.delete(NAMESPACES, "ns")
     entry = await world.registry.modify(
         world.call(),
-        BUDGETS,
-        "ns",
-        "b",
+        Target(BUDGETS, "ns", "b"),
         lambda old: {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}},
     )
     assert entry.revision == world.store.revision
 
 
-async def test_namespace_must_exist(world: World) -> None:
+async def test_namespace_must_exist(world: ServerFixture) -> None:
     with refusal(404, 'namespaces "nope" not found'):
         await world.create(builders.config_map(), namespace="nope")

@@ -8,8 +8,9 @@ import pytest
 
 from refloat.api.meta import Object
 from tests import builders
+from tests.apiserver_fixture import BUDGETS, CONFIG_MAPS, PODS, HttpCaller, ServerFixture
+from tests.cases import cases
 from tests.clocks import rest
-from tests.worlds import BUDGETS, CONFIG_MAPS, PODS, Face, World
 
 MERGE = "application/merge-patch+json"
 HERE = "/api/v1/namespaces/default"
@@ -19,20 +20,20 @@ SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succ
 
 
 @pytest.fixture
-async def face(world: World) -> AsyncIterator[Face]:
-    async with world.served() as found:
-        yield found
+async def face(world: ServerFixture) -> AsyncIterator[HttpCaller]:
+    async with world.served() as face:
+        yield face
 
 
-async def until(face: Face, path: str, count: int) -> list[tuple[str, Object]]:
+async def until(face: HttpCaller, path: str, count: int) -> list[tuple[str, Object]]:
     """The first events of a watch."""
-    seen: list[tuple[str, Object]] = []
+    received: list[tuple[str, Object]] = []
     async with face.watch(path) as events:
         async for event in events:
-            seen.append(event)
-            if len(seen) == count:
+            received.append(event)
+            if len(received) == count:
                 break
-    return seen
+    return received
 
 
 def summary(events: list[tuple[str, Object]]) -> list[tuple[str, str]]:
@@ -42,50 +43,45 @@ def summary(events: list[tuple[str, Object]]) -> list[tuple[str, str]]:
 # -- where a watch begins ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("query", "want"),
-    [
-        pytest.param("", ["a", "b", "new"], id="with the state"),
-        pytest.param("&resourceVersion=0", ["a", "b", "new"], id="with any state"),
-        pytest.param("&resourceVersion={before}", ["b", "new"], id="after a revision"),
-        pytest.param(
+@cases(
+    "query want",
+    {
+        "with the state": ("", ["a", "b", "new"]),
+        "with any state": ("&resourceVersion=0", ["a", "b", "new"]),
+        "after a revision": ("&resourceVersion={before}", ["b", "new"]),
+        "with the state, as asked": (
             "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
             ["a", "b", "new"],
-            id="with the state, as asked",
         ),
-        pytest.param(
+        "with a state that is new enough": (
             "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion={before}",
             ["a", "b", "new"],
-            id="with a state that is new enough",
         ),
-        pytest.param(
-            "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
-            ["new"],
-            id="now, as asked",
-        ),
-        pytest.param(
+        "now, as asked": ("&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", ["new"]),
+        "after a revision, as asked": (
             "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={before}",
             ["b", "new"],
-            id="after a revision, as asked",
         ),
-        pytest.param("&fieldSelector=metadata.name=b", ["b"], id="with what is selected"),
-        pytest.param("&limit=1", ["a", "b", "new"], id="whatever the limit"),
-    ],
+        "with what is selected": ("&fieldSelector=metadata.name=b", ["b"]),
+        "whatever the limit": ("&limit=1", ["a", "b", "new"]),
+    },
 )
-async def test_watch_begins(world: World, face: Face, query: str, want: list[str]) -> None:
+async def test_watch_begins(
+    world: ServerFixture, face: HttpCaller, query: str, want: list[str]
+) -> None:
     await world.create(builders.config_map("a"))
     before = world.store.revision
     await world.create(builders.config_map("b"))
     await rest()
-    seen: list[str] = []
+    names: list[str] = []
     async with face.watch(f"{MAPS}?watch=1{query.format(before=before)}") as events:
         await world.create(builders.config_map("new"))
         async for kind, obj in events:
             assert kind == "ADDED"
-            seen.append(obj["metadata"]["name"])
-            if len(seen) == len(want):
+            names.append(obj["metadata"]["name"])
+            if len(names) == len(want):
                 break
-    assert seen == want
+    assert names == want
 
 
 @pytest.mark.parametrize(
@@ -96,7 +92,9 @@ async def test_watch_begins(world: World, face: Face, query: str, want: list[str
         "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
     ],
 )
-async def test_end_of_the_initial_state_is_told(world: World, face: Face, query: str) -> None:
+async def test_end_of_the_initial_state_is_told(
+    world: ServerFixture, face: HttpCaller, query: str
+) -> None:
     await world.create(builders.config_map("a"))
     events = await until(face, f"{MAPS}?watch=1&allowWatchBookmarks=true{query}", 2)
     assert summary(events) == [("ADDED", "a"), ("BOOKMARK", "")]
@@ -110,7 +108,7 @@ async def test_end_of_the_initial_state_is_told(world: World, face: Face, query:
     }
 
 
-async def test_watch_of_a_forgotten_past_is_told_so(world: World, face: Face) -> None:
+async def test_watch_of_a_forgotten_past_is_told_so(world: ServerFixture, face: HttpCaller) -> None:
     await world.create(builders.config_map("a"))
     await rest()
     await world.store.compact(world.store.revision)
@@ -120,35 +118,37 @@ async def test_watch_of_a_forgotten_past_is_told_so(world: World, face: Face) ->
     assert status["message"] == f"too old resource version: 1 ({world.store.compacted})"
 
 
-async def test_watch_with_a_state_to_come_is_told_so(world: World, face: Face) -> None:
-    wanted = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999"
-    ((kind, status),) = await until(face, f"{MAPS}?watch=1&{wanted}", 1)
+async def test_watch_with_a_state_to_come_is_told_so(
+    world: ServerFixture, face: HttpCaller
+) -> None:
+    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999"
+    ((kind, status),) = await until(face, f"{MAPS}?watch=1&{query}", 1)
     assert kind == "ERROR"
     assert (status["code"], status["reason"]) == (504, "Timeout")
 
 
-async def test_older_way_to_watch_one_object(world: World, face: Face) -> None:
+async def test_older_way_to_watch_one_object(world: ServerFixture, face: HttpCaller) -> None:
     await world.create(builders.config_map("a"))
     await world.create(builders.config_map("b"))
     path = "/api/v1/watch/namespaces/default/configmaps/b"
     assert summary(await until(face, path, 1)) == [("ADDED", "b")]
 
 
-async def test_older_way_to_watch_refuses_two_names(face: Face) -> None:
+async def test_older_way_to_watch_refuses_two_names(face: HttpCaller) -> None:
     path = "/api/v1/watch/namespaces/default/configmaps/b"
     code, status = await face.ask("GET", f"{path}?fieldSelector=metadata.name=c")
     assert code == 400
     assert status["message"] == "fieldSelector metadata.name doesn't match requested name"
 
 
-async def test_watcher_that_leaves_is_forgotten(world: World, face: Face) -> None:
+async def test_watcher_that_leaves_is_forgotten(world: ServerFixture, face: HttpCaller) -> None:
     async with face.watch(f"{MAPS}?watch=1"):
         await _eventually(lambda: world.dispatcher.watchers == 1)
     await _eventually(lambda: world.dispatcher.watchers == 0)
 
 
 async def _eventually(condition: Any) -> None:
-    """Wait for what another task does; the suite's timeout bounds it."""
+    """Wait for what another task does; the suite's timeout bounds the wait."""
     while not condition():
         await rest()
 
@@ -160,7 +160,7 @@ async def _eventually(condition: Any) -> None:
     ("text", "what"), [("x", "invalid syntax"), (TOO_LARGE, "value out of range")]
 )
 async def test_get_of_a_revision_that_is_none(
-    world: World, face: Face, text: str, what: str
+    world: ServerFixture, face: HttpCaller, text: str, what: str
 ) -> None:
     await world.create(builders.config_map("a"))
     code, status = await face.ask("GET", f"{MAPS}/a?resourceVersion={text}")
@@ -170,13 +170,13 @@ async def test_get_of_a_revision_that_is_none(
     )
 
 
-async def test_watch_from_a_revision_that_is_too_large(face: Face) -> None:
+async def test_watch_from_a_revision_that_is_too_large(face: HttpCaller) -> None:
     code, status = await face.ask("GET", f"{MAPS}?watch=1&resourceVersion={TOO_LARGE}")
     assert code == 500
     assert status["message"].endswith(f'parsing "{TOO_LARGE}": value out of range')
 
 
-async def test_patch_to_a_version_that_is_too_large(world: World, face: Face) -> None:
+async def test_patch_to_a_version_that_is_too_large(world: ServerFixture, face: HttpCaller) -> None:
     await world.create(builders.config_map("a"))
     patch = {"metadata": {"resourceVersion": TOO_LARGE}}
     code, status = await face.ask("PATCH", f"{MAPS}/a", patch, media=MERGE)
@@ -184,7 +184,7 @@ async def test_patch_to_a_version_that_is_too_large(world: World, face: Face) ->
     assert status["message"] == f'strconv.ParseUint: parsing "{TOO_LARGE}": value out of range'
 
 
-async def test_get_of_an_event_at_a_revision_that_is_none(face: Face) -> None:
+async def test_get_of_an_event_at_a_revision_that_is_none(face: HttpCaller) -> None:
     """Kubernetes has no cache of events, and so another refusal."""
     code, status = await face.ask("GET", "/api/v1/namespaces/default/events/a?resourceVersion=x")
     assert code == 400
@@ -205,14 +205,14 @@ async def test_get_of_an_event_at_a_revision_that_is_none(face: Face) -> None:
     ],
 )
 async def test_table_that_cannot_be_made_is_refused_last(
-    face: Face, path: str, want: tuple[int, str | None]
+    face: HttpCaller, path: str, want: tuple[int, str | None]
 ) -> None:
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     code, status = await face.ask("GET", f"{path}includeObject=x", accept=accept)
     assert (code, status.get("reason")) == want
 
 
-async def test_refusal_has_no_shape_and_is_json_then(face: Face) -> None:
+async def test_refusal_has_no_shape_and_is_json_then(face: HttpCaller) -> None:
     accept = "application/yaml;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
     code, status = await face.ask("GET", f"{MAPS}/a", accept=accept)
     assert (code, status["reason"]) == (404, "NotFound")
@@ -228,43 +228,45 @@ async def test_refusal_has_no_shape_and_is_json_then(face: Face) -> None:
     ],
 )
 async def test_first_of_the_mistakes_of_a_delete_of_many_is_told(
-    face: Face, query: str, want: str
+    face: HttpCaller, query: str, want: str
 ) -> None:
     code, status = await face.ask("DELETE", f"{MAPS}?{query}")
     assert code in (400, 422)
     assert status["message"].startswith(want)
 
 
-async def test_long_list_is_sent_in_pieces_and_whole(world: World, face: Face) -> None:
+async def test_long_list_is_sent_in_pieces_and_whole(
+    world: ServerFixture, face: HttpCaller
+) -> None:
     for index in range(450):
         await world.create(builders.config_map(f"c{index:03}"))
-    code, found = await face.ask("GET", MAPS)
+    code, body = await face.ask("GET", MAPS)
     assert code == 200
-    assert [each["metadata"]["name"] for each in found["items"]] == [
+    assert [each["metadata"]["name"] for each in body["items"]] == [
         f"c{index:03}" for index in range(450)
     ]
-    assert found["metadata"] == {"resourceVersion": str(world.store.revision)}
+    assert body["metadata"] == {"resourceVersion": str(world.store.revision)}
 
 
-async def test_empty_list_is_a_list(face: Face) -> None:
-    _, found = await face.ask("GET", MAPS)
-    assert found["items"] == []
-    assert found["kind"] == "ConfigMapList"
+async def test_empty_list_is_a_list(face: HttpCaller) -> None:
+    _, body = await face.ask("GET", MAPS)
+    assert body["items"] == []
+    assert body["kind"] == "ConfigMapList"
 
 
-async def test_empty_list_of_metadata_is_null(face: Face) -> None:
+async def test_empty_list_of_metadata_is_null(face: HttpCaller) -> None:
     accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-    _, found = await face.ask("GET", MAPS, accept=accept)
-    assert found["items"] is None
+    _, body = await face.ask("GET", MAPS, accept=accept)
+    assert body["items"] is None
 
 
 # -- writing ----------------------------------------------------------------
 
 
-async def test_create_update_patch_delete(world: World, face: Face) -> None:
-    code, made = await face.ask("POST", MAPS, builders.config_map("a"))
+async def test_create_update_patch_delete(world: ServerFixture, face: HttpCaller) -> None:
+    code, config_map = await face.ask("POST", MAPS, builders.config_map("a"))
     assert code == 201
-    code, put = await face.ask("PUT", f"{MAPS}/a", {**made, "data": {"k": "v"}})
+    code, put = await face.ask("PUT", f"{MAPS}/a", {**config_map, "data": {"k": "v"}})
     assert (code, put["data"]) == (200, {"k": "v"})
     code, patched = await face.ask("PATCH", f"{MAPS}/a", {"data": {"l": "w"}}, media=MERGE)
     assert (code, patched["data"]) == (200, {"k": "v", "l": "w"})
@@ -273,43 +275,45 @@ async def test_create_update_patch_delete(world: World, face: Face) -> None:
     assert status["details"] == {
         "name": "a",
         "kind": "configmaps",
-        "uid": made["metadata"]["uid"],
+        "uid": config_map["metadata"]["uid"],
     }
 
 
-async def test_delete_of_a_pod_answers_with_the_pod(world: World, face: Face) -> None:
+async def test_delete_of_a_pod_answers_with_the_pod(world: ServerFixture, face: HttpCaller) -> None:
     await world.create(builders.pod())
     _, pod = await face.ask("DELETE", f"{HERE}/pods/p")
     assert (pod["kind"], pod["metadata"]["name"]) == ("Pod", "p")
 
 
-@pytest.mark.parametrize(
-    ("orphans", "node", "want"),
-    [
-        pytest.param("false", "n", 202, id="dependants go, the pod has its grace"),
-        pytest.param("false", "", 200, id="dependants go, and so does the pod"),
-        pytest.param("true", "n", 200, id="dependants stay"),
-    ],
+@cases(
+    "orphans node want",
+    {
+        "dependants go, the pod has its grace": ("false", "n", 202),
+        "dependants go, and so does the pod": ("false", "", 200),
+        "dependants stay": ("true", "n", 200),
+    },
 )
 async def test_delete_that_takes_dependants_along_is_accepted_until_it_is_done(
-    world: World, face: Face, orphans: str, node: str, want: int
+    world: ServerFixture, face: HttpCaller, orphans: str, node: str, want: int
 ) -> None:
     await world.create(builders.pod(node=node))
     code, _ = await face.ask("DELETE", f"{HERE}/pods/p?orphanDependents={orphans}")
     assert code == want
 
 
-async def test_collection_is_deleted_by_selector(world: World, face: Face) -> None:
+async def test_collection_is_deleted_by_selector(world: ServerFixture, face: HttpCaller) -> None:
     await world.create(builders.config_map("a", labels={"x": "y"}))
     await world.create(builders.config_map("b"))
-    code, found = await face.ask("DELETE", f"{MAPS}?labelSelector=x=y")
+    code, body = await face.ask("DELETE", f"{MAPS}?labelSelector=x=y")
     assert code == 200
-    assert [each["metadata"]["name"] for each in found["items"]] == ["a"]
+    assert [each["metadata"]["name"] for each in body["items"]] == ["a"]
     assert not world.exists(CONFIG_MAPS, "a")
     assert world.exists(CONFIG_MAPS, "b")
 
 
-async def test_dry_deletion_of_a_collection_writes_nothing(world: World, face: Face) -> None:
+async def test_dry_deletion_of_a_collection_writes_nothing(
+    world: ServerFixture, face: HttpCaller
+) -> None:
     await world.create(builders.config_map("a"))
     revision = world.store.revision
     await face.ask("DELETE", f"{MAPS}?dryRun=All")
@@ -338,7 +342,7 @@ DRY = [
 
 @pytest.mark.parametrize(("method", "path", "body"), DRY)
 async def test_dry_run_writes_nothing(
-    world: World, face: Face, method: str, path: str, body: Object | None
+    world: ServerFixture, face: HttpCaller, method: str, path: str, body: Object | None
 ) -> None:
     await world.create(builders.config_map("a"))
     await world.create(builders.pod())
@@ -352,23 +356,20 @@ async def test_dry_run_writes_nothing(
 # -- subresources with bodies of their own ----------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        pytest.param(
-            {"metadata": {"name": "q"}}, "name in URL does not match name in {} object", id="name"
-        ),
-        pytest.param({}, "name in URL does not match name in {} object", id="no name"),
-        pytest.param(
+@cases(
+    "body message",
+    {
+        "name": ({"metadata": {"name": "q"}}, "name in URL does not match name in {} object"),
+        "no name": ({}, "name in URL does not match name in {} object"),
+        "namespace": (
             {"metadata": {"name": "p", "namespace": "other"}},
             "the namespace of the provided object does not match the namespace sent on the request",
-            id="namespace",
         ),
-    ],
+    },
 )
 @pytest.mark.parametrize("kind", ["Eviction", "Binding"])
 async def test_wish_for_another_pod_is_refused(
-    world: World, face: Face, kind: str, body: Object, message: str
+    world: ServerFixture, face: HttpCaller, kind: str, body: Object, message: str
 ) -> None:
     """behaviour C6.1"""
     await world.create(builders.pod())
@@ -376,7 +377,9 @@ async def test_wish_for_another_pod_is_refused(
     assert (code, status["message"]) == (400, message.format(kind))
 
 
-async def test_unknown_field_of_a_wish_is_refused_when_strict(world: World, face: Face) -> None:
+async def test_unknown_field_of_a_wish_is_refused_when_strict(
+    world: ServerFixture, face: HttpCaller
+) -> None:
     await world.create(builders.pod())
     wish = {"metadata": {"name": "p"}, "foo": 1}
     path = f"{HERE}/pods/p/eviction?fieldValidation=Strict"
@@ -389,21 +392,27 @@ async def test_unknown_field_of_a_wish_is_refused_when_strict(world: World, face
 
 
 @pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
-async def test_eviction_of_either_version(world: World, face: Face, version: str) -> None:
+async def test_eviction_of_either_version(
+    world: ServerFixture, face: HttpCaller, version: str
+) -> None:
     await world.create(builders.pod())
     wish = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": "p"}}
     assert await face.ask("POST", f"{HERE}/pods/p/eviction", wish) == (201, SUCCESS)
     assert not world.exists(PODS, "p")
 
 
-async def test_eviction_takes_the_options_of_its_body(world: World, face: Face) -> None:
+async def test_eviction_takes_the_options_of_its_body(
+    world: ServerFixture, face: HttpCaller
+) -> None:
     await world.create(builders.pod(node="n"))
     wish = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 9}}
     await face.ask("POST", f"{HERE}/pods/p/eviction", wish)
     assert world.get(PODS, "p")["metadata"]["deletionGracePeriodSeconds"] == 9
 
 
-async def test_refused_eviction_says_when_to_come_again(world: World, face: Face) -> None:
+async def test_refused_eviction_says_when_to_come_again(
+    world: ServerFixture, face: HttpCaller
+) -> None:
     await world.create(builders.pod(node="n", labels={"app": "x"}))
     await world.set_status(
         PODS, "p", phase="Running", conditions=[{"type": "Ready", "status": "True"}]
@@ -418,7 +427,9 @@ async def test_refused_eviction_says_when_to_come_again(world: World, face: Face
 
 
 @pytest.mark.parametrize("part", ["exec", "attach", "portforward"])
-async def test_streams_to_containers_are_not_served(world: World, face: Face, part: str) -> None:
+async def test_streams_to_containers_are_not_served(
+    world: ServerFixture, face: HttpCaller, part: str
+) -> None:
     await world.create(builders.pod())
     code, status = await face.ask("POST", f"{HERE}/pods/p/{part}")
     assert (code, status["reason"]) == (501, "NotImplemented")

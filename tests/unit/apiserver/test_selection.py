@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What selectors pick; which fields there are is as Kubernetes has it."""
+"""What selectors select; the selectable fields are those of Kubernetes."""
 
 from typing import Any
 
@@ -8,11 +8,19 @@ import pytest
 
 from refloat.api import kinds
 from refloat.api.meta import Object
-from refloat.apiserver import selection, stored
+from refloat.apiserver import selection, storage_codec
 from refloat.store.contract import Entry
 from tests import builders
+from tests.apiserver_fixture import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+)
 from tests.refusals import refusal
-from tests.worlds import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 
 NEW_EVENTS = kinds.of("events", "events.k8s.io")
 SECRETS = kinds.of("secrets")
@@ -20,13 +28,13 @@ SERVICES = kinds.of("services")
 
 
 def picks(resource: kinds.Resource, obj: Object, *, labels: str = "", fields: str = "") -> bool:
-    found = selection.select(resource, "default", label_text=labels, field_text=fields)
-    return found.matches(Entry("k", stored.pack(resource, obj), 1, 1))
+    selected = selection.select(resource, "default", label_text=labels, field_text=fields)
+    return selected.matches(Entry("k", storage_codec.pack(resource, obj), 1, 1))
 
 
 def pod(**status: Any) -> Object:
-    built = builders.pod(node="n", namespace="default", spec={"restartPolicy": "Never"})
-    return {**built, "status": {"phase": "Running", **status}}
+    pod = builders.pod(node="n", namespace="default", spec={"restartPolicy": "Never"})
+    return {**pod, "status": {"phase": "Running", **status}}
 
 
 EVENT = {
@@ -84,8 +92,10 @@ def test_object_is_not_picked(resource: kinds.Resource, obj: Object, fields: str
 
 
 def test_event_is_selected_by_its_newer_names() -> None:
-    found = selection.select(NEW_EVENTS, "default", label_text="", field_text="regarding.kind=Pod")
-    assert found.matches(Entry("k", stored.pack(EVENTS, EVENT), 1, 1))
+    selected = selection.select(
+        NEW_EVENTS, "default", label_text="", field_text="regarding.kind=Pod"
+    )
+    assert selected.matches(Entry("k", storage_codec.pack(EVENTS, EVENT), 1, 1))
 
 
 def test_labels_and_fields_must_both_match() -> None:
@@ -127,12 +137,12 @@ def test_field_cannot_be_selected_on(resource: kinds.Resource, label: str, messa
 def test_one_object_is_found_by_its_key(
     resource: kinds.Resource, namespace: str, fields: str, want: str
 ) -> None:
-    found = selection.select(resource, namespace, label_text="", field_text=fields)
-    assert found.key == want
+    selected = selection.select(resource, namespace, label_text="", field_text=fields)
+    assert selected.key == want
 
 
 def test_attributes_are_derived_once() -> None:
-    entry = Entry("k", stored.pack(PODS, pod()), 1, 1)
+    entry = Entry("k", storage_codec.pack(PODS, pod()), 1, 1)
     first = selection.attributes(PODS, entry)
     entry.value = msgspec.json.encode({})
     assert selection.attributes(PODS, entry) is first

@@ -3,12 +3,12 @@
 
 from typing import Any
 
-import pytest
-
 from refloat.api import kinds
 from refloat.api.meta import Object
+from refloat.apiserver.routes import Target
 from tests import builders
-from tests.worlds import NODES, PODS, World
+from tests.apiserver_fixture import NODES, PODS, ServerFixture
+from tests.cases import cases
 
 SERVICES = kinds.of("services")
 CLAIMS = kinds.of("persistentvolumeclaims")
@@ -32,40 +32,33 @@ NODE = {**builders.node(), "spec": {"podCIDR": "2001:DB8::/64", "podCIDRs": ["20
 
 ODD = 'IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")'
 
-CASES: list[tuple[str, Object, kinds.Resource, Object, list[str]]] = [
-    (
-        "a pod's address",
+CASES: dict[str, tuple[Object, kinds.Resource, Object, list[str]]] = {
+    "a pod's address": (
         builders.pod(),
         PODS,
         {"podIP": "1.2.3.4", "podIPs": [{"ip": "1.2.3.4"}, {"ip": "2001:DB8::1"}]},
         [f"status.podIPs[1].ip: {ODD}"],
     ),
-    (
-        "a balancer's address, and not those of the spec",
+    "a balancer's address, and not those of the spec": (
         SERVICE,
         SERVICES,
         {"loadBalancer": {"ingress": [{"ip": "2001:DB8::1", "ipMode": "VIP"}]}},
         [f"status.loadBalancer.ingress[0]: {ODD}"],
     ),
-    (
-        "a balancer's name",
+    "a balancer's name": (
         SERVICE,
         SERVICES,
         {"loadBalancer": {"ingress": [{"hostname": "h"}]}},
         [],
     ),
-    ("not a claim's odd size", CLAIM, CLAIMS, {"phase": "Pending"}, []),
-    ("not a node's odd range", NODE, NODES, {"phase": "Running"}, []),
-]
+    "not a claim's odd size": (CLAIM, CLAIMS, {"phase": "Pending"}, []),
+    "not a node's odd range": (NODE, NODES, {"phase": "Running"}, []),
+}
 
 
-@pytest.mark.parametrize(
-    ("obj", "resource", "status", "want"),
-    [each[1:] for each in CASES],
-    ids=[each[0] for each in CASES],
-)
+@cases("obj resource status want", CASES)
 async def test_a_status_is_warned_of(
-    world: World, obj: Object, resource: kinds.Resource, status: Object, want: list[str]
+    world: ServerFixture, obj: Object, resource: kinds.Resource, status: Object, want: list[str]
 ) -> None:
     await world.create(obj)
     namespace = "default" if resource.namespaced else ""
@@ -74,7 +67,6 @@ async def test_a_status_is_warned_of(
     def produce(old: Object) -> dict[str, Any]:
         return {**old, "status": {**old["status"], **status}}
 
-    await world.registry.modify(
-        call, resource, namespace, obj["metadata"]["name"], produce, subresource="status"
-    )
+    target = Target(resource, namespace, obj["metadata"]["name"], "status")
+    await world.registry.modify(call, target, produce)
     assert call.warnings == want

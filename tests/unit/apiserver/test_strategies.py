@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What single kinds do with a write besides checking it."""
+"""What single kinds do with a write besides validation."""
 
 import base64
 from typing import Any
 
-import pytest
-
 from refloat.api import kinds, times
 from refloat.api.meta import Object
 from tests import builders
+from tests.apiserver_fixture import ServerFixture
+from tests.cases import cases
 from tests.clocks import START
 from tests.refusals import refusal
-from tests.worlds import World
 
 VOLUMES = kinds.of("persistentvolumes")
 CLAIMS = kinds.of("persistentvolumeclaims")
@@ -22,7 +21,7 @@ def made(kind: str, **parts: Any) -> Object:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, **parts}
 
 
-async def test_account_keeps_the_names_of_its_secrets(world: World) -> None:
+async def test_account_keeps_the_names_of_its_secrets(world: ServerFixture) -> None:
     secrets = [{"name": "a", "kind": "Secret", "namespace": "n"}, {"uid": "u"}]
     account = await world.create(made("ServiceAccount", secrets=secrets))
     assert account["secrets"] == [{"name": "a"}, {}]
@@ -40,25 +39,23 @@ VOLUME = made(
 )
 
 
-@pytest.mark.parametrize(
-    ("status", "want"),
-    [
-        pytest.param({"phase": "Bound"}, LONG_AGO, id="same phase without a time"),
-        pytest.param(
+@cases(
+    "status want",
+    {
+        "same phase without a time": ({"phase": "Bound"}, LONG_AGO),
+        "new phase with the old time": (
             {"phase": "Released", "lastPhaseTransitionTime": LONG_AGO},
             times.format_time(START),
-            id="new phase with the old time",
         ),
-        pytest.param({"phase": "Released"}, times.format_time(START), id="new phase, no time"),
-        pytest.param(
+        "new phase, no time": ({"phase": "Released"}, times.format_time(START)),
+        "new phase with a time of its own": (
             {"phase": "Released", "lastPhaseTransitionTime": "2019-01-01T00:00:00Z"},
             "2019-01-01T00:00:00Z",
-            id="new phase with a time of its own",
         ),
-    ],
+    },
 )
 async def test_volume_says_since_when_it_has_its_phase(
-    world: World, status: Object, want: str
+    world: ServerFixture, status: Object, want: str
 ) -> None:
     await world.create(VOLUME)
     await world.set_status(VOLUMES, "x", phase="Bound", lastPhaseTransitionTime=LONG_AGO)
@@ -70,7 +67,7 @@ async def test_volume_says_since_when_it_has_its_phase(
     assert after["status"]["lastPhaseTransitionTime"] == want
 
 
-async def test_update_of_a_claim_keeps_its_status(world: World) -> None:
+async def test_update_of_a_claim_keeps_its_status(world: ServerFixture) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = made("PersistentVolumeClaim", spec=spec)
     await world.create(claim)
@@ -79,16 +76,16 @@ async def test_update_of_a_claim_keeps_its_status(world: World) -> None:
     assert after["status"]["phase"] == "Bound"
 
 
-async def test_node_has_no_dynamic_configuration(world: World) -> None:
+async def test_node_has_no_dynamic_configuration(world: ServerFixture) -> None:
     source = {"configMap": {"name": "a", "namespace": "b", "kubeletConfigKey": "c"}}
-    told: list[str] = []
+    warnings: list[str] = []
     node = await world.create(
         made("Node", spec={"configSource": source}, status={"config": {"error": "x"}}),
-        warnings=told,
+        warnings=warnings,
     )
     assert "configSource" not in node["spec"]
     assert "config" not in node["status"]
-    assert told == []
+    assert warnings == []
     after = await world.set_status(kinds.of("nodes"), "x", config={"error": "x"})
     assert "config" not in after["status"]
 
@@ -100,74 +97,73 @@ def pem(kind: str) -> bytes:
 CERTIFICATE, KEY = pem("CERTIFICATE"), pem("RSA PRIVATE KEY")
 
 
-@pytest.mark.parametrize(
-    ("certificate", "key", "want"),
-    [
-        pytest.param(CERTIFICATE, KEY, "", id="both there"),
-        pytest.param(
-            b"", b"", "tls: failed to find any PEM data in certificate input", id="nothing"
-        ),
-        pytest.param(
-            CERTIFICATE, b"x", "tls: failed to find any PEM data in key input", id="no key"
-        ),
-        pytest.param(
+@cases(
+    "certificate key want",
+    {
+        "both there": (CERTIFICATE, KEY, ""),
+        "nothing": (b"", b"", "tls: failed to find any PEM data in certificate input"),
+        "no key": (CERTIFICATE, b"x", "tls: failed to find any PEM data in key input"),
+        "other blocks": (
             pem("A") + pem("B"),
             KEY,
-            'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping '
-            "PEM blocks of the following types: [A B]",
-            id="other blocks",
+            (
+                'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping '
+                "PEM blocks of the following types: [A B]"
+            ),
         ),
-        pytest.param(
+        "switched": (
             KEY,
             CERTIFICATE,
-            "tls: failed to find certificate PEM data in certificate input, but did find a "
-            "private key; PEM inputs may have been switched",
-            id="switched",
+            (
+                "tls: failed to find certificate PEM data in certificate input, but did find a "
+                "private key; PEM inputs may have been switched"
+            ),
         ),
-        pytest.param(
+        "two certificates": (
             CERTIFICATE,
             CERTIFICATE,
             "tls: found a certificate rather than a key in the PEM for the private key",
-            id="two certificates",
         ),
-        pytest.param(
+        "nearly a key": (
             CERTIFICATE,
             pem("XPRIVATE KEY"),
-            'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after '
-            "skipping PEM blocks of the following types: [XPRIVATE KEY]",
-            id="nearly a key",
+            (
+                'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input '
+                "after skipping PEM blocks of the following types: [XPRIVATE KEY]"
+            ),
         ),
-        pytest.param(
+        "without an end": (
             b"-----BEGIN CERTIFICATE-----\n",
             KEY,
             "tls: failed to find any PEM data in certificate input",
-            id="without an end",
         ),
-    ],
+    },
 )
 async def test_certificate_without_its_parts_is_warned_of(
-    world: World, certificate: bytes, key: bytes, want: str
+    world: ServerFixture, certificate: bytes, key: bytes, want: str
 ) -> None:
-    told: list[str] = []
+    warnings: list[str] = []
     data = {
         "tls.crt": base64.b64encode(certificate).decode(),
         "tls.key": base64.b64encode(key).decode(),
     }
-    await world.create(made("Secret", type="kubernetes.io/tls", data=data), warnings=told)
-    assert told == ([want] if want else [])
+    await world.create(made("Secret", type="kubernetes.io/tls", data=data), warnings=warnings)
+    assert warnings == ([want] if want else [])
 
 
 HEADLESS = {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}
 NAME = {"type": "ExternalName", "externalName": "a.b"}
 
 
-async def test_headless_service_that_becomes_a_name_loses_its_families(world: World) -> None:
+async def test_headless_service_that_becomes_a_name_loses_its_families(
+    world: ServerFixture,
+) -> None:
     await world.create(made("Service", spec=HEADLESS))
     after, _ = await world.replace(made("Service", spec=NAME))
     assert after["spec"] == {**NAME, "sessionAffinity": "None"}
 
 
-async def test_address_that_is_changed_alone_is_the_whole_list(world: World) -> None:
+async def test_address_that_is_changed_alone_is_the_whole_list(world: ServerFixture) -> None:
     await world.create(made("Service", spec=HEADLESS))
 
     def change(service: Object) -> None:
@@ -181,14 +177,14 @@ async def test_address_that_is_changed_alone_is_the_whole_list(world: World) -> 
         await world.change(kinds.of("services"), "x", change)
 
 
-async def test_name_that_becomes_a_headless_service_gets_families(world: World) -> None:
+async def test_name_that_becomes_a_headless_service_gets_families(world: ServerFixture) -> None:
     await world.create(made("Service", spec=NAME))
     after, _ = await world.replace(made("Service", spec=HEADLESS))
     assert after["spec"]["ipFamilies"] == ["IPv4"]
     assert after["spec"]["ipFamilyPolicy"] == "SingleStack"
 
 
-async def test_status_of_an_attachment_leaves_its_metadata_alone(world: World) -> None:
+async def test_status_of_an_attachment_leaves_its_metadata_alone(world: ServerFixture) -> None:
     attachments = kinds.of("volumeattachments", "storage.k8s.io")
     attachment = {
         "apiVersion": "storage.k8s.io/v1",
@@ -212,20 +208,18 @@ async def test_status_of_an_attachment_leaves_its_metadata_alone(world: World) -
     assert {**after["metadata"], "resourceVersion": ""} == {**before, "resourceVersion": ""}
 
 
-@pytest.mark.parametrize(
-    ("obj", "path"),
-    [
-        pytest.param(
+@cases(
+    "obj path",
+    {
+        "a node's": (
             made("Node", status={"capacity": {"cpu": "0.1m"}}),
             ("status", "capacity", "cpu"),
-            id="a node's",
         ),
-        pytest.param(
+        "a volume's": (
             {**VOLUME, "spec": {**VOLUME["spec"], "capacity": {"storage": "0.1m"}}},
             ("spec", "capacity", "storage"),
-            id="a volume's",
         ),
-        pytest.param(
+        "a claim's": (
             made(
                 "PersistentVolumeClaim",
                 spec={
@@ -234,20 +228,19 @@ async def test_status_of_an_attachment_leaves_its_metadata_alone(world: World) -
                 },
             ),
             ("spec", "resources", "requests", "storage"),
-            id="a claim's",
         ),
-    ],
+    },
 )
 async def test_no_amount_is_finer_than_a_thousandth(
-    world: World, obj: Object, path: tuple[str, ...]
+    world: ServerFixture, obj: Object, path: tuple[str, ...]
 ) -> None:
-    found: Any = await world.create(obj)
+    value: Any = await world.create(obj)
     for part in path:
-        found = found[part]
-    assert found == "1m"
+        value = value[part]
+    assert value == "1m"
 
 
-async def test_there_is_one_default_priority_class(world: World) -> None:
+async def test_there_is_one_default_priority_class(world: ServerFixture) -> None:
     def marked(name: str, **more: Any) -> Object:
         return builders.priority_class(name, globalDefault=True, **more)
 

@@ -5,32 +5,33 @@ import pytest
 
 from refloat.api import gojson
 from refloat.api.errors import StatusError
-from refloat.apiserver import applying, patching
+from refloat.apiserver import apply_verb, patch_verb
 from refloat.apiserver.patch import strict
+from refloat.apiserver.routes import Target
 from tests import builders
+from tests.apiserver_fixture import CONFIG_MAPS, ServerFixture
+from tests.cases import cases
 from tests.refusals import refusal
-from tests.worlds import CONFIG_MAPS, World
 
 NAME = "c"
 
 
-@pytest.mark.parametrize(
-    ("patch", "want"),
-    [
-        pytest.param('{"a":1,"b":{"a":1}}', [], id="once in each"),
-        pytest.param('{"data":{"a":1,"a":2,"a":3}}', ["data.a"], id="thrice is told once"),
-        pytest.param('{"a":{"b/c.d":1,"b/c.d":2}}', ["a.b/c.d"], id="a key of many signs"),
-        pytest.param(
+@cases(
+    "patch want",
+    {
+        "once in each": ('{"a":1,"b":{"a":1}}', []),
+        "thrice is told once": ('{"data":{"a":1,"a":2,"a":3}}', ["data.a"]),
+        "a key of many signs": ('{"a":{"b/c.d":1,"b/c.d":2}}', ["a.b/c.d"]),
+        "in the order in which they are met": (
             '{"s":{"c":[{"n":1,"n":2,"e":[{"v":1,"v":2}]}]},"s":{"a":1,"a":2}}',
             ["s.c[0].n", "s.c[0].e[0].v", "s", "s.a"],
-            id="in the order in which they are met",
         ),
-        pytest.param("[1]", [], id="no object"),
-    ],
+        "no object": ("[1]", []),
+    },
 )
 def test_repeated_fields_are_named_by_their_places(patch: str, want: list[str]) -> None:
-    found = strict.repeated(gojson.parse(patch.encode()))
-    assert found == [f'duplicate field "{path}"' for path in want]
+    mistakes = strict.repeated(gojson.parse(patch.encode()))
+    assert mistakes == [f'duplicate field "{path}"' for path in want]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +48,8 @@ def test_repeated_fields_are_named_by_their_places(patch: str, want: list[str]) 
     ],
 )
 def test_members_of_operations_are_known_and_there_once(patch: str, want: list[str]) -> None:
-    found = strict.operations(gojson.parse(patch.encode()))
-    assert found == [f"json patch {each}" for each in want]
+    mistakes = strict.operations(gojson.parse(patch.encode()))
+    assert mistakes == [f"json patch {each}" for each in want]
 
 
 def test_no_more_than_a_hundred_are_told() -> None:
@@ -57,24 +58,17 @@ def test_no_more_than_a_hundred_are_told() -> None:
 
 
 async def patched(
-    world: World, patch_format: patching.Format, body: str, validation: str
+    world: ServerFixture, patch_format: patch_verb.Format, body: str, validation: str
 ) -> list[str]:
     """What is warned of."""
     call = world.call(validation=validation)
-    await patching.patch(
-        world.registry,
-        call,
-        CONFIG_MAPS,
-        "default",
-        NAME,
-        subresource="",
-        patch_format=patch_format,
-        body=body.encode(),
+    await patch_verb.patch(
+        world.registry, call, Target(CONFIG_MAPS, "default", NAME), patch_format, body.encode()
     )
     return list(call.warnings)
 
 
-FORMATS: list[tuple[patching.Format, str, str]] = [
+FORMATS: list[tuple[patch_verb.Format, str, str]] = [
     ("merge", '{"data":{"a":"1","a":"2"},"z":1}', ""),
     ("strategic", '{"data":{"a":"1","a":"2"},"z":1}', ""),
     ("json", '[{"op":"add","path":"/z","path":"/z","value":1}]', "json patch "),
@@ -85,67 +79,58 @@ FORMATS: list[tuple[patching.Format, str, str]] = [
     ("patch_format", "body", "prefix"), FORMATS, ids=["merge", "strat", "json"]
 )
 async def test_mistakes_of_a_patch_come_before_those_of_the_object(
-    world: World, patch_format: patching.Format, body: str, prefix: str
+    world: ServerFixture, patch_format: patch_verb.Format, body: str, prefix: str
 ) -> None:
     await world.create(builders.config_map(NAME))
     place = "[0].path" if prefix else "data.a"
     want = [f'{prefix}duplicate field "{place}"', 'unknown field "z"']
     assert await patched(world, patch_format, body, "Warn") == want
     assert await patched(world, patch_format, body, "Ignore") == []
-    with pytest.raises(StatusError) as caught:
+    with pytest.raises(StatusError) as error:
         await patched(world, patch_format, body, "Strict")
-    assert caught.value.code == 422
-    assert caught.value.message.endswith(f'": strict decoding error: {", ".join(want)}')
+    assert error.value.code == 422
+    assert error.value.message.endswith(f'": strict decoding error: {", ".join(want)}')
 
 
 @pytest.mark.parametrize("validation", ["Warn", "Strict"])
 async def test_patch_that_cannot_be_applied_is_told_of_nothing_else(
-    world: World, validation: str
+    world: ServerFixture, validation: str
 ) -> None:
     await world.create(builders.config_map(NAME))
     call = world.call(validation=validation)
-    with pytest.raises(StatusError) as caught:
-        await patching.patch(
+    with pytest.raises(StatusError) as error:
+        await patch_verb.patch(
             world.registry,
             call,
-            CONFIG_MAPS,
-            "default",
-            NAME,
-            subresource="",
-            patch_format="json",
-            body=b'[{"op":"test","path":"/x","value":1,"y":2}]',
+            Target(CONFIG_MAPS, "default", NAME),
+            "json",
+            b'[{"op":"test","path":"/x","value":1,"y":2}]',
         )
-    assert caught.value.message == "the server rejected our request due to an error in our request"
+    assert error.value.message == "the server rejected our request due to an error in our request"
     assert call.warnings == []
 
 
-async def test_applied_key_that_stands_twice_is_warned_of(world: World) -> None:
+async def test_applied_key_that_stands_twice_is_warned_of(world: ServerFixture) -> None:
     call = world.call(manager="m")
-    await applying.patch(
+    await apply_verb.patch(
         world.registry,
         call,
-        CONFIG_MAPS,
-        "default",
-        NAME,
-        subresource="",
-        body=b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"1","a":"2"}}',
+        Target(CONFIG_MAPS, "default", NAME),
+        b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"1","a":"2"}}',
     )
     assert call.warnings == ['line 1: key "a" already set in map']
 
 
 @pytest.mark.parametrize("validation", ["Warn", "Strict"])
 async def test_what_cannot_be_applied_is_told_of_nothing_else(
-    world: World, validation: str
+    world: ServerFixture, validation: str
 ) -> None:
     call = world.call(manager="m", validation=validation)
     with refusal(400, "invalid object type: /v1, Kind=Job"):
-        await applying.patch(
+        await apply_verb.patch(
             world.registry,
             call,
-            CONFIG_MAPS,
-            "default",
-            NAME,
-            subresource="",
-            body=b'{"apiVersion":"v1","kind":"Pod","kind":"Job"}',
+            Target(CONFIG_MAPS, "default", NAME),
+            b'{"apiVersion":"v1","kind":"Pod","kind":"Job"}',
         )
     assert call.warnings == []

@@ -8,7 +8,7 @@ import pytest
 
 from refloat.api import kinds
 from refloat.api.errors import StatusError
-from refloat.apiserver import tables
+from refloat.apiserver.tables import render
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 CONFIG_MAPS = kinds.of("configmaps")
@@ -98,7 +98,7 @@ def shown(column: dict[str, Any]) -> str:
     "resource", kinds.RESOURCES, ids=lambda each: f"{each.group}/{each.plural}"
 )
 def test_the_columns_of_a_kind_are_those_of_kubernetes(resource: kinds.Resource) -> None:
-    columns = tables.columns(resource)
+    columns = render.columns(resource)
     assert tuple(map(shown, columns)) == COLUMNS[f"{resource.group}/{resource.plural}"]
     assert all(column["description"] for column in columns)
     for column in columns:
@@ -109,29 +109,29 @@ def test_the_columns_of_a_kind_are_those_of_kubernetes(resource: kinds.Resource)
     "resource", kinds.RESOURCES, ids=lambda each: f"{each.group}/{each.plural}"
 )
 def test_there_is_a_cell_for_each_column(resource: kinds.Resource) -> None:
-    cells = tables.row(resource, {"metadata": {"name": "x"}}, NOW)
-    assert len(cells) == len(tables.columns(resource))
+    cells = render.row(resource, {"metadata": {"name": "x"}}, NOW)
+    assert len(cells) == len(render.columns(resource))
 
 
 def test_a_table_carries_the_metadata_of_its_list() -> None:
     metadata = {"resourceVersion": "9", "continue": "more", "remainingItemCount": 3}
-    table = tables.table(CONFIG_MAPS, [OBJECT], metadata, now=NOW)
+    table = render.table(CONFIG_MAPS, [OBJECT], metadata, now=NOW)
     assert table == {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": tables.columns(CONFIG_MAPS),
+        "columnDefinitions": render.columns(CONFIG_MAPS),
         "rows": [{"cells": ["a", 1, "60m"], "object": PARTIAL}],
     }
     assert list(table) == ["kind", "apiVersion", "metadata", "columnDefinitions", "rows"]
 
 
 def test_a_table_of_one_object_carries_its_version() -> None:
-    assert tables.metadata_of(OBJECT) == {"resourceVersion": "7"}
+    assert render.metadata_of(OBJECT) == {"resourceVersion": "7"}
 
 
 def test_a_table_of_nothing_has_no_rows_but_columns() -> None:
-    table = tables.table(CONFIG_MAPS, [], {}, now=NOW)
+    table = render.table(CONFIG_MAPS, [], {}, now=NOW)
     assert table["rows"] == []
     assert len(table["columnDefinitions"]) == 3
 
@@ -141,45 +141,45 @@ def test_a_table_of_nothing_has_no_rows_but_columns() -> None:
     [("", PARTIAL), ("Metadata", PARTIAL), ("Object", OBJECT), ("None", None)],
 )
 def test_a_row_includes_what_was_asked_for(include: str, want: Any) -> None:
-    tables.check_include(include)
-    [row] = tables.table(CONFIG_MAPS, [OBJECT], {}, now=NOW, include=include)["rows"]
+    render.check_include(include)
+    [row] = render.table(CONFIG_MAPS, [OBJECT], {}, now=NOW, include=include)["rows"]
     assert row["object"] == want
 
 
 def test_anything_else_cannot_be_included() -> None:
-    with pytest.raises(StatusError) as caught:
-        tables.check_include("bogus")
-    assert caught.value.code == 400
-    assert caught.value.message == (
+    with pytest.raises(StatusError) as error:
+        render.check_include("bogus")
+    assert error.value.code == 400
+    assert error.value.message == (
         'Unable to convert to Table as requested: includeObject: Invalid value: "bogus": '
         "must be 'Metadata', 'Object', 'None', or empty"
     )
 
 
 def test_the_mark_of_the_initial_events_end_is_included_even_when_nothing_is() -> None:
-    [row] = tables.table(CONFIG_MAPS, [BOOKMARK], {}, now=NOW, include="None")["rows"]
+    [row] = render.table(CONFIG_MAPS, [BOOKMARK], {}, now=NOW, include="None")["rows"]
     assert row["cells"] == ["", 0, "<unknown>"]
     assert row["object"]["metadata"] == {"resourceVersion": "8", "annotations": END}
 
 
 def test_a_later_event_of_a_watch_has_no_columns() -> None:
-    table = tables.table(CONFIG_MAPS, [OBJECT], {}, now=NOW, headers=False)
+    table = render.table(CONFIG_MAPS, [OBJECT], {}, now=NOW, headers=False)
     assert table["columnDefinitions"] is None
 
 
 def test_the_older_version_of_a_table_goes_through_to_its_rows() -> None:
-    table = tables.table(CONFIG_MAPS, [OBJECT], {}, now=NOW, version="v1beta1")
+    table = render.table(CONFIG_MAPS, [OBJECT], {}, now=NOW, version="v1beta1")
     assert table["apiVersion"] == "meta.k8s.io/v1beta1"
     assert table["rows"][0]["object"]["apiVersion"] == "meta.k8s.io/v1beta1"
 
 
 def test_partial_metadata_is_the_metadata_alone() -> None:
-    assert tables.partial_metadata(OBJECT) == PARTIAL
+    assert render.partial_metadata(OBJECT) == PARTIAL
 
 
 def test_a_partial_list_names_the_kind_of_each_item() -> None:
-    listed = tables.partial_metadata_list([OBJECT], {"resourceVersion": "9"})
-    assert listed == {
+    partial_list = render.partial_metadata_list([OBJECT], {"resourceVersion": "9"})
+    assert partial_list == {
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {"resourceVersion": "9"},
@@ -188,7 +188,7 @@ def test_a_partial_list_names_the_kind_of_each_item() -> None:
 
 
 def test_an_empty_partial_list_has_null_for_items() -> None:
-    assert tables.partial_metadata_list([], {})["items"] is None
+    assert render.partial_metadata_list([], {})["items"] is None
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_an_empty_partial_list_has_null_for_items() -> None:
 def test_a_list_and_an_object_are_not_taken_for_each_other(
     resource: kinds.Resource, go_type: str
 ) -> None:
-    a_list, not_a_list = tables.is_a_list(resource), tables.is_not_a_list(resource)
+    a_list, not_a_list = render.is_a_list(resource), render.is_not_a_list(resource)
     assert (a_list.code, a_list.reason) == (406, "NotAcceptable")
     assert a_list.message == (
         f"you requested PartialObjectMetadata, but the requested object is a list ({go_type}List)"

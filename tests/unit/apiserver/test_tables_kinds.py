@@ -8,7 +8,8 @@ import pytest
 
 from refloat.api import kinds
 from refloat.api.meta import Object
-from refloat.apiserver import tables
+from refloat.apiserver.tables import render
+from tests.cases import cases
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 HOUR_AGO = "2026-01-01T11:00:00Z"
@@ -29,30 +30,30 @@ def obj(deleted: bool = False, **fields: Any) -> Object:
 
 
 def job(*conditions: str, deleted: bool = False, status: Any = None, **spec: Any) -> Object:
-    said = [{"type": each, "status": "True"} for each in conditions]
-    return obj(deleted, spec=spec, status={"conditions": said, **(status or {})})
+    entries = [{"type": each, "status": "True"} for each in conditions]
+    return obj(deleted, spec=spec, status={"conditions": entries, **(status or {})})
 
 
-@pytest.mark.parametrize(
-    ("subject", "want"),
-    [
-        pytest.param(job(), "Running", id="nothing said"),
-        pytest.param(job("SuccessCriteriaMet", "Complete"), "Complete", id="complete"),
-        pytest.param(job("FailureTarget", "Failed"), "Failed", id="failed"),
-        pytest.param(job("Failed", deleted=True), "Failed", id="an end outlasts a deletion"),
-        pytest.param(job("Suspended", deleted=True), "Terminating", id="deleted"),
-        pytest.param(job("Suspended"), "Suspended", id="suspended"),
-        pytest.param(job("FailureTarget"), "FailureTarget", id="about to fail"),
-        pytest.param(job("SuccessCriteriaMet"), "SuccessCriteriaMet", id="about to complete"),
-    ],
+@cases(
+    "subject want",
+    {
+        "nothing said": (job(), "Running"),
+        "complete": (job("SuccessCriteriaMet", "Complete"), "Complete"),
+        "failed": (job("FailureTarget", "Failed"), "Failed"),
+        "an end outlasts a deletion": (job("Failed", deleted=True), "Failed"),
+        "deleted": (job("Suspended", deleted=True), "Terminating"),
+        "suspended": (job("Suspended"), "Suspended"),
+        "about to fail": (job("FailureTarget"), "FailureTarget"),
+        "about to complete": (job("SuccessCriteriaMet"), "SuccessCriteriaMet"),
+    },
 )
 def test_a_jobs_conditions_name_its_state(subject: Object, want: str) -> None:
-    assert tables.row(JOBS, subject, NOW)[1] == want
+    assert render.row(JOBS, subject, NOW)[1] == want
 
 
 def test_a_condition_that_no_longer_holds_does_not_name_a_jobs_state() -> None:
     resumed = [{"type": "Suspended", "status": "False"}]
-    assert tables.row(JOBS, job(status={"conditions": resumed}), NOW)[1] == "Running"
+    assert render.row(JOBS, job(status={"conditions": resumed}), NOW)[1] == "Running"
 
 
 @pytest.mark.parametrize(
@@ -67,23 +68,22 @@ def test_a_condition_that_no_longer_holds_does_not_name_a_jobs_state() -> None:
     ],
 )
 def test_completions_are_of_those_wanted(subject: Object, want: str) -> None:
-    assert tables.row(JOBS, subject, NOW)[2] == want
+    assert render.row(JOBS, subject, NOW)[2] == want
 
 
-@pytest.mark.parametrize(
-    ("status", "want"),
-    [
-        pytest.param({}, "", id="not started"),
-        pytest.param({"startTime": "2026-01-01T11:59:00Z"}, "60s", id="until now"),
-        pytest.param(
+@cases(
+    "status want",
+    {
+        "not started": ({}, ""),
+        "until now": ({"startTime": "2026-01-01T11:59:00Z"}, "60s"),
+        "until its completion": (
             {"startTime": HOUR_AGO, "completionTime": "2026-01-01T11:02:01Z"},
             "2m1s",
-            id="until its completion",
         ),
-    ],
+    },
 )
 def test_a_job_shows_how_long_it_took(status: Any, want: str) -> None:
-    assert tables.row(JOBS, job(status=status), NOW)[3] == want
+    assert render.row(JOBS, job(status=status), NOW)[3] == want
 
 
 def test_a_job_shows_what_it_runs() -> None:
@@ -91,32 +91,28 @@ def test_a_job_shows_what_it_runs() -> None:
     subject = job(
         template={"spec": {"containers": containers}}, selector={"matchLabels": {"k": "v"}}
     )
-    assert tables.row(JOBS, subject, NOW)[4:] == ["60m", "a,b", "i:1,j", "k=v"]
+    assert render.row(JOBS, subject, NOW)[4:] == ["60m", "a,b", "i:1,j", "k=v"]
 
 
 def node(*ready: str, **fields: Any) -> Object:
-    said = [{"type": "Ready", "status": each} for each in ready]
-    return obj(status={"conditions": said}, **fields)
+    entries = [{"type": "Ready", "status": each} for each in ready]
+    return obj(status={"conditions": entries}, **fields)
 
 
-@pytest.mark.parametrize(
-    ("subject", "want"),
-    [
-        pytest.param(node(), "Unknown", id="no condition"),
-        pytest.param(node("True"), "Ready", id="ready"),
-        pytest.param(node("False"), "NotReady", id="not ready"),
-        pytest.param(node("Unknown"), "NotReady", id="silent"),
-        pytest.param(node("False", "True"), "Ready", id="the last condition counts"),
-        pytest.param(
-            node("True", spec={"unschedulable": True}), "Ready,SchedulingDisabled", id="cordoned"
-        ),
-        pytest.param(
-            node(spec={"unschedulable": True}), "Unknown,SchedulingDisabled", id="new and cordoned"
-        ),
-    ],
+@cases(
+    "subject want",
+    {
+        "no condition": (node(), "Unknown"),
+        "ready": (node("True"), "Ready"),
+        "not ready": (node("False"), "NotReady"),
+        "silent": (node("Unknown"), "NotReady"),
+        "the last condition counts": (node("False", "True"), "Ready"),
+        "cordoned": (node("True", spec={"unschedulable": True}), "Ready,SchedulingDisabled"),
+        "new and cordoned": (node(spec={"unschedulable": True}), "Unknown,SchedulingDisabled"),
+    },
 )
 def test_a_nodes_state(subject: Object, want: str) -> None:
-    assert tables.row(NODES, subject, NOW)[1] == want
+    assert render.row(NODES, subject, NOW)[1] == want
 
 
 @pytest.mark.parametrize(
@@ -131,7 +127,7 @@ def test_a_nodes_state(subject: Object, want: str) -> None:
     ],
 )
 def test_a_nodes_labels_give_its_roles(labels: dict[str, str], want: str) -> None:
-    assert tables.row(NODES, obj(metadata={"labels": labels}), NOW)[2] == want
+    assert render.row(NODES, obj(metadata={"labels": labels}), NOW)[2] == want
 
 
 def test_a_node_shows_what_it_reported() -> None:
@@ -149,12 +145,12 @@ def test_a_node_shows_what_it_reported() -> None:
     ]
     subject = obj(status={"nodeInfo": info, "addresses": addresses})
     want = ["60m", "v1", "10.0.0.1", "<none>", "Debian", "6.1 (amd64)", "process://1"]
-    assert tables.row(NODES, subject, NOW)[3:] == want
+    assert render.row(NODES, subject, NOW)[3:] == want
 
 
 def test_a_node_that_reported_nothing_is_unknown() -> None:
     want = ["", "<none>", "<none>", "<unknown>", "<unknown>", "<unknown>"]
-    assert tables.row(NODES, obj(), NOW)[4:] == want
+    assert render.row(NODES, obj(), NOW)[4:] == want
 
 
 OLD_EVENT: Object = {
@@ -179,46 +175,41 @@ NEW_EVENT: Object = {
 }
 
 
-@pytest.mark.parametrize(
-    ("resource", "subject", "want"),
-    [
-        pytest.param(
+@cases(
+    "resource subject want",
+    {
+        "the core kind": (
             CORE_EVENTS,
             obj(**OLD_EVENT),
             [
                 *("60s", "Warning", "Killing", "pod/p", "spec.containers{c}", "kubelet, n1"),
                 *("gone", "60m", 4, "x"),
             ],
-            id="the core kind",
         ),
-        pytest.param(
+        "the newer kind, once": (
             EVENTS,
             obj(**NEW_EVENT),
             ["59m", "Normal", "Done", "job", "", "x/c, c-0", "done", "59m", 1, "x"],
-            id="the newer kind, once",
         ),
-        pytest.param(
+        "the newer kind, in a series": (
             EVENTS,
             obj(
                 **NEW_EVENT,
                 series={"count": 7, "lastObservedTime": "2026-01-01T11:58:59.500000Z"},
             ),
             ["60s", "Normal", "Done", "job", "", "x/c, c-0", "done", "59m", 7, "x"],
-            id="the newer kind, in a series",
         ),
-        pytest.param(
+        "seen once, by a component without a host": (
             CORE_EVENTS,
             obj(message="\x1cm", firstTimestamp=HOUR_AGO, reportingComponent="c"),
             ["60m", "", "", "", "", "c", "\x1cm", "60m", 1, "x"],
-            id="seen once, by a component without a host",
         ),
-        pytest.param(
+        "without any time": (
             CORE_EVENTS,
             obj(eventTime=None, firstTimestamp=None, lastTimestamp=None),
             ["<unknown>", "", "", "", "", "", "", "<unknown>", 1, "x"],
-            id="without any time",
         ),
-        pytest.param(
+        "an old event read as the newer kind": (
             EVENTS,
             obj(
                 note="n",
@@ -228,12 +219,11 @@ NEW_EVENT: Object = {
                 deprecatedCount=2,
             ),
             ["60s", "", "", "", "", ", h", "n", "60m", 2, "x"],
-            id="an old event read as the newer kind",
         ),
-    ],
+    },
 )
 def test_events(resource: kinds.Resource, subject: Object, want: list[Any]) -> None:
-    assert tables.row(resource, subject, NOW) == want
+    assert render.row(resource, subject, NOW) == want
 
 
 def service(kind: str = "ClusterIP", ingress: Any = (), **spec: Any) -> Object:
@@ -261,18 +251,18 @@ def service(kind: str = "ClusterIP", ingress: Any = (), **spec: Any) -> Object:
     ],
 )
 def test_where_a_service_is_reached_from_outside(subject: Object, want: str) -> None:
-    assert tables.row(SERVICES, subject, NOW)[3] == want
+    assert render.row(SERVICES, subject, NOW)[3] == want
 
 
 def test_a_service_shows_address_ports_and_selector() -> None:
     ports = [{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP", "nodePort": 30053}]
     subject = service(clusterIPs=["10.0.0.9"], ports=ports, selector={"b": "2", "a": "1"})
     want = ["x", "ClusterIP", "10.0.0.9", "<none>", "80/TCP,53:30053/UDP", "60m", "a=1,b=2"]
-    assert tables.row(SERVICES, subject, NOW) == want
+    assert render.row(SERVICES, subject, NOW) == want
 
 
 def test_a_service_without_ports_shows_none() -> None:
-    assert tables.row(SERVICES, service(), NOW)[4] == "<none>"
+    assert render.row(SERVICES, service(), NOW)[4] == "<none>"
 
 
 VOLUME = {
@@ -361,7 +351,7 @@ OLD_CLASS = {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
     ],
 )
 def test_the_other_kinds(plural: str, group: str, subject: Object, want: list[Any]) -> None:
-    assert tables.row(kinds.of(plural, group), subject, NOW) == want
+    assert render.row(kinds.of(plural, group), subject, NOW) == want
 
 
 BOOKMARKS: dict[str, list[Any]] = {
@@ -391,4 +381,4 @@ BOOKMARKS: dict[str, list[Any]] = {
 )
 def test_a_bookmark_of_any_kind_has_a_row(resource: kinds.Resource) -> None:
     bookmark = {"kind": resource.kind, "metadata": {"resourceVersion": "7"}}
-    assert tables.row(resource, bookmark, NOW) == BOOKMARKS[resource.plural]
+    assert render.row(resource, bookmark, NOW) == BOOKMARKS[resource.plural]

@@ -8,7 +8,8 @@ import pytest
 
 from refloat.api import kinds
 from refloat.api.meta import Object
-from refloat.apiserver import tables
+from refloat.apiserver.tables import render
+from tests.cases import cases
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 PODS = kinds.of("pods")
@@ -69,55 +70,47 @@ def pod(
 
 
 def cell(obj: Object, index: int) -> Any:
-    return tables.row(PODS, obj, NOW)[index]
+    return render.row(PODS, obj, NOW)[index]
 
 
-@pytest.mark.parametrize(
-    ("obj", "want"),
-    [
-        pytest.param(pod(), "Pending", id="the phase, when nothing else is known"),
-        pytest.param(pod(phase="Failed", reason="Evicted"), "Evicted", id="the reason before it"),
-        pytest.param(
+@cases(
+    "obj want",
+    {
+        "the phase, when nothing else is known": (pod(), "Pending"),
+        "the reason before it": (pod(phase="Failed", reason="Evicted"), "Evicted"),
+        "a container waits": (
             pod(containerStatuses=[container(waiting("ContainerCreating"))]),
             "ContainerCreating",
-            id="a container waits",
         ),
-        pytest.param(
+        "a container waits and nobody says why": (
             pod(phase="Running", containerStatuses=[container(waiting())]),
             "Running",
-            id="a container waits and nobody says why",
         ),
-        pytest.param(
+        "a container failed with a reason": (
             pod(phase="Failed", containerStatuses=[container(ended(1, "Error"))]),
             "Error",
-            id="a container failed with a reason",
         ),
-        pytest.param(
+        "a container failed without a reason": (
             pod(phase="Failed", containerStatuses=[container(ended(1))]),
             "ExitCode:1",
-            id="a container failed without a reason",
         ),
-        pytest.param(
+        "a container was killed without a reason": (
             pod(phase="Failed", containerStatuses=[container(ended(137, signal=9))]),
             "Signal:9",
-            id="a container was killed without a reason",
         ),
-        pytest.param(
+        "a container succeeded without a reason": (
             pod(phase="Succeeded", containerStatuses=[container(ended(0))]),
             "ExitCode:0",
-            id="a container succeeded without a reason",
         ),
-        pytest.param(
+        "the first container that stands still names the state": (
             pod(2, containerStatuses=[container(ended(1, "A")), container(waiting("B"))]),
             "A",
-            id="the first container that stands still names the state",
         ),
-        pytest.param(
+        "all containers completed": (
             pod(2, phase="Succeeded", containerStatuses=[container(COMPLETED)] * 2),
             "Completed",
-            id="all containers completed",
         ),
-        pytest.param(
+        "one completed and one runs in a ready pod": (
             pod(
                 2,
                 phase="Running",
@@ -125,9 +118,8 @@ def cell(obj: Object, index: int) -> Any:
                 containerStatuses=[container(COMPLETED), container(RUNNING, ready=True)],
             ),
             "Running",
-            id="one completed and one runs in a ready pod",
         ),
-        pytest.param(
+        "one completed and one runs in a pod that is not ready": (
             pod(
                 2,
                 phase="Running",
@@ -135,35 +127,32 @@ def cell(obj: Object, index: int) -> Any:
                 containerStatuses=[container(COMPLETED), container(RUNNING, ready=True)],
             ),
             "NotReady",
-            id="one completed and one runs in a pod that is not ready",
         ),
-        pytest.param(
+        "one completed and one runs but is not ready": (
             pod(
                 2,
                 phase="Running",
                 containerStatuses=[container(COMPLETED), container(RUNNING)],
             ),
             "Completed",
-            id="one completed and one runs but is not ready",
         ),
-        pytest.param(
+        "one completed and a later one failed": (
             pod(
                 2,
                 phase="Failed",
                 containerStatuses=[container(COMPLETED), container(ended(2, "Error"))],
             ),
             "Error",
-            id="one completed and a later one failed",
         ),
-    ],
+    },
 )
 def test_the_containers_name_the_state(obj: Object, want: str) -> None:
     assert cell(obj, STATE) == want
 
 
 def gated(**more: Any) -> Object:
-    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-    return pod(**more) | {"status": {"phase": "Pending", "conditions": [said]}}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    return pod(**more) | {"status": {"phase": "Pending", "conditions": [condition]}}
 
 
 def test_a_gated_pod_says_so() -> None:
@@ -174,15 +163,14 @@ def test_a_gated_pod_that_is_deleted_is_terminating() -> None:
     assert cell(gated(deleted=True), STATE) == "Terminating"
 
 
-@pytest.mark.parametrize(
-    ("obj", "want"),
-    [
-        pytest.param(
+@cases(
+    "obj want",
+    {
+        "the first is awaited": (
             pod(inits=("a", "b"), initContainerStatuses=[container(waiting(), "a")]),
             "Init:0/2",
-            id="the first is awaited",
         ),
-        pytest.param(
+        "the second is awaited": (
             pod(
                 inits=("a", "b"),
                 initContainerStatuses=[
@@ -191,34 +179,28 @@ def test_a_gated_pod_that_is_deleted_is_terminating() -> None:
                 ],
             ),
             "Init:1/2",
-            id="the second is awaited",
         ),
-        pytest.param(
+        "one runs": (
             pod(inits=("a",), initContainerStatuses=[container(RUNNING, "a")]),
             "Init:0/1",
-            id="one runs",
         ),
-        pytest.param(
+        "one is backed off": (
             pod(inits=("a",), initContainerStatuses=[container(waiting("CrashLoopBackOff"), "a")]),
             "Init:CrashLoopBackOff",
-            id="one is backed off",
         ),
-        pytest.param(
+        "one failed with a reason": (
             pod(inits=("a",), initContainerStatuses=[container(ended(1, "Error"), "a")]),
             "Init:Error",
-            id="one failed with a reason",
         ),
-        pytest.param(
+        "one failed without a reason": (
             pod(inits=("a",), initContainerStatuses=[container(ended(3), "a")]),
             "Init:ExitCode:3",
-            id="one failed without a reason",
         ),
-        pytest.param(
+        "one was killed": (
             pod(inits=("a",), initContainerStatuses=[container(ended(137, signal=9), "a")]),
             "Init:Signal:9",
-            id="one was killed",
         ),
-        pytest.param(
+        "a started sidecar is passed by": (
             pod(
                 inits=("s", "a"),
                 initContainerStatuses=[
@@ -227,18 +209,16 @@ def test_a_gated_pod_that_is_deleted_is_terminating() -> None:
                 ],
             ),
             "Init:1/2",
-            id="a started sidecar is passed by",
         ),
-        pytest.param(
+        "a sidecar that has not started is awaited": (
             pod(
                 inits=("s",),
                 initContainerStatuses=[container(RUNNING, "s", started=False)],
                 containerStatuses=[container(waiting("PodInitializing"))],
             ),
             "Init:0/1",
-            id="a sidecar that has not started is awaited",
         ),
-        pytest.param(
+        "an initialized pod is judged by its containers": (
             pod(
                 inits=("a",),
                 conditions=(("Initialized", "True"),),
@@ -246,9 +226,8 @@ def test_a_gated_pod_that_is_deleted_is_terminating() -> None:
                 containerStatuses=[container(waiting("CrashLoopBackOff"))],
             ),
             "CrashLoopBackOff",
-            id="an initialized pod is judged by its containers",
         ),
-        pytest.param(
+        "an initialized pod whose containers have nothing to say": (
             pod(
                 inits=("a",),
                 conditions=(("Initialized", "True"),),
@@ -256,37 +235,31 @@ def test_a_gated_pod_that_is_deleted_is_terminating() -> None:
                 containerStatuses=[container(RUNNING, ready=True)],
             ),
             "Init:0/1",
-            id="an initialized pod whose containers have nothing to say",
         ),
-        pytest.param(
+        "nothing is known of the init containers": (
             pod(inits=("a",), containerStatuses=[container(waiting("PodInitializing"))]),
             "PodInitializing",
-            id="nothing is known of the init containers",
         ),
-    ],
+    },
 )
 def test_initialization_names_the_state(obj: Object, want: str) -> None:
     assert cell(obj, STATE) == want
 
 
-@pytest.mark.parametrize(
-    ("obj", "want"),
-    [
-        pytest.param(pod(deleted=True, phase="Running"), "Terminating", id="a running pod"),
-        pytest.param(
-            pod(deleted=True, phase="Running", reason="NodeLost"), "Unknown", id="its node is lost"
-        ),
-        pytest.param(
+@cases(
+    "obj want",
+    {
+        "a running pod": (pod(deleted=True, phase="Running"), "Terminating"),
+        "its node is lost": (pod(deleted=True, phase="Running", reason="NodeLost"), "Unknown"),
+        "its node is lost and the pod is known to have failed": (
             pod(deleted=True, phase="Failed", reason="NodeLost"),
             "Unknown",
-            id="its node is lost and the pod is known to have failed",
         ),
-        pytest.param(
+        "a finished pod shows how it ended": (
             pod(deleted=True, phase="Succeeded", containerStatuses=[container(COMPLETED)]),
             "Completed",
-            id="a finished pod shows how it ended",
         ),
-    ],
+    },
 )
 def test_deletion_overrules_the_state(obj: Object, want: str) -> None:
     assert cell(obj, STATE) == want
@@ -296,19 +269,16 @@ def test_a_lost_node_alone_does_not_make_a_pod_unknown() -> None:
     assert cell(pod(phase="Running", reason="NodeLost"), STATE) == "NodeLost"
 
 
-@pytest.mark.parametrize(
-    ("obj", "want"),
-    [
-        pytest.param(pod(3), "0/3", id="nothing reported"),
-        pytest.param(
+@cases(
+    "obj want",
+    {
+        "nothing reported": (pod(3), "0/3"),
+        "one of two is ready": (
             pod(2, containerStatuses=[container(RUNNING, ready=True), container(RUNNING)]),
             "1/2",
-            id="one of two is ready",
         ),
-        pytest.param(
-            pod(containerStatuses=[container(ended(0), ready=True)]), "0/1", id="ready, but ended"
-        ),
-        pytest.param(
+        "ready, but ended": (pod(containerStatuses=[container(ended(0), ready=True)]), "0/1"),
+        "sidecars count, other init containers do not": (
             pod(
                 inits=("s", "a"),
                 initContainerStatuses=[
@@ -318,33 +288,30 @@ def test_a_lost_node_alone_does_not_make_a_pod_unknown() -> None:
                 containerStatuses=[container(RUNNING, ready=True)],
             ),
             "2/2",
-            id="sidecars count, other init containers do not",
         ),
-        pytest.param(
+        "containers do not count before initialization is over": (
             pod(
                 inits=("a",),
                 initContainerStatuses=[container(RUNNING, "a")],
                 containerStatuses=[container(RUNNING, ready=True)],
             ),
             "0/1",
-            id="containers do not count before initialization is over",
         ),
-    ],
+    },
 )
 def test_ready_counts_containers_and_sidecars(obj: Object, want: str) -> None:
     assert cell(obj, READY) == want
 
 
-@pytest.mark.parametrize(
-    ("obj", "want"),
-    [
-        pytest.param(pod(), "0", id="none"),
-        pytest.param(
+@cases(
+    "obj want",
+    {
+        "none": (pod(), "0"),
+        "one": (
             pod(2, containerStatuses=[restarted(1, "2026-01-01T11:00:00Z"), container(RUNNING)]),
             "1 (60m ago)",
-            id="one",
         ),
-        pytest.param(
+        "the last of several containers": (
             pod(
                 2,
                 containerStatuses=[
@@ -353,26 +320,21 @@ def test_ready_counts_containers_and_sidecars(obj: Object, want: str) -> None:
                 ],
             ),
             "3 (5m ago)",
-            id="the last of several containers",
         ),
-        pytest.param(
-            pod(containerStatuses=[container(RUNNING, restartCount=4)]), "4", id="time unknown"
-        ),
-        pytest.param(
+        "time unknown": (pod(containerStatuses=[container(RUNNING, restartCount=4)]), "4"),
+        "an end without a restart": (
             pod(containerStatuses=[restarted(0, "2026-01-01T11:55:00Z")]),
             "0",
-            id="an end without a restart",
         ),
-        pytest.param(
+        "only init containers during initialization": (
             pod(
                 inits=("a",),
                 initContainerStatuses=[restarted(5, "2026-01-01T11:55:00Z", name="a")],
                 containerStatuses=[restarted(2, "2026-01-01T11:59:00Z")],
             ),
             "5 (5m ago)",
-            id="only init containers during initialization",
         ),
-        pytest.param(
+        "sidecars and containers after it": (
             pod(
                 inits=("a", "s"),
                 initContainerStatuses=[
@@ -382,16 +344,15 @@ def test_ready_counts_containers_and_sidecars(obj: Object, want: str) -> None:
                 containerStatuses=[container(RUNNING, restartCount=2)],
             ),
             "3 (5m ago)",
-            id="sidecars and containers after it",
         ),
-    ],
+    },
 )
 def test_restarts_are_counted_and_dated(obj: Object, want: str) -> None:
     assert cell(obj, RESTARTS) == want
 
 
 def test_wide_columns_are_none_when_nothing_is_set() -> None:
-    assert tables.row(PODS, pod(), NOW)[4:] == ["60m", "<none>", "<none>", "<none>", "<none>"]
+    assert render.row(PODS, pod(), NOW)[4:] == ["60m", "<none>", "<none>", "<none>", "<none>"]
 
 
 def test_wide_columns_show_addresses_nodes_and_gates() -> None:
@@ -403,7 +364,7 @@ def test_wide_columns_show_addresses_nodes_and_gates() -> None:
         podIPs=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
         nominatedNodeName="n2",
     )
-    assert tables.row(PODS, obj, NOW)[5:] == ["10.0.0.1", "n1", "n2", "1/3"]
+    assert render.row(PODS, obj, NOW)[5:] == ["10.0.0.1", "n1", "n2", "1/3"]
 
 
 @pytest.mark.parametrize(
@@ -411,12 +372,12 @@ def test_wide_columns_show_addresses_nodes_and_gates() -> None:
     [("Succeeded", "The pod has completed successfully."), ("Failed", "The pod failed.")],
 )
 def test_a_finished_pod_has_a_row_condition(phase: str, message: str) -> None:
-    [row] = tables.table(PODS, [pod(phase=phase)], {}, now=NOW)["rows"]
+    [row] = render.table(PODS, [pod(phase=phase)], {}, now=NOW)["rows"]
     want = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
     assert row["conditions"] == want
     assert list(row) == ["cells", "conditions", "object"]
 
 
 def test_an_unfinished_pod_has_no_row_condition() -> None:
-    [row] = tables.table(PODS, [pod(phase="Running")], {}, now=NOW)["rows"]
+    [row] = render.table(PODS, [pod(phase="Running")], {}, now=NOW)["rows"]
     assert list(row) == ["cells", "object"]

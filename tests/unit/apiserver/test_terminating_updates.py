@@ -8,17 +8,17 @@ import pytest
 
 from refloat.api import errors
 from refloat.apiserver import deletion
-from tests import worlds
+from tests import apiserver_fixture
+from tests.apiserver_fixture import CONFIG_MAPS, PODS, ServerFixture
 from tests.builders import config_map, pod
-from tests.worlds import CONFIG_MAPS, PODS, World
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 STAMPS = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-async def terminating() -> World:
-    """A ConfigMap that waits for its finalizer, and a pod that waits for its grace."""
-    world = await worlds.started()
+async def terminating() -> ServerFixture:
+    """A ConfigMap with a finalizer, and a pod in its grace period."""
+    world = await apiserver_fixture.started()
     await world.create(config_map("a", finalizers=["example.com/keep"]))
     await world.create(pod("a", node="n1", grace=30))
     await world.delete(CONFIG_MAPS, "a")
@@ -66,25 +66,25 @@ async def test_a_put_and_a_patch_that_leave_the_deletion_out_do_not_end_it() -> 
 
 async def test_a_delete_of_an_older_version_than_there_is_deletes_nothing() -> None:
     """Over the wire, where the precondition is in the body."""
-    world = await worlds.started()
+    world = await apiserver_fixture.started()
     old = await world.create(config_map("a"))
     new = await world.change(CONFIG_MAPS, "a", lambda obj: obj.update(data={"a": "1"}))
     async with world.served() as face:
         for version, want in (("resourceVersion", 409), ("", 200)):
-            given = old if version else new
-            wanted = {"preconditions": {"resourceVersion": given["metadata"]["resourceVersion"]}}
-            code, _ = await face.ask("DELETE", f"{MAPS}/a", wanted)
+            current = old if version else new
+            body = {"preconditions": {"resourceVersion": current["metadata"]["resourceVersion"]}}
+            code, _ = await face.ask("DELETE", f"{MAPS}/a", body)
             assert code == want
             assert world.exists(CONFIG_MAPS, "a") is (want == 409)
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, PODS], ids=["at once", "with a mark first"])
 async def test_a_change_that_comes_before_the_delete_is_written_stops_it(kind: Any) -> None:
-    """1. The delete finds its version. 2. A change is written. 3. The delete comes to write."""
-    world = await worlds.started()
+    """1. The delete finds the version. 2. A change is written. 3. The delete comes to write."""
+    world = await apiserver_fixture.started()
     builder = config_map if kind is CONFIG_MAPS else pod
-    made = await world.create(builder("a"))
-    options = deletion.Options(resource_version=made["metadata"]["resourceVersion"])
+    created = await world.create(builder("a"))
+    options = deletion.Options(resource_version=created["metadata"]["resourceVersion"])
 
     def label(obj: Any) -> None:
         obj["metadata"]["labels"] = {"a": "b"}

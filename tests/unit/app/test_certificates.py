@@ -10,8 +10,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from refloat.app import certificates, files
+from refloat.app import certificates, private_files
 from refloat.base.errors import UsageError
+from tests.cases import cases
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HERE = "127.0.0.1"
@@ -50,12 +51,12 @@ def test_second_start_keeps_both(tmp_path: Path) -> None:
     assert [paths.authority.read_bytes(), paths.server.read_bytes()] == before
 
 
-@pytest.mark.parametrize(
-    ("address", "later"),
-    [
-        pytest.param("192.0.2.7", 0, id="another address"),
-        pytest.param(HERE, 340, id="an end that is near"),
-    ],
+@cases(
+    "address later",
+    {
+        "another address": ("192.0.2.7", 0),
+        "an end that is near": (HERE, 340),
+    },
 )
 def test_server_is_made_anew_for(tmp_path: Path, address: str, later: int) -> None:
     paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
@@ -82,7 +83,7 @@ def test_file_is_written_whole_over_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_bytes(b"old")
     path.chmod(0o644)
-    files.write(path, b"new")
+    private_files.write(path, b"new")
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
@@ -136,17 +137,17 @@ def test_a_file_that_is_no_certificate_is_refused_with_what_to_do(
 ) -> None:
     folder = tmp_path / "pki"
     _start(folder)
-    files.write(folder / name, content)
-    with pytest.raises(UsageError, match=want) as caught:
+    private_files.write(folder / name, content)
+    with pytest.raises(UsageError, match=want) as error:
         _start(folder)
-    assert str(folder / name) in str(caught.value)
-    assert "remove" in str(caught.value)
+    assert str(folder / name) in str(error.value)
+    assert "remove" in str(error.value)
 
 
 def test_the_key_of_another_authority_is_refused(tmp_path: Path) -> None:
     _start(tmp_path / "pki")
     _start(tmp_path / "other")
-    files.write(tmp_path / "pki" / "ca.key", (tmp_path / "other" / "ca.key").read_bytes())
+    private_files.write(tmp_path / "pki" / "ca.key", (tmp_path / "other" / "ca.key").read_bytes())
     with pytest.raises(UsageError, match=r"ca\.key is not the key of ca\.crt"):
         _start(tmp_path / "pki")
 
@@ -154,7 +155,9 @@ def test_the_key_of_another_authority_is_refused(tmp_path: Path) -> None:
 def test_the_key_of_another_server_is_refused(tmp_path: Path) -> None:
     _start(tmp_path / "pki")
     _start(tmp_path / "other")
-    files.write(tmp_path / "pki" / "server.key", (tmp_path / "other" / "server.key").read_bytes())
+    private_files.write(
+        tmp_path / "pki" / "server.key", (tmp_path / "other" / "server.key").read_bytes()
+    )
     with pytest.raises(UsageError, match=r"server\.key is not the key of server\.crt"):
         _start(tmp_path / "pki")
 

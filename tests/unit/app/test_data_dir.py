@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from refloat.app import data_dir, files, tokens
+from refloat.app import data_dir, private_files, tokens
 from refloat.base.errors import UsageError
 
 # A user that the tests do not run as: what is ours is then another user's.
@@ -16,9 +16,9 @@ STRANGER = os.geteuid() + 1
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "data"
-    data_dir.prepare(made)
-    return made
+    folder = tmp_path / "data"
+    data_dir.prepare(folder)
+    return folder
 
 
 def test_a_new_directory_is_for_its_owner_only(folder: Path) -> None:
@@ -122,11 +122,11 @@ def test_a_planted_token_is_refused(
     folder: Path, plant: Callable[[Path], None], want: str, name: str
 ) -> None:
     path = folder / name
-    files.write(path, b"known-to-another")
+    private_files.write(path, b"known-to-another")
     plant(path)
-    with pytest.raises(UsageError, match=want) as caught:
+    with pytest.raises(UsageError, match=want) as error:
         tokens.accepted(folder)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error.value)
 
 
 @pytest.mark.parametrize(("plant", "want"), PLANTED)
@@ -135,7 +135,7 @@ def test_a_planted_store_is_refused(
     folder: Path, plant: Callable[[Path], None], want: str, name: str
 ) -> None:
     path = folder / name
-    files.write(path, b"anything")
+    private_files.write(path, b"anything")
     plant(path)
     with pytest.raises(UsageError, match=want):
         data_dir.prepare(folder)
@@ -143,30 +143,30 @@ def test_a_planted_store_is_refused(
 
 def test_a_token_of_another_user_is_refused(folder: Path) -> None:
     path = folder / "admin.token"
-    files.write(path, b"known-to-another")
+    private_files.write(path, b"known-to-another")
     with pytest.raises(UsageError, match=f"{path} belongs to user .* use another data directory"):
-        files.read(path, secret=True, user=STRANGER)
+        private_files.read(path, secret=True, user=STRANGER)
 
 
 def test_a_secret_that_others_may_read_is_refused_and_no_other_file(folder: Path) -> None:
     path = folder / "admin.token"
-    files.write(path, b"secret")
+    private_files.write(path, b"secret")
     path.chmod(0o644)
-    assert files.read(path, secret=False) == b"secret"
+    assert private_files.read(path, secret=False) == b"secret"
     with pytest.raises(UsageError, match="other users may read or change"):
-        files.read(path, secret=True)
+        private_files.read(path, secret=True)
 
 
 def test_a_file_is_written_again_only_if_it_says_something_else(folder: Path) -> None:
     """A server on a full disk can then start again."""
     path = folder / "kubeconfig"
-    files.write(path, b"one")
+    private_files.write(path, b"one")
     before = path.stat().st_ino
-    files.write(path, b"one")
+    private_files.write(path, b"one")
     assert path.stat().st_ino == before
-    files.write(path, b"two")
+    private_files.write(path, b"two")
     assert path.read_bytes() == b"two"
     path.chmod(0o644)
-    files.write(path, b"two")
+    private_files.write(path, b"two")
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in folder.iterdir()] == ["kubeconfig"]

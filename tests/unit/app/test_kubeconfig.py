@@ -10,13 +10,13 @@ from refloat.app import kubeconfig
 
 def test_context_joins_cluster_and_user() -> None:
     text = kubeconfig.render(server="https://[::1]:6443", authority=b"PEM", token="t")
-    found = yaml.safe_load(text)
-    (context,) = found["contexts"]
-    assert found["current-context"] == context["name"]
+    document = yaml.safe_load(text)
+    (context,) = document["contexts"]
+    assert document["current-context"] == context["name"]
     (cluster,) = (
-        each for each in found["clusters"] if each["name"] == context["context"]["cluster"]
+        each for each in document["clusters"] if each["name"] == context["context"]["cluster"]
     )
-    (user,) = (each for each in found["users"] if each["name"] == context["context"]["user"])
+    (user,) = (each for each in document["users"] if each["name"] == context["context"]["user"])
     assert cluster["cluster"]["server"] == "https://[::1]:6443"
     assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]) == b"PEM"
     assert user["user"] == {"token": "t"}

@@ -3,17 +3,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
 
-from refloat.app import controllers
-from refloat.app.manager import ClusterManager, Settings
+from refloat.app import controller_names
+from refloat.app.manager import ClusterManager, ClusterManagerSettings
 from refloat.base.rand import Rand
 from refloat.client import errors
 from refloat.runtime.event_series import Reference
-from refloat.runtime.rights import Rights
-from refloat.runtime.serving import Address
+from refloat.runtime.health_server import Address
+from refloat.runtime.missing_rights import Rights
 from tests.clocks import ManualClock
 
 KUBECONFIG = {
@@ -30,10 +31,10 @@ KUBECONFIG = {
 def manager(tmp_path: Path) -> ClusterManager:
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(KUBECONFIG))
-    settings = Settings(
+    settings = ClusterManagerSettings(
         kubeconfig=file,
         gate_flags={"FailureRecoveryPolicy": True, "TaintForceEviction": True},
-        controllers=(controllers.FAILURE_RECOVERY, controllers.FORCE_EVICTION),
+        controllers=(controller_names.FAILURE_RECOVERY, controller_names.FORCE_EVICTION),
         health_at=Address("127.0.0.1", 0),
     )
     return ClusterManager(settings, ManualClock(), Rand(1))
@@ -57,11 +58,11 @@ async def test_a_missing_right_of_each_controller_is_named(manager: ClusterManag
     await manager.endpoints.start()
     try:
         first = await readyz(manager)
-        for each in (manager._recovery, manager._force_eviction):
-            assert each is not None
+        recovery, eviction = (cast("Any", each) for each in manager._parts.independent)
+        for each in (recovery, eviction._reconciler):
             assert f"[+]rights/{each.name} ok" in first
             refuse(each.rights)
-            said = f"[-]rights/{each.name} failed: {each.name} may not patch nodes"
-            assert said in await readyz(manager)
+            line = f"[-]rights/{each.name} failed: {each.name} may not patch nodes"
+            assert line in await readyz(manager)
     finally:
         await manager.endpoints.close()

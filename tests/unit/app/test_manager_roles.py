@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from refloat.app import controllers, kubeconfig
-from refloat.app.manager import ClusterManager, Settings
+from refloat.app import controller_names, kubeconfig
+from refloat.app.manager import ClusterManager, ClusterManagerSettings
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
 
@@ -16,9 +16,9 @@ FILE = Path(__file__).parents[3] / "examples" / "manager-rbac.yaml"
 
 SHARED = "refloat-manager"
 PARTS = {
-    controllers.JOB: "refloat-manager-job",
-    controllers.FAILURE_RECOVERY: "refloat-manager-recovery",
-    controllers.FORCE_EVICTION: "refloat-manager-force-eviction",
+    controller_names.JOB: "refloat-manager-job",
+    controller_names.FAILURE_RECOVERY: "refloat-manager-recovery",
+    controller_names.FORCE_EVICTION: "refloat-manager-force-eviction",
 }
 
 # The administrator binds this one, to users.
@@ -60,17 +60,17 @@ def test_each_role_is_bound_to_the_manager_under_its_own_name() -> None:
 
 
 def test_only_the_job_controller_creates_pods_and_sees_jobs() -> None:
-    others = granted(SHARED, *(set(PARTS.values()) - {PARTS[controllers.JOB]}))
-    assert ("pods", "create") in granted(PARTS[controllers.JOB])
+    others = granted(SHARED, *(set(PARTS.values()) - {PARTS[controller_names.JOB]}))
+    assert ("pods", "create") in granted(PARTS[controller_names.JOB])
     assert ("pods", "create") not in others
     assert {each for each in others if each[0].startswith("jobs")} == set()
 
 
 def test_only_recovery_writes_the_status_of_pods_and_only_what_forces_changes_nodes() -> None:
     assert ("pods/status", "patch") not in granted(
-        SHARED, PARTS[controllers.JOB], PARTS[controllers.FORCE_EVICTION]
+        SHARED, PARTS[controller_names.JOB], PARTS[controller_names.FORCE_EVICTION]
     )
-    assert ("nodes", "patch") not in granted(SHARED, PARTS[controllers.JOB])
+    assert ("nodes", "patch") not in granted(SHARED, PARTS[controller_names.JOB])
 
 
 @pytest.mark.parametrize("controller", sorted(PARTS))
@@ -79,12 +79,12 @@ def test_a_manager_with_one_controller_watches_only_what_its_part_allows(
 ) -> None:
     access = tmp_path / "kubeconfig"
     access.write_bytes(kubeconfig.render(server="https://192.0.2.1", authority=b"", token="t"))
-    settings = Settings(
+    settings = ClusterManagerSettings(
         kubeconfig=access,
         controllers=(controller,),
         gate_flags={"FailureRecoveryPolicy": True, "TaintForceEviction": True},
     )
     manager = ClusterManager(settings, RealClock(), Rand(1))
     allowed = granted(SHARED, PARTS[controller])
-    for watched in manager.caches():
-        assert {(watched, "list"), (watched, "watch")} <= allowed, watched
+    for kind in manager.caches():
+        assert {(kind, "list"), (kind, "watch")} <= allowed, kind

@@ -17,7 +17,7 @@ current-context: c
 """
 
 
-class Seen:
+class FleetParts:
     """What a fleet is made of; nothing of it runs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -42,36 +42,36 @@ class Seen:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Seen:
-    return Seen(monkeypatch, tmp_path)
+def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FleetParts:
+    return FleetParts(monkeypatch, tmp_path)
 
 
-def test_simulated_nodes_are_as_kubernetes_has_them(seen: Seen) -> None:
-    assert seen.agent() == 0
-    assert [each.settings.name for each in seen.members] == ["node-0", "node-1"]
-    assert {each.settings.lease_seconds for each in seen.members} == {
+def test_simulated_nodes_are_as_kubernetes_has_them(parts: FleetParts) -> None:
+    assert parts.agent() == 0
+    assert [each.settings.name for each in parts.members] == ["node-0", "node-1"]
+    assert {each.settings.lease_seconds for each in parts.members} == {
         timings.KUBERNETES.node.lease_seconds
     }
-    assert seen.more["switches"].pod_disruption_conditions
-    assert not seen.more["force_eviction"]
+    assert parts.more["job_gates"].pod_disruption_conditions
+    assert not parts.more["force_eviction"]
 
 
-def test_simulated_nodes_go_by_the_gates(seen: Seen) -> None:
+def test_simulated_nodes_go_by_the_gates(parts: FleetParts) -> None:
     gates = "PodDisruptionConditions=false,TaintForceEviction=true"
-    assert seen.agent("--feature-gates", gates) == 0
-    assert not seen.more["switches"].pod_disruption_conditions
-    assert seen.more["force_eviction"]
+    assert parts.agent("--feature-gates", gates) == 0
+    assert not parts.more["job_gates"].pod_disruption_conditions
+    assert parts.more["force_eviction"]
 
 
-def test_simulated_nodes_beat_fast(seen: Seen) -> None:
-    assert seen.agent("--fast") == 0
-    told = {(each.settings.lease_seconds, each.settings.beat_seconds) for each in seen.members}
+def test_simulated_nodes_beat_fast(parts: FleetParts) -> None:
+    assert parts.agent("--fast") == 0
+    beats = {(each.settings.lease_seconds, each.settings.beat_seconds) for each in parts.members}
     fast = timings.FAST.node
-    assert told == {(fast.lease_seconds, fast.beat_seconds)}
+    assert beats == {(fast.lease_seconds, fast.beat_seconds)}
 
 
 def test_a_gate_that_there_is_not_is_refused(
-    seen: Seen, capsys: pytest.CaptureFixture[str]
+    parts: FleetParts, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert seen.agent("--feature-gates", "Bogus=true") == 2
+    assert parts.agent("--feature-gates", "Bogus=true") == 2
     assert "unknown feature gate 'Bogus'" in capsys.readouterr().err

@@ -52,12 +52,12 @@ def test_what_is_no_wait_is_the_same() -> None:
 def test_the_document_says_so(column: int, timings: Timings) -> None:
     section = APISERVER.read_text().split("## Shorter waits")[1].split("\n## ")[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
-    told = [seconds for row in rows for seconds in _seconds(row[column])]
+    documented = [seconds for row in rows for seconds in _seconds(row[column])]
     tolerated = 30.0 if timings is FAST else 300.0
-    assert told.pop(8) == tolerated
-    assert told == pytest.approx(waits(timings))
+    assert documented.pop(8) == tolerated
+    assert documented == pytest.approx(waits(timings))
 
 
 def _seconds(cell: str) -> list[float]:
-    found = re.findall(r"([0-9.]+) (s|min)\b", cell)
-    return [float(number) * (60 if unit == "min" else 1) for number, unit in found]
+    matches = re.findall(r"([0-9.]+) (s|min)\b", cell)
+    return [float(number) * (60 if unit == "min" else 1) for number, unit in matches]

@@ -9,7 +9,7 @@ import pytest
 
 from refloat.api import errors
 from refloat.apiserver import identity
-from refloat.app import files, tokens
+from refloat.app import private_files, tokens
 from refloat.base import rand
 from refloat.base.errors import UsageError
 
@@ -33,14 +33,14 @@ def test_a_token_stays_the_same(tmp_path: Path) -> None:
 
 
 def test_no_two_tokens_are_equal(tmp_path: Path) -> None:
-    made = [tokens.admin_token(tmp_path), tokens.readonly_token(tmp_path)]
-    made += [tokens.node_token(tmp_path, f"n{number}") for number in range(3)]
-    assert len(set(made)) == len(made)
-    assert all(len(token) >= 43 for token in made)  # 256 bits
+    texts = [tokens.admin_token(tmp_path), tokens.readonly_token(tmp_path)]
+    texts += [tokens.node_token(tmp_path, f"n{number}") for number in range(3)]
+    assert len(set(texts)) == len(texts)
+    assert all(len(token) >= 43 for token in texts)  # 256 bits
 
 
 def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
-    files.write(tmp_path / "admin.token", b"\n")
+    private_files.write(tmp_path / "admin.token", b"\n")
     assert tokens.admin_token(tmp_path)
     assert (tmp_path / "admin.token").read_text() == tokens.admin_token(tmp_path)
 
@@ -52,7 +52,7 @@ def test_the_first_of_two_that_make_a_token_wins(
     path, first = tmp_path / "admin.token", "made-by-the-other"
 
     def meanwhile() -> str:
-        files.write(path, first.encode())
+        private_files.write(path, first.encode())
         return "made too late"
 
     monkeypatch.setattr(rand, "token", meanwhile)
@@ -83,10 +83,10 @@ BAD = [
 def test_a_file_that_is_no_token_is_refused_with_what_to_do(
     tmp_path: Path, content: bytes, want: str
 ) -> None:
-    files.write(tmp_path / "admin.token", content)
-    with pytest.raises(UsageError, match=f"admin.token {want}.*remove it") as caught:
+    private_files.write(tmp_path / "admin.token", content)
+    with pytest.raises(UsageError, match=f"admin.token {want}.*remove it") as error:
         tokens.admin_token(tmp_path)
-    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_node_token_that_another_user_may_have_put_there_admits_nobody(tmp_path: Path) -> None:

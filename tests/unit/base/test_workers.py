@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from refloat.base import process, workers
 from refloat.base.errors import UsageError
 from refloat.base.workers import SWITCH_SECONDS, Worker
 
@@ -83,3 +84,30 @@ async def test_the_interpreter_is_left_as_it_was() -> None:
     assert sys.getswitchinterval() == usual
     assert gc.isenabled()
     worker.close()
+
+
+async def test_a_trim_comes_from_the_thread_and_serves_all_that_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[str] = []
+    monkeypatch.setattr(workers, "TRIM_SECONDS", 0.0)
+    monkeypatch.setattr(
+        process, "trim_memory", lambda: threads.append(threading.current_thread().name)
+    )
+    worker = Worker()
+    worker.trim_soon()
+    worker.trim_soon()
+    while not threads:
+        await asyncio.sleep(0)
+    worker.close()
+    assert threads == ["worker_0"]
+
+
+async def test_a_closed_worker_does_not_trim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "TRIM_SECONDS", 0.0)
+    monkeypatch.setattr(process, "trim_memory", lambda: pytest.fail("it trims"))
+    worker = Worker()
+    worker.trim_soon()
+    worker.close()
+    for _ in range(3):
+        await asyncio.sleep(0)

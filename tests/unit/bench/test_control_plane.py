@@ -13,7 +13,13 @@ import pytest
 
 from refloat.base.errors import UsageError
 from refloat.bench import control_plane
-from refloat.bench.control_plane import APISERVER, CONTROLLER_MANAGER, ETCD, PROGRAMS, Settings
+from refloat.bench.control_plane import (
+    APISERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    PROGRAMS,
+    ControlPlaneSettings,
+)
 from refloat.bench.daemons import DaemonError
 from tests.unit.kubernetes import impostors
 
@@ -27,15 +33,15 @@ def is_there(pid: int) -> bool:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(impostors.programs(tmp_path / "bin"), tmp_path / "run")
+def settings(tmp_path: Path) -> ControlPlaneSettings:
+    return ControlPlaneSettings(impostors.programs(tmp_path / "bin"), tmp_path / "run")
 
 
-def pids(settings: Settings) -> list[int]:
+def pids(settings: ControlPlaneSettings) -> list[int]:
     return [int(each.read_text()) for each in settings.binaries.glob("*.pid")]
 
 
-def test_it_runs_until_the_block_ends(settings: Settings) -> None:
+def test_it_runs_until_the_block_ends(settings: ControlPlaneSettings) -> None:
     told: list[str] = []
     with control_plane.running(settings, told.append) as plane:
         assert [each.split()[2] for each in told] == list(PROGRAMS)
@@ -44,17 +50,19 @@ def test_it_runs_until_the_block_ends(settings: Settings) -> None:
     assert [pid for pid in pids(settings) if is_there(pid)] == []
 
 
-def test_it_ends_when_the_block_fails(settings: Settings) -> None:
+def test_it_ends_when_the_block_fails(settings: ControlPlaneSettings) -> None:
     with (
         pytest.raises(ZeroDivisionError),
-        control_plane.running(Settings(settings.binaries, settings.folder, api_only=True)),
+        control_plane.running(
+            ControlPlaneSettings(settings.binaries, settings.folder, api_only=True)
+        ),
     ):
         raise ZeroDivisionError
     assert len(pids(settings)) == 2
     assert [pid for pid in pids(settings) if is_there(pid)] == []
 
 
-def test_one_program_that_dies_ends_the_others(settings: Settings) -> None:
+def test_one_program_that_dies_ends_the_others(settings: ControlPlaneSettings) -> None:
     impostors.write(settings.binaries / CONTROLLER_MANAGER, "raise SystemExit('no such flag')")
     with (
         pytest.raises(DaemonError, match=r"(?s)kube-controller-manager: .*no such flag"),
@@ -65,7 +73,7 @@ def test_one_program_that_dies_ends_the_others(settings: Settings) -> None:
     assert [pid for pid in pids(settings) if is_there(pid)] == []
 
 
-def test_no_credentials_are_readable_for_others(settings: Settings) -> None:
+def test_no_credentials_are_readable_for_others(settings: ControlPlaneSettings) -> None:
     with control_plane.running(settings):
         found = [each for each in settings.folder.rglob("*") if each.is_file()]
         secret = [each for each in found if each.suffix not in (".log", ".crt")]
@@ -73,12 +81,12 @@ def test_no_credentials_are_readable_for_others(settings: Settings) -> None:
         assert [each for each in secret if each.stat().st_mode & 0o077] == []
 
 
-def test_a_port_that_is_taken_is_told_before_anything_runs(settings: Settings) -> None:
+def test_a_port_that_is_taken_is_told_before_anything_runs(settings: ControlPlaneSettings) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        taken = Settings(settings.binaries, settings.folder, port)
+        taken = ControlPlaneSettings(settings.binaries, settings.folder, port)
         with (
             pytest.raises(UsageError, match=rf"port {port} of 127.0.0.1: Address already in use"),
             control_plane.running(taken),
@@ -91,7 +99,7 @@ def test_missing_programs_are_named(tmp_path: Path) -> None:
     (tmp_path / ETCD).touch()
     with (
         pytest.raises(UsageError, match=f"no {APISERVER}, kube-controller"),
-        control_plane.running(Settings(tmp_path, tmp_path)),
+        control_plane.running(ControlPlaneSettings(tmp_path, tmp_path)),
     ):
         raise AssertionError
 

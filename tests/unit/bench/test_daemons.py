@@ -10,6 +10,7 @@ import pytest
 
 from refloat.bench import daemons
 from refloat.bench.daemons import Daemon, DaemonError
+from tests.cases import cases
 
 FOREVER = "import time; print('up', flush=True); time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}"
@@ -56,21 +57,19 @@ def test_one_that_has_ended_can_be_stopped(tmp_path: Path) -> None:
     assert not daemon.is_running()
 
 
-@pytest.mark.parametrize(
-    ("code", "told"),
-    [
-        pytest.param("raise SystemExit('flag unknown: --x')", "it ended with 1", id="by itself"),
-        pytest.param(
+@cases(
+    "code told",
+    {
+        "by itself": ("raise SystemExit('flag unknown: --x')", "ended with exit code 1"),
+        "a port is taken": (
             "raise SystemExit('listen tcp 127.0.0.1:1: bind: address already in use')",
-            "a port that it needs is taken by another program",
-            id="a port is taken",
+            "another program uses one of its ports",
         ),
-        pytest.param(
+        "the disk is full": (
             "raise SystemExit('write wal: no space left on device')",
-            "is full; make room",
-            id="the disk is full",
+            "is full; free some space",
         ),
-    ],
+    },
 )
 def test_one_that_dies_is_told_with_the_end_of_its_log(
     tmp_path: Path, code: str, told: str

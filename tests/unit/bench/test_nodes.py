@@ -4,24 +4,24 @@
 import pytest
 
 from refloat.bench import nodes
-from refloat.bench.nodes import Sizes
+from refloat.bench.nodes import NodeSizes
 
 
 @pytest.mark.parametrize(
     ("sizes", "want_lost", "want_bound"),
     [
-        (Sizes(5_000, 50_000), 500, 5_000),
-        (Sizes(3, 10), 1, 10),
+        (NodeSizes(5_000, 50_000), 500, 5_000),
+        (NodeSizes(3, 10), 1, 10),
     ],
     ids=["by default", "in the quick form"],
 )
-def test_the_other_sizes_follow(sizes: Sizes, want_lost: int, want_bound: int) -> None:
+def test_the_other_sizes_follow(sizes: NodeSizes, want_lost: int, want_bound: int) -> None:
     assert (sizes.lost, sizes.bound) == (want_lost, want_bound)
 
 
 def test_there_is_a_place_for_each_pod_that_is_measured() -> None:
     said: list[str] = []
-    [row] = nodes._decisions(Sizes(2, 20), said.append)
+    [row] = nodes.decisions(NodeSizes(2, 20), said.append)
     assert said == ["places for 20 pods on 2 nodes"]
     assert (row.what, row.unit, row.aim, row.smaller_is_better) == (
         "scheduler: decisions",

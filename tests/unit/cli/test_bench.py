@@ -12,7 +12,7 @@ from refloat.base.errors import UsageError
 from refloat.bench import queue
 from refloat.bench.results import Row
 from refloat.cli import bench, demo
-from refloat.demo.catalogue import STORIES
+from refloat.demo.catalogue import DEMOS
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_each_benchmark_is_listed() -> None:
     assert [line.split()[0] for line in answer.output.splitlines()] == list(bench.BENCHMARKS)
 
 
-LISTS = [(bench.command, list(bench.BENCHMARKS)), (demo.command, [s.name for s in STORIES])]
+LISTS = [(bench.command, list(bench.BENCHMARKS)), (demo.command, [s.name for s in DEMOS])]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -57,6 +57,6 @@ def test_machines_can_read_the_figures(monkeypatch: pytest.MonkeyPatch, form: st
     assert (row["what"], row["value"], row["stock"]) == ("keys", 1.5, None)
 
 
-def test_a_story_is_told_to_people_only() -> None:
+def test_a_demo_is_told_to_people_only() -> None:
     answer = CliRunner().invoke(demo.command, ["-o", "json"])
     assert str(answer.exception) == "-o json: only with --list"

@@ -11,6 +11,7 @@ import refloat
 from refloat.app import embedded
 from refloat.base import log
 from refloat.cli import commands, main, up
+from tests.cases import cases
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
@@ -24,10 +25,11 @@ def run(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
     return 0
 
 
+@pytest.mark.parametrize("argument", ["version", "--version"])
 def test_version_names_both(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argument: str
 ) -> None:
-    assert run(monkeypatch, "version") == 0
+    assert run(monkeypatch, argument) == 0
     shown = capsys.readouterr().out
     assert re.fullmatch(rf"refloat {re.escape(refloat.__version__)} \(Kubernetes API .+\)\n", shown)
 
@@ -57,36 +59,28 @@ def test_every_command_has_help(
     assert "Usage: refloat" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("argv", "told"),
-    [
-        pytest.param(["nonsense"], "No such command 'nonsense'", id="no command"),
-        pytest.param(["up", "--nonsense"], "(see 'refloat up --help')", id="no option"),
-        pytest.param(["up", "--port", "99999"], "99999", id="no port"),
-        pytest.param(["node", "crash"], "(see 'refloat node crash --help')", id="no node"),
-        pytest.param(["policy", "convert", "x"], "No such file", id="no file"),
-        pytest.param(["policy", "convert", "."], "Is a directory", id="no file but a folder"),
-        pytest.param(
-            ["up", "--controllers", "nope"], "unknown controller 'nope'", id="no controller"
-        ),
-        pytest.param(
-            ["up", "--bind-address", "here"], "'here' is not an IP address", id="no address"
-        ),
-        pytest.param(
-            ["up", "--feature-gates", "Nope=true"], "unknown feature gate 'Nope'", id="no gate"
-        ),
-        pytest.param(
+@cases(
+    "argv told",
+    {
+        "no command": (["nonsense"], "No such command 'nonsense'"),
+        "no option": (["up", "--nonsense"], "(see 'refloat up --help')"),
+        "no port": (["up", "--port", "99999"], "99999"),
+        "no node": (["node", "crash"], "(see 'refloat node crash --help')"),
+        "no file": (["policy", "convert", "x"], "No such file"),
+        "no file but a folder": (["policy", "convert", "."], "Is a directory"),
+        "no controller": (["up", "--controllers", "nope"], "unknown controller 'nope'"),
+        "no address": (["up", "--bind-address", "here"], "'here' is not an IP address"),
+        "no gate": (["up", "--feature-gates", "Nope=true"], "unknown feature gate 'Nope'"),
+        "shorter than a lease": (
             ["up", "--self-fence-seconds", "39"],
             "--self-fence-seconds: 39 is less than the 40 s for which a node's lease is good",
-            id="shorter than a lease",
         ),
-        pytest.param(
+        "shorter than a fast lease": (
             ["agent", "--fast", "--self-fence-seconds", "3"],
             "--self-fence-seconds: 3 is less than the 4 s",
-            id="shorter than a fast lease",
         ),
-        pytest.param(["up", "--config", "none.yaml"], "cannot be read", id="no configuration"),
-    ],
+        "no configuration": (["up", "--config", "none.yaml"], "cannot be read"),
+    },
 )
 def test_wrong_use_ends_with_two_and_says_why(
     monkeypatch: pytest.MonkeyPatch,
@@ -115,7 +109,7 @@ def test_gates_of_the_command_line_go_over_those_of_the_file(
     )
     seen = []
 
-    async def note(settings: embedded.Settings, nodes: int, flags: list[str]) -> None:
+    async def note(settings: embedded.EmbeddedSettings, nodes: int, flags: list[str]) -> None:
         seen.append(settings.gates)
 
     monkeypatch.setattr(up, "_run", note)
@@ -126,23 +120,23 @@ def test_gates_of_the_command_line_go_over_those_of_the_file(
     assert gates.enabled("FailureRecoveryPolicy")
 
 
-@pytest.mark.parametrize(
-    ("flags", "want"),
-    [
-        pytest.param([], 1, id="one if nothing is said"),
-        pytest.param(["--nodes", "0"], 0, id="none if that is said"),
-        pytest.param(["--nodes", "3"], 3, id="so many"),
-        pytest.param(["--simulated-nodes", "2"], 0, id="none beside simulated ones"),
-        pytest.param(["--simulated-nodes", "0"], 1, id="one if nothing is simulated"),
-        pytest.param(["--simulated-nodes", "2", "--nodes", "1"], 1, id="both if both are said"),
-    ],
+@cases(
+    "flags want",
+    {
+        "one if nothing is said": ([], 1),
+        "none if that is said": (["--nodes", "0"], 0),
+        "so many": (["--nodes", "3"], 3),
+        "none beside simulated ones": (["--simulated-nodes", "2"], 0),
+        "one if nothing is simulated": (["--simulated-nodes", "0"], 1),
+        "both if both are said": (["--simulated-nodes", "2", "--nodes", "1"], 1),
+    },
 )
 def test_a_cluster_has_one_node_unless_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], want: int
 ) -> None:
     seen = []
 
-    async def note(settings: embedded.Settings, nodes: int, flags: list[str]) -> None:
+    async def note(settings: embedded.EmbeddedSettings, nodes: int, flags: list[str]) -> None:
         seen.append(nodes)
 
     monkeypatch.setattr(up, "_run", note)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from refloat.app.manager import Settings
+from refloat.app.manager import ClusterManagerSettings
 from refloat.base import process
 from refloat.cli import manager
 
@@ -36,5 +36,5 @@ async def test_the_collector_leaves_alone_what_the_caches_hold_at_the_start(
     running = Managing()
     monkeypatch.setattr("refloat.app.manager.ClusterManager", lambda *_: running)
     monkeypatch.setattr(process, "settle", lambda: setattr(running, "settled_at", running.synced))
-    await manager._run(Settings())
+    await manager._run(ClusterManagerSettings())
     assert running.settled_at is True

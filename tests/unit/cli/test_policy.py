@@ -8,8 +8,9 @@ import yaml
 
 from refloat.api import goyaml
 from refloat.api.meta import Object
+from tests.cases import cases
 from tests.unit.cli.test_main import run
-from tests.unit.policy import backoff_stories
+from tests.unit.policy.job import backoff_stories
 
 JOB = """
 apiVersion: batch/v1
@@ -66,12 +67,12 @@ VALUES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "val
 RANGES = {"rules": [{"action": "Terminate", "containerExitCodeIn": "1-3"}]}
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(CODES, id="rules alone"),
-        pytest.param(f"backoffPolicy: {{{CODES}}}", id="under its name"),
-    ],
+    {
+        "rules alone": CODES,
+        "under its name": f"backoffPolicy: {{{CODES}}}",
+    },
 )
 def test_a_policy_alone_is_converted(convert: Command, text: str) -> None:
     assert convert.made(text) == {"podFailurePolicy": VALUES}
@@ -134,117 +135,103 @@ def test_what_is_lost_is_told_in_lines_that_fit(convert: Command) -> None:
     assert all(len(line) < 80 for line in err.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("text", "want_code", "want"),
-    [
-        pytest.param(
+@cases(
+    "text want_code want",
+    {
+        "what cannot be said": (
             "rules: [{action: Terminate, podStatusReasonIn: [OOMKilled]}]",
             1,
-            "cannot be converted: backoffPolicy.rules[0].podStatusReasonIn: 'OOMKilled' is the "
-            "reason of no disruption, and there is no condition for it",
-            id="what cannot be said",
+            (
+                "cannot be converted: backoffPolicy.rules[0].podStatusReasonIn: 'OOMKilled' is the "
+                "reason of no disruption, and there is no condition for it"
+            ),
         ),
-        pytest.param(
+        "what the API would not take": (
             "rules: [{action: Terminate, containerExitCodeIn: 3-1}]",
             2,
-            'backoffPolicy.rules[0].containerExitCodeIn: Invalid value: "3-1": '
-            'the range "3-1" ends before it begins',
-            id="what the API would not take",
+            (
+                'backoffPolicy.rules[0].containerExitCodeIn: Invalid value: "3-1": '
+                'the range "3-1" ends before it begins'
+            ),
         ),
-        pytest.param(
+        "an action that there is not": (
             "rules: [{action: Stop, onExitCodes: {operator: In, values: [1]}}]",
             2,
             'spec.podFailurePolicy.rules[0].action: Unsupported value: "Stop"',
-            id="an action that there is not",
         ),
-        pytest.param(
+        "a field that there is not": (
             "rules: [{action: Terminate, exitCodeIn: '1'}]",
             2,
             'backoffPolicy: unknown field "rules[0].exitCodeIn"',
-            id="a field that there is not",
         ),
-        pytest.param(
+        "a number for a text": (
             "rules: [{action: Terminate, containerExitCodeIn: 1}]",
             2,
             "cannot unmarshal number",
-            id="a number for a text",
         ),
-        pytest.param(
+        "more digits than a number has": (
             f"backoffPolicy: {{rules: {'9' * 5000}}}",
             2,
             "cannot unmarshal string",
-            id="more digits than a number has",
         ),
-        pytest.param("[]", 2, "expected a Job, or a policy with rules", id="a list"),
-        pytest.param("a: b", 2, "expected a Job, or a policy with rules", id="something else"),
-        pytest.param("backoffPolicy: 3", 2, "expected an object with rules", id="no policy"),
-        pytest.param(JOB, 2, "the Job has no policy for failures", id="a Job without one"),
-        pytest.param(
+        "a list": ("[]", 2, "expected a Job, or a policy with rules"),
+        "something else": ("a: b", 2, "expected a Job, or a policy with rules"),
+        "no policy": ("backoffPolicy: 3", 2, "expected an object with rules"),
+        "a Job without one": (JOB, 2, "the Job has no policy for failures"),
+        "a Job with two": (
             f"{JOB}  backoffPolicy: {{{CODES}}}\n  podFailurePolicy: {{rules: [{{}}]}}\n",
             2,
             "the Job has more than one policy for failures",
-            id="a Job with two",
         ),
-        pytest.param(
+        "metadata that is none": (
             job(metadata="foo"),
             2,
             "cannot unmarshal string into Go struct field Job.metadata of type",
-            id="metadata that is none",
         ),
-        pytest.param(job(metadata="[x]"), 2, "Job.metadata of type", id="metadata, a list"),
-        pytest.param(
-            job(metadata="{annotations: [x]}"), 2, "metadata.annotations", id="annotations, a list"
-        ),
-        pytest.param(
+        "metadata, a list": (job(metadata="[x]"), 2, "Job.metadata of type"),
+        "annotations, a list": (job(metadata="{annotations: [x]}"), 2, "metadata.annotations"),
+        "an annotation that is no text": (
             job(metadata="{annotations: {refloat.dev/backoff-policy: {}}}"),
             2,
             "metadata.annotations of type string",
-            id="an annotation that is no text",
         ),
-        pytest.param(job(pod="foo"), 2, "spec.template.spec of type", id="a pod that is none"),
-        pytest.param(
-            job(containers="[foo]"), 2, "spec.template.spec.containers of", id="no container"
-        ),
-        pytest.param(
-            job(containers="3"), 2, "spec.template.spec.containers of", id="no containers"
-        ),
-        pytest.param(
-            job(containers="[{name: [1]}]"), 2, "containers.name of type string", id="no name"
-        ),
-        pytest.param(
+        "a pod that is none": (job(pod="foo"), 2, "spec.template.spec of type"),
+        "no container": (job(containers="[foo]"), 2, "spec.template.spec.containers of"),
+        "no containers": (job(containers="3"), 2, "spec.template.spec.containers of"),
+        "no name": (job(containers="[{name: [1]}]"), 2, "containers.name of type string"),
+        "a field twice in the annotation": (
             JOB.replace(
                 "{name: j}",
                 "{annotations: {refloat.dev/backoff-policy: '{rules: [], rules: []}'}}",
             ),
             2,
-            "metadata.annotations[refloat.dev/backoff-policy]: "
-            'line 1: key "rules" already set in map',
-            id="a field twice in the annotation",
+            (
+                "metadata.annotations[refloat.dev/backoff-policy]: "
+                'line 1: key "rules" already set in map'
+            ),
         ),
-        pytest.param(
-            "rules: [{action: Ignore, onPodStatus: {reasonExpressions: "
-            "[{operator: In, values: [[1]]}]}}]",
+        "a reason that is no text": (
+            (
+                "rules: [{action: Ignore, onPodStatus: {reasonExpressions: "
+                "[{operator: In, values: [[1]]}]}}]"
+            ),
             2,
             "reasonExpressions[0].values[0]: expected a text, found [1]",
-            id="a reason that is no text",
         ),
-        pytest.param("kind: Job", 2, "spec.template: the Job has none", id="no Job"),
-        pytest.param(
+        "no Job": ("kind: Job", 2, "spec.template: the Job has none"),
+        "no YAML": (
             "a: b\n c: d",
             2,
             "policy.yaml: line 2, column 3: mapping values are not allowed in this context",
-            id="no YAML",
         ),
-        pytest.param("a: \x01", 2, "control characters are not allowed", id="no text"),
-        pytest.param("a: *b", 2, "unknown anchor 'b' referenced", id="an alias of nothing"),
-        pytest.param("[" * 9000 + "]" * 9000, 2, "nested too deeply", id="too deep"),
-        pytest.param(
-            job(metadata="{a: " * 900 + "{}" + "}" * 900), 2, "nested too deeply", id="a deep Job"
-        ),
-        pytest.param("[" * 10001 + "]" * 10001, 2, "exceeded max depth", id="deeper than Go"),
-        pytest.param("a: b\n---\nc: d", 2, "expected one document", id="two documents"),
-        pytest.param("{rules: [], rules: []}", 2, "already set", id="a field twice"),
-    ],
+        "no text": ("a: \x01", 2, "control characters are not allowed"),
+        "an alias of nothing": ("a: *b", 2, "unknown anchor 'b' referenced"),
+        "too deep": ("[" * 9000 + "]" * 9000, 2, "nested too deeply"),
+        "a deep Job": (job(metadata="{a: " * 900 + "{}" + "}" * 900), 2, "nested too deeply"),
+        "deeper than Go": ("[" * 10001 + "]" * 10001, 2, "exceeded max depth"),
+        "two documents": ("a: b\n---\nc: d", 2, "expected one document"),
+        "a field twice": ("{rules: [], rules: []}", 2, "already set"),
+    },
 )
 def test_what_is_refused_says_why(convert: Command, text: str, want_code: int, want: str) -> None:
     code, out, err = convert(text)

@@ -29,7 +29,7 @@ def client(name: str, password: bytes = b"") -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -44,7 +44,7 @@ def client(name: str, password: bytes = b"") -> Pair:
     if password:
         encryption = serialization.BestAvailableEncryption(password)
     return Pair(
-        made.public_bytes(serialization.Encoding.PEM),
+        certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
         ),
@@ -56,7 +56,7 @@ def server(folder: Path, *clients: Pair) -> tuple[ssl.SSLContext, bytes]:
     paths = certificates.ensure(folder, "127.0.0.1", datetime.now(UTC))
     context = certificates.server_context(paths)
     if clients:
-        known = "".join(pair.certificate.decode() for pair in clients)
-        context.load_verify_locations(cadata=known)
+        authorities = "".join(pair.certificate.decode() for pair in clients)
+        context.load_verify_locations(cadata=authorities)
         context.verify_mode = ssl.CERT_OPTIONAL
     return context, paths.authority.read_bytes()

@@ -10,10 +10,10 @@ import pytest
 
 from refloat.api import kinds
 from refloat.base.rand import Rand
-from refloat.client import access
+from refloat.client import cluster_access
 from refloat.client.contract import Kind
 from refloat.client.http import HttpClient
-from refloat.client.settings import Settings
+from refloat.client.settings import ClientSettings
 from tests.clocks import ManualClock
 from tests.unit.client import certs, misbehaving
 
@@ -29,7 +29,7 @@ class Pod(msgspec.Struct):
 
 PODS = Kind(kinds.of("pods"), Pod)
 
-SETTINGS = Settings(component="test", qps=0)
+SETTINGS = ClientSettings(component="test", qps=0)
 
 Tls = tuple[ssl.SSLContext, bytes]
 Connect = Callable[..., HttpClient]
@@ -57,21 +57,28 @@ async def connect(
     server: misbehaving.Misbehaving, tls: Tls, clock: ManualClock
 ) -> AsyncIterator[Connect]:
     """Makes clients of the server; closes them at the end."""
-    made: list[HttpClient] = []
+    clients: list[HttpClient] = []
 
     def client(
-        user: access.User | None = None, *, settings: Settings = SETTINGS, **cluster: object
+        user: cluster_access.User | None = None,
+        *,
+        settings: ClientSettings = SETTINGS,
+        **cluster: object,
     ) -> HttpClient:
-        described = {"server": server.url, "authority": access.Source(data=tls[1]), **cluster}
-        where = access.Access(
-            access.Cluster(**described),  # type: ignore[arg-type]
-            user or access.User(token="secret"),
+        described = {
+            "server": server.url,
+            "authority": cluster_access.Source(data=tls[1]),
+            **cluster,
+        }
+        where = cluster_access.Access(
+            cluster_access.ClusterEndpoint(**described),  # type: ignore[arg-type]
+            user or cluster_access.User(token="secret"),
         )
-        made.append(HttpClient(where, clock=clock, rand=Rand(1), settings=settings))
-        return made[-1]
+        clients.append(HttpClient(where, clock=clock, rand=Rand(1), settings=settings))
+        return clients[-1]
 
     yield client
-    for each in made:
+    for each in clients:
         await each.close()
 
 

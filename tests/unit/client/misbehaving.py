@@ -21,7 +21,7 @@ from refloat.base.tasks import Tasks
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedRequest:
     """A request as it arrived."""
 
     method: str
@@ -46,7 +46,7 @@ class Misbehaving:
     """The server, what it is to do, and what it was asked."""
 
     script: deque[Act] = field(default_factory=deque)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[ReceivedRequest] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -89,7 +89,7 @@ class Misbehaving:
 
 async def _request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
-) -> Seen | None:
+) -> ReceivedRequest | None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     first, *lines = head.rstrip().split("\r\n")
     method, target, _ = first.split(" ")
@@ -98,7 +98,7 @@ async def _request(
         before = headers.get(name.lower())
         headers[name.lower()] = value if before is None else f"{before}, {value}"
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Seen(method, target, headers, body, number, _peer(writer))
+    return ReceivedRequest(method, target, headers, body, number, _peer(writer))
 
 
 def _peer(writer: asyncio.StreamWriter) -> str:
@@ -131,9 +131,9 @@ async def away() -> str:
 
 def answer(code: int, body: bytes, kind: str = "application/json", **headers: object) -> Act:
     """Any body under any code; a header's name is given with underscores."""
-    named = {"Content-Type": kind, "Content-Length": len(body)}
-    named |= {name.replace("_", "-"): value for name, value in headers.items()}
-    head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    fields = {"Content-Type": kind, "Content-Length": len(body)}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
 
     async def act(server: Misbehaving, writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 {code} Whatever\r\n{head}\r\n".encode() + body)

@@ -5,6 +5,7 @@ import pytest
 
 from refloat.api import kinds
 from refloat.client import errors, paths, proxies
+from tests.cases import cases
 
 PODS = kinds.of("pods")
 NODES = kinds.of("nodes")
@@ -53,32 +54,30 @@ def test_a_kind_without_namespaces_refuses_one() -> None:
 PROXIED = {"HTTPS_PROXY": "http://p:1", "http_proxy": "q:2"}
 
 
-@pytest.mark.parametrize(
-    ("server", "environ", "want"),
-    [
-        pytest.param("https://h", {}, "", id="none"),
-        pytest.param("https://h", PROXIED, "http://p:1", id="by scheme: https"),
-        pytest.param("http://h", PROXIED, "http://q:2", id="by scheme: http, lower case, bare"),
-        pytest.param("http://h", PROXIED | {"REQUEST_METHOD": "GET"}, "", id="CGI"),
-        pytest.param("https://localhost:1", PROXIED, "", id="localhost"),
-        pytest.param("https://127.0.0.5:1", PROXIED, "", id="loopback"),
-        pytest.param("https://[::1]:1", PROXIED, "", id="loopback of version 6"),
-        pytest.param("https://h", PROXIED | {"NO_PROXY": "*"}, "", id="all"),
-        pytest.param("https://h", PROXIED | {"NO_PROXY": "g, H"}, "", id="a name"),
-        pytest.param("https://a.h", PROXIED | {"NO_PROXY": "h"}, "", id="below a name"),
-        pytest.param("https://ah", PROXIED | {"NO_PROXY": "h"}, "http://p:1", id="not below"),
-        pytest.param("https://h", PROXIED | {"NO_PROXY": ".h"}, "http://p:1", id="only below"),
-        pytest.param("https://a.h", PROXIED | {"no_proxy": "*.h"}, "", id="star and dot"),
-        pytest.param("https://h:8", PROXIED | {"NO_PROXY": "h:8"}, "", id="a port"),
-        pytest.param("https://h:8", PROXIED | {"NO_PROXY": "h:9"}, "http://p:1", id="another port"),
-        pytest.param("https://h", PROXIED | {"NO_PROXY": "h:443"}, "", id="the default port"),
-        pytest.param("https://10.1.2.3", PROXIED | {"NO_PROXY": "10.0.0.0/8"}, "", id="a network"),
-        pytest.param("https://10.1.2.3", PROXIED | {"NO_PROXY": "10.1.2.3"}, "", id="an address"),
-        pytest.param("https://10.1.2.3", PROXIED | {"NO_PROXY": "2.3"}, "http://p:1", id="no name"),
-        pytest.param(
-            "https://h", PROXIED | {"NO_PROXY": "1.2.3.4/99"}, "http://p:1", id="nonsense"
-        ),
-    ],
+@cases(
+    "server environ want",
+    {
+        "none": ("https://h", {}, ""),
+        "by scheme: https": ("https://h", PROXIED, "http://p:1"),
+        "by scheme: http, lower case, bare": ("http://h", PROXIED, "http://q:2"),
+        "CGI": ("http://h", PROXIED | {"REQUEST_METHOD": "GET"}, ""),
+        "localhost": ("https://localhost:1", PROXIED, ""),
+        "loopback": ("https://127.0.0.5:1", PROXIED, ""),
+        "loopback of version 6": ("https://[::1]:1", PROXIED, ""),
+        "all": ("https://h", PROXIED | {"NO_PROXY": "*"}, ""),
+        "a name": ("https://h", PROXIED | {"NO_PROXY": "g, H"}, ""),
+        "below a name": ("https://a.h", PROXIED | {"NO_PROXY": "h"}, ""),
+        "not below": ("https://ah", PROXIED | {"NO_PROXY": "h"}, "http://p:1"),
+        "only below": ("https://h", PROXIED | {"NO_PROXY": ".h"}, "http://p:1"),
+        "star and dot": ("https://a.h", PROXIED | {"no_proxy": "*.h"}, ""),
+        "a port": ("https://h:8", PROXIED | {"NO_PROXY": "h:8"}, ""),
+        "another port": ("https://h:8", PROXIED | {"NO_PROXY": "h:9"}, "http://p:1"),
+        "the default port": ("https://h", PROXIED | {"NO_PROXY": "h:443"}, ""),
+        "a network": ("https://10.1.2.3", PROXIED | {"NO_PROXY": "10.0.0.0/8"}, ""),
+        "an address": ("https://10.1.2.3", PROXIED | {"NO_PROXY": "10.1.2.3"}, ""),
+        "no name": ("https://10.1.2.3", PROXIED | {"NO_PROXY": "2.3"}, "http://p:1"),
+        "nonsense": ("https://h", PROXIED | {"NO_PROXY": "1.2.3.4/99"}, "http://p:1"),
+    },
 )
 def test_the_environments_proxy(server: str, environ: dict[str, str], want: str) -> None:
     assert proxies.from_environment(server, environ) == want

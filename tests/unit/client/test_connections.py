@@ -5,11 +5,11 @@ import asyncio
 
 import pytest
 
-from refloat.client import access, connections, errors
+from refloat.client import cluster_access, connections, errors
 from refloat.client.connections import KEEPALIVE_SECONDS
 from refloat.client.fence import fenced
 from refloat.client.http import HttpClient
-from refloat.client.settings import Settings
+from refloat.client.settings import ClientSettings
 from tests.clocks import ManualClock
 from tests.unit.client.conftest import PODS, Connect, Pod
 from tests.unit.client.misbehaving import (
@@ -30,7 +30,7 @@ async def get(client: HttpClient) -> Pod:
 
 
 async def used(server: Misbehaving) -> list[int]:
-    return [seen.connection for seen in server.seen]
+    return [request.connection for request in server.seen]
 
 
 async def test_an_answer_in_chunks_leaves_the_connection_for_the_next(
@@ -88,7 +88,7 @@ async def test_a_connection_that_lay_idle_for_long_is_not_trusted(
 async def test_no_more_connections_are_opened_than_allowed(
     server: Misbehaving, connect: Connect
 ) -> None:
-    client = connect(settings=Settings(qps=0, connections=2))
+    client = connect(settings=ClientSettings(qps=0, connections=2))
     server.will(*[obj(POD)] * 10)
     await asyncio.gather(*(get(client) for _ in range(10)))
     assert set(await used(server)) == {1, 2}
@@ -105,7 +105,7 @@ async def test_a_request_that_is_stopped_at_the_last_moment_is_not_sent(
     with fenced(stop), pytest.raises(errors.Unavailable, match="not any more"):
         await client.patch(PODS, "a", {}, namespace="n")
     await get(client)
-    assert [seen.method for seen in server.seen] == ["GET", "GET"]
+    assert [request.method for request in server.seen] == ["GET", "GET"]
     assert await used(server) == [1, 1]
 
 
@@ -122,9 +122,9 @@ async def test_closing_ends_what_is_under_way(server: Misbehaving, client: HttpC
 async def test_every_group_that_is_impersonated_is_sent(
     server: Misbehaving, connect: Connect
 ) -> None:
-    wanted = access.Impersonation("you", groups=("g", "h"))
+    target = cluster_access.Impersonation("you", groups=("g", "h"))
     server.will(obj(POD))
-    await get(connect(access.User(impersonate=wanted)))
+    await get(connect(cluster_access.User(impersonate=target)))
     assert server.seen[0].headers["impersonate-group"] == "g, h"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from refloat.client import access, errors
+from refloat.client import cluster_access, errors
 from refloat.client.credentials import Credentials
 from tests.clocks import ManualClock
 from tests.unit.client.conftest import SETTINGS, script
@@ -20,26 +20,29 @@ Make = Callable[..., Credentials]
 
 @pytest.fixture
 async def make(clock: ManualClock) -> AsyncIterator[Make]:
-    made: list[Credentials] = []
+    opened: list[Credentials] = []
 
     def credentials(**user: object) -> Credentials:
-        where = access.Access(access.Cluster("https://h"), access.User(**user))  # type: ignore[arg-type]
-        made.append(Credentials(where, clock, SETTINGS))
-        return made[-1]
+        where = cluster_access.Access(
+            cluster_access.ClusterEndpoint("https://h"),
+            cluster_access.User(**user),  # type: ignore[arg-type]
+        )
+        opened.append(Credentials(where, clock, SETTINGS))
+        return opened[-1]
 
     yield credentials
-    for each in made:
+    for each in opened:
         await each.close()
 
 
-def plugin(folder: Path, expires: str = "", before: str = "") -> access.Plugin:
+def plugin(folder: Path, expires: str = "", before: str = "") -> cluster_access.Plugin:
     """A plugin whose token counts its runs."""
     status = {"token": "run-'$n'"} | ({"expirationTimestamp": expires} if expires else {})
     text = json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": status})
     count = folder / "count"
     count.write_text("")
     lines = [f"echo >> {count}", f"n=$(wc -l < {count})", before, f"echo '{text}'"]
-    return access.Plugin(script(folder, "\n".join(lines)), V1, interactive="Never")
+    return cluster_access.Plugin(script(folder, "\n".join(lines)), V1, interactive="Never")
 
 
 async def authorization(credentials: Credentials) -> str:
@@ -62,8 +65,8 @@ class TestGiven:
         assert await authorization(make(token="t", token_file=file)) == "Bearer of-the-file"
 
     async def test_whom_to_act_as(self, make: Make) -> None:
-        wanted = access.Impersonation("you", "u", ("g", "h"), (("acme.com/a b", "v"),))
-        assert (await make(impersonate=wanted).current()).headers == (
+        target = cluster_access.Impersonation("you", "u", ("g", "h"), (("acme.com/a b", "v"),))
+        assert (await make(impersonate=target).current()).headers == (
             ("Impersonate-User", "you"),
             ("Impersonate-Uid", "u"),
             ("Impersonate-Group", "g"),
@@ -129,10 +132,10 @@ class TestRefused:
         file = tmp_path / "token"
         file.write_text("old")
         credentials = make(token_file=file)
-        refused = await credentials.current()
-        assert await credentials.renewed(refused) is None
+        identity = await credentials.current()
+        assert await credentials.renewed(identity) is None
         file.write_text("newer")
-        renewed = await credentials.renewed(refused)
+        renewed = await credentials.renewed(identity)
         assert renewed is not None
         assert renewed.headers == (("Authorization", "Bearer newer"),)
 
@@ -146,9 +149,9 @@ class TestRefused:
         self, make: Make, tmp_path: Path
     ) -> None:
         credentials = make(plugin=plugin(tmp_path))
-        refused = await credentials.current()
-        together = await asyncio.gather(*[credentials.renewed(refused) for _ in range(5)])
-        later = await credentials.renewed(refused)
+        identity = await credentials.current()
+        together = await asyncio.gather(*[credentials.renewed(identity) for _ in range(5)])
+        later = await credentials.renewed(identity)
         assert {each.headers for each in (*together, later) if each} == {
             (("Authorization", "Bearer run-2"),)
         }
@@ -157,8 +160,8 @@ class TestRefused:
 class TestPlugins:
     async def test_it_is_run_once_for_all_who_wait(self, make: Make, tmp_path: Path) -> None:
         credentials = make(plugin=plugin(tmp_path))
-        found = await asyncio.gather(*[authorization(credentials) for _ in range(5)])
-        assert found == ["Bearer run-1"] * 5
+        headers = await asyncio.gather(*[authorization(credentials) for _ in range(5)])
+        assert headers == ["Bearer run-1"] * 5
         assert await authorization(credentials) == "Bearer run-1"
 
     async def test_it_is_run_again_when_its_token_has_expired(
@@ -193,10 +196,10 @@ class TestPlugins:
         self, make: Make, tmp_path: Path
     ) -> None:
         credentials = make(plugin=plugin(tmp_path, before='[ "$n" -gt 1 ] || exit 1'))
-        found = await asyncio.gather(
+        headers = await asyncio.gather(
             credentials.current(), credentials.current(), return_exceptions=True
         )
-        assert [type(each) for each in found] == [errors.Unauthorized] * 2
+        assert [type(each) for each in headers] == [errors.Unauthorized] * 2
         assert await authorization(credentials) == "Bearer run-2"
 
     async def test_closing_ends_a_plugin_and_tells_who_waits(

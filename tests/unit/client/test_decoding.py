@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from refloat.api import kinds
 from refloat.client import decoding, errors
-from refloat.client.contract import Kind, Page
-from refloat.client.watching import Lines
+from refloat.client.contract import Kind, ListPage
+from refloat.client.watch_stream import Lines
+from tests.cases import cases
 from tests.unit.client.conftest import PODS
 from tests.unit.client.misbehaving import event, failure
 
@@ -77,7 +78,7 @@ def test_a_long_answer_is_shown_in_part() -> None:
 class TestLists:
     def test_items_may_be_null(self) -> None:
         body = b'{"items": null, "metadata": {"resourceVersion": "5"}}'
-        assert decoding.page(PODS, body) == (Page([], "5", last=True), "")
+        assert decoding.page(PODS, body) == (ListPage([], "5", last=True), "")
 
     def test_a_token_leads_on(self) -> None:
         body = b'{"items": [{}], "metadata": {"resourceVersion": "5", "continue": "c"}}'
@@ -93,9 +94,12 @@ class _Flat(msgspec.Struct):
     kind: str | None = None
 
 
-@pytest.mark.parametrize(
+@cases(
     "of",
-    [pytest.param(PODS, id="in the struct"), pytest.param(Kind(kinds.of("pods"), _Flat), id="not")],
+    {
+        "in the struct": PODS,
+        "not": Kind(kinds.of("pods"), _Flat),
+    },
 )
 def test_the_version_is_found_whether_the_struct_has_it_or_not(of: Kind[Any]) -> None:
     line = event("ADDED", {"kind": "Pod", "metadata": {"resourceVersion": "7"}})
@@ -112,8 +116,8 @@ def test_lines_come_out_the_same_however_they_are_cut(
     whole = b"".join(line + b"\n" for line in lines) + b"rest"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=10)))
     feed = Lines()
-    found: list[bytes] = []
+    raws: list[bytes] = []
     for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
-        found += feed.feed(whole[start:end])
-    assert found == lines
+        raws += feed.feed(whole[start:end])
+    assert raws == lines
     assert (feed.rest(), feed.length) == (b"rest", 4)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from refloat.base.clock import RealClock
-from refloat.client import access, errors
+from refloat.client import cluster_access, errors
 from refloat.client.exec_plugin import Credential, ExecPlugin
 from tests.clocks import ManualClock
 from tests.unit.client.conftest import SETTINGS, script
@@ -22,7 +22,7 @@ from tests.unit.client.conftest import SETTINGS, script
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
 
-CLUSTER = access.Cluster(
+CLUSTER = cluster_access.ClusterEndpoint(
     "https://h:1",
     info={
         "server": "https://h:1",
@@ -41,38 +41,38 @@ def printed(version: str = V1, **status: str) -> str:
 
 def plugin(command: str, clock: Any = None, version: str = V1, **how: Any) -> ExecPlugin:
     how.setdefault("interactive", "Never")
-    wanted = access.Plugin(command, version, **how)
-    return ExecPlugin(wanted, CLUSTER, clock or RealClock(), SETTINGS)
+    config = cluster_access.Plugin(command, version, **how)
+    return ExecPlugin(config, CLUSTER, clock or RealClock(), SETTINGS)
 
 
 class TestGoodOnes:
     @pytest.mark.parametrize("version", [V1, V1BETA1])
     async def test_a_token_with_its_end(self, version: str, tmp_path: Path) -> None:
         output = printed(version, token="t", expirationTimestamp="2026-01-02T05:04:05+01:00")
-        found = await plugin(script(tmp_path, f"echo '{output}'"), version=version).run(b"")
-        assert found == Credential("t", expires=datetime(2026, 1, 2, 4, 4, 5, tzinfo=UTC))
+        credential = await plugin(script(tmp_path, f"echo '{output}'"), version=version).run(b"")
+        assert credential == Credential("t", expires=datetime(2026, 1, 2, 4, 4, 5, tzinfo=UTC))
 
     async def test_a_certificate_with_its_key(self, tmp_path: Path) -> None:
         output = printed(clientCertificateData="C", clientKeyData="K")
-        found = await plugin(script(tmp_path, f"echo '{output}'")).run(b"")
-        assert found == Credential(certificate=b"C", key=b"K")
+        credential = await plugin(script(tmp_path, f"echo '{output}'")).run(b"")
+        assert credential == Credential(certificate=b"C", key=b"K")
 
     async def test_arguments_and_variables_reach_it(self, tmp_path: Path) -> None:
         output = printed(token="'$1-$EXTRA'")
         command = script(tmp_path, f"echo '{output}'")
-        found = await plugin(command, args=("a b",), env=(("EXTRA", "c"),)).run(b"")
-        assert found.token == "a b-c"
+        credential = await plugin(command, args=("a b",), env=(("EXTRA", "c"),)).run(b"")
+        assert credential.token == "a b-c"
 
     async def test_it_is_told_what_is_expected_of_it(self, tmp_path: Path) -> None:
-        told = await self._told(tmp_path)
-        assert told == (
+        info = await self._told(tmp_path)
+        assert info == (
             '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",'
             '"spec":{"interactive":false}}'
         )
 
     async def test_it_is_told_its_cluster_if_it_asks(self, tmp_path: Path) -> None:
-        told = json.loads(await self._told(tmp_path, wants_cluster=True))
-        assert told["spec"] == {
+        info = json.loads(await self._told(tmp_path, wants_cluster=True))
+        assert info["spec"] == {
             "cluster": {
                 "server": "https://h:1",
                 "certificate-authority-data": base64.b64encode(b"pem").decode(),
@@ -83,10 +83,10 @@ class TestGoodOnes:
         }
 
     async def _told(self, tmp_path: Path, **how: Any) -> str:
-        seen = tmp_path / "seen"
-        text = f"printf %s \"$KUBERNETES_EXEC_INFO\" > {seen}; echo '{printed(token='t')}'"
+        file = tmp_path / "seen"
+        text = f"printf %s \"$KUBERNETES_EXEC_INFO\" > {file}; echo '{printed(token='t')}'"
         await plugin(script(tmp_path, text), **how).run(b"pem")
-        return seen.read_text()
+        return file.read_text()
 
     async def test_talk_on_stderr_is_logged_and_does_no_harm(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -139,9 +139,9 @@ class TestBadOnes:
     async def test_it_is_told_what_it_did(self, name: str, tmp_path: Path) -> None:
         text, want = BAD[name]
         command = script(tmp_path, text)
-        with pytest.raises(errors.Unauthorized) as caught:
+        with pytest.raises(errors.Unauthorized) as error:
             await plugin(command).run(b"")
-        assert f"no credentials: plugin {command!r} {want}" in str(caught.value)
+        assert f"no credentials: plugin {command!r} {want}" in str(error.value)
 
     @pytest.mark.parametrize(
         ("hint", "want"),

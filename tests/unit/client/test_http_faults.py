@@ -10,10 +10,10 @@ import pytest
 
 import refloat
 from refloat.base.rand import Rand
-from refloat.client import access, errors
+from refloat.client import cluster_access, errors
 from refloat.client.contract import DeleteOptions
 from refloat.client.http import HttpClient
-from refloat.client.settings import Settings
+from refloat.client.settings import ClientSettings
 from tests.clocks import ManualClock
 from tests.unit.client.conftest import PODS, SETTINGS, Connect, Pod
 from tests.unit.client.misbehaving import (
@@ -46,11 +46,11 @@ class TestWhatIsSent:
     ) -> None:
         server.will(obj(POD))
         await get(client)
-        seen = server.seen[0]
-        assert (seen.method, seen.target) == ("GET", "/api/v1/namespaces/n/pods/a")
-        assert seen.headers["user-agent"] == f"refloat/{refloat.__version__} (test)"
-        assert seen.headers["accept"] == "application/json"
-        assert seen.token == "secret"
+        request = server.seen[0]
+        assert (request.method, request.target) == ("GET", "/api/v1/namespaces/n/pods/a")
+        assert request.headers["user-agent"] == f"refloat/{refloat.__version__} (test)"
+        assert request.headers["accept"] == "application/json"
+        assert request.token == "secret"
 
     async def test_a_server_below_a_path_keeps_its_path(
         self, server: Misbehaving, connect: Connect
@@ -67,7 +67,7 @@ class TestWhatIsSent:
         with pytest.raises(errors.NotFound):
             await get(client)
         await get(client)
-        assert [seen.connection for seen in server.seen] == [1, 1, 1]
+        assert [request.connection for request in server.seen] == [1, 1, 1]
 
     async def test_a_delete_says_only_what_was_chosen(
         self, server: Misbehaving, client: HttpClient
@@ -97,7 +97,9 @@ class TestWhatIsSent:
     async def test_no_credentials_are_sent_without_encryption(self, clock: ManualClock) -> None:
         async with serving(None) as plain:
             plain.will(obj(POD))
-            where = access.Access(access.Cluster(plain.url), access.User(token="secret"))
+            where = cluster_access.Access(
+                cluster_access.ClusterEndpoint(plain.url), cluster_access.User(token="secret")
+            )
             client = HttpClient(where, clock=clock, rand=Rand(1), settings=SETTINGS)
             await get(client)
             await client.close()
@@ -155,10 +157,10 @@ class TestErrors:
     ) -> None:
         act, want, text = FAILURES[name]
         server.will(*[act] * SETTINGS.attempts)
-        with pytest.raises(want) as caught:
+        with pytest.raises(want) as error:
             await get(client)
-        assert type(caught.value) is want
-        assert str(caught.value) == text
+        assert type(error.value) is want
+        assert str(error.value) == text
 
     async def test_410_as_a_status_is_expired(
         self, server: Misbehaving, client: HttpClient
@@ -245,9 +247,9 @@ class TestRetries:
         self, server: Misbehaving, client: HttpClient, clock: ManualClock
     ) -> None:
         server.will(status(429, "TooManyRequests", Retry_After=3600))
-        with pytest.raises(errors.TooManyRequests) as caught:
+        with pytest.raises(errors.TooManyRequests) as error:
             await get(client)
-        assert caught.value.retry_after == 3600
+        assert error.value.retry_after == 3600
         assert clock.sleeps == []
 
     async def test_a_version_that_the_server_has_not_seen_is_the_callers_business(
@@ -331,7 +333,7 @@ class TestWhatIsSafeToRepeat:
         await get(client)
         with pytest.raises(errors.Unavailable):
             await ONCE[name](client)
-        assert [seen.connection for seen in server.seen] == [1, 1]
+        assert [request.connection for request in server.seen] == [1, 1]
 
     @pytest.mark.parametrize("name", ONCE)
     async def test_what_was_turned_away_is_repeated_whatever_it_is(
@@ -348,10 +350,10 @@ class TestWhatIsSafeToRepeat:
         details = {"causes": [cause], "retryAfterSeconds": 10}
         body = failure(429, "TooManyRequests", "Cannot evict pod", details)
         server.will(obj(body, 429, Retry_After=10))
-        with pytest.raises(errors.TooManyRequests) as caught:
+        with pytest.raises(errors.TooManyRequests) as error:
             await client.evict("a", namespace="n", options=DeleteOptions(uid="u"))
-        assert caught.value.causes == (("DisruptionBudget", "", "needs 1 healthy pods"),)
-        assert caught.value.retry_after == 10
+        assert error.value.causes == (("DisruptionBudget", "", "needs 1 healthy pods"),)
+        assert error.value.retry_after == 10
 
     async def test_a_create_whose_answer_was_lost_meets_its_own_object(
         self, server: Misbehaving, client: HttpClient
@@ -367,12 +369,12 @@ class TestCredentials:
     ) -> None:
         file = tmp_path / "token"
         file.write_text("old\n")
-        client = connect(access.User(token_file=file))
+        client = connect(cluster_access.User(token_file=file))
         server.will(obj(POD), status(401, "Unauthorized"), obj(POD))
         await get(client)
         file.write_text("newer\n")
         await client.patch(PODS, "a", {}, namespace="n")
-        assert [seen.token for seen in server.seen] == ["old", "old", "newer"]
+        assert [request.token for request in server.seen] == ["old", "old", "newer"]
 
     async def test_a_token_that_stays_the_same_is_not_tried_twice(
         self, server: Misbehaving, client: HttpClient
@@ -385,7 +387,7 @@ class TestCredentials:
     async def test_a_token_file_that_is_missing_is_told_with_its_path(
         self, connect: Connect, tmp_path: Path
     ) -> None:
-        client = connect(access.User(token_file=tmp_path / "token"))
+        client = connect(cluster_access.User(token_file=tmp_path / "token"))
         with pytest.raises(errors.Unauthorized, match="/token: cannot be read: No such file"):
             await get(client)
 
@@ -393,7 +395,7 @@ class TestCredentials:
 async def test_a_client_waits_for_its_turn(
     server: Misbehaving, connect: Connect, clock: ManualClock
 ) -> None:
-    client = connect(settings=Settings(qps=2, burst=3))
+    client = connect(settings=ClientSettings(qps=2, burst=3))
     server.will(*[obj(POD)] * 5)
     for _ in range(5):
         await get(client)

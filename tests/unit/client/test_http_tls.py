@@ -2,6 +2,7 @@
 """TLS, client certificates and proxies, on real connections."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -9,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from refloat.client import access, errors
+from refloat.client import cluster_access, errors
 from refloat.client.http import HttpClient
+from tests.cases import cases
 from tests.clocks import ManualClock
-from tests.unit.client import certs
-from tests.unit.client.conftest import PODS, Connect, script
+from tests.unit.client import certs, misbehaving
+from tests.unit.client.conftest import PODS, Connect, Tls, script
 from tests.unit.client.misbehaving import Misbehaving, away, obj, status, stream
 
 POD = {"kind": "Pod", "metadata": {"name": "a", "resourceVersion": "7"}}
@@ -30,7 +32,7 @@ class TestServers:
         self, server: Misbehaving, connect: Connect
     ) -> None:
         with pytest.raises(errors.Unreachable, match="certificate verify failed"):
-            await get(connect(authority=access.NOTHING))
+            await get(connect(authority=cluster_access.NOTHING))
         assert server.seen == []
 
     async def test_a_server_of_another_name_is_refused(
@@ -50,7 +52,7 @@ class TestServers:
         self, server: Misbehaving, connect: Connect
     ) -> None:
         server.will(obj(POD))
-        await get(connect(authority=access.NOTHING, insecure=True))
+        await get(connect(authority=cluster_access.NOTHING, insecure=True))
 
     @pytest.mark.parametrize("content", [b"nonsense", b"\xff\xfe", None])
     async def test_an_authority_that_cannot_be_read_is_told(
@@ -60,12 +62,13 @@ class TestServers:
         if content is not None:
             file.write_bytes(content)
         with pytest.raises(errors.Unreachable, match="certificate authority: "):
-            await get(connect(authority=access.Source(path=file)))
+            await get(connect(authority=cluster_access.Source(path=file)))
 
 
-def user(pair: certs.Pair) -> access.User:
-    return access.User(
-        certificate=access.Source(data=pair.certificate), key=access.Source(data=pair.key)
+def user(pair: certs.Pair) -> cluster_access.User:
+    return cluster_access.User(
+        certificate=cluster_access.Source(data=pair.certificate),
+        key=cluster_access.Source(data=pair.key),
     )
 
 
@@ -82,7 +85,10 @@ class TestClients:
         certificate.write_bytes(ALICE.certificate)
         key.write_bytes(ALICE.key)
         client = connect(
-            access.User(certificate=access.Source(path=certificate), key=access.Source(path=key))
+            cluster_access.User(
+                certificate=cluster_access.Source(path=certificate),
+                key=cluster_access.Source(path=key),
+            )
         )
         server.will(obj(POD), obj(POD), stream(then="open"), obj(POD))
         await get(client)
@@ -94,7 +100,7 @@ class TestClients:
         key.write_bytes(BOB.key)
         await clock.advance(1)
         await get(client)
-        assert [seen.peer for seen in server.seen] == ["alice", "alice", "alice", "bob"]
+        assert [request.peer for request in server.seen] == ["alice", "alice", "alice", "bob"]
         assert not waiting.done()
         await watch.aclose()
         await waiting
@@ -105,30 +111,32 @@ class TestClients:
         version = "client.authentication.k8s.io/v1"
         command = script(tmp_path, f"cat {tmp_path}/next")
         (tmp_path / "next").write_text(_printed(version, ALICE))
-        plugin = access.Plugin(command, version, interactive="Never")
-        client = connect(access.User(plugin=plugin))
+        plugin = cluster_access.Plugin(command, version, interactive="Never")
+        client = connect(cluster_access.User(plugin=plugin))
         server.will(obj(POD), status(401, "Unauthorized"), obj(POD))
         await get(client)
         (tmp_path / "next").write_text(_printed(version, BOB))
         await get(client)
-        assert [seen.peer for seen in server.seen] == ["alice", "alice", "bob"]
+        assert [request.peer for request in server.seen] == ["alice", "alice", "bob"]
 
     async def test_a_plugin_that_fails_leaves_the_request_unsent(
         self, server: Misbehaving, connect: Connect, tmp_path: Path
     ) -> None:
         command = script(tmp_path, "echo no network >&2; exit 1")
-        plugin = access.Plugin(command, "client.authentication.k8s.io/v1", interactive="Never")
+        plugin = cluster_access.Plugin(
+            command, "client.authentication.k8s.io/v1", interactive="Never"
+        )
         with pytest.raises(errors.Unauthorized, match="ended with code 1: no network"):
-            await get(connect(access.User(plugin=plugin)))
+            await get(connect(cluster_access.User(plugin=plugin)))
         assert server.seen == []
 
-    @pytest.mark.parametrize(
-        ("pair", "text"),
-        [
-            pytest.param(certs.Pair(ALICE.certificate, BOB.key), "cannot be used", id="mixed"),
-            pytest.param(certs.Pair(b"x", b"y"), "cannot be used", id="nonsense"),
-            pytest.param(certs.client("carol", b"pw"), "the key is encrypted", id="encrypted"),
-        ],
+    @cases(
+        "pair text",
+        {
+            "mixed": (certs.Pair(ALICE.certificate, BOB.key), "cannot be used"),
+            "nonsense": (certs.Pair(b"x", b"y"), "cannot be used"),
+            "encrypted": (certs.client("carol", b"pw"), "the key is encrypted"),
+        },
     )
     async def test_a_pair_that_does_not_fit_is_told(
         self, pair: certs.Pair, text: str, connect: Connect
@@ -178,10 +186,11 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def proxying(refusal: bytes = b"") -> AsyncIterator[Proxy]:
+async def proxying(refusal: bytes = b"", tls: ssl.SSLContext | None = None) -> AsyncIterator[Proxy]:
     proxy = Proxy(refusal)
-    listener = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    proxy.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    listener = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, ssl=tls)
+    scheme = "http" if tls is None else "https"
+    proxy.url = f"{scheme}://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     try:
         yield proxy
     finally:
@@ -203,6 +212,31 @@ class TestProxies:
         assert proxy.heads[0].startswith(f"CONNECT {server.url.removeprefix('https://')} ")
         assert "Proxy-Authorization: Basic bWU6cHc=" in proxy.heads[0]
         assert "secret" not in proxy.heads[0]
+
+    async def test_a_proxy_is_reached_over_tls_if_its_url_names_https(
+        self, server: Misbehaving, connect: Connect, tls: Tls
+    ) -> None:
+        async with proxying(tls=tls[0]) as proxy:
+            client = connect(proxy=proxy.url)
+            server.will(obj(POD), obj(POD))
+            await get(client)
+            await get(client)
+            await client.close()
+        assert [request.connection for request in server.seen] == [1, 1]
+        assert len(proxy.heads) == 1
+
+    async def test_a_proxy_gets_the_whole_url_for_a_server_without_tls(
+        self, connect: Connect
+    ) -> None:
+        async with misbehaving.serving() as proxy:
+            proxy.will(obj(POD))
+            await get(
+                connect(server="http://k8s.test/a", proxy=proxy.url.replace("//", "//me:p%40w@"))
+            )
+        (request,) = proxy.seen
+        assert request.target == "http://k8s.test/a/api/v1/namespaces/n/pods/a"
+        assert request.headers["host"] == "k8s.test"
+        assert request.headers["proxy-authorization"] == "Basic bWU6cEB3"
 
     async def test_a_proxy_that_refuses_is_unreachable(self, connect: Connect) -> None:
         refusal = b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n"

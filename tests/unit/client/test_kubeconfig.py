@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from refloat.client import access, kubeconfig
+from refloat.client import cluster_access, kubeconfig
 from refloat.client.errors import KubeconfigError
+from tests.cases import cases
 
 
 def config(
@@ -36,7 +37,7 @@ def write(path: Path, document: Any) -> Path:
     return path
 
 
-def load(tmp_path: Path, document: Any, **how: Any) -> access.Access:
+def load(tmp_path: Path, document: Any, **how: Any) -> cluster_access.Access:
     return kubeconfig.load([write(tmp_path / "config", document)], **how)
 
 
@@ -47,10 +48,10 @@ class TestMerging:
             tmp_path / "2",
             config({"tls-server-name": "second"}, {"token": "second"}, namespace="other"),
         )
-        found = kubeconfig.load([first, second])
-        assert found.user.token == "first"
-        assert found.cluster.server_name == ""
-        assert found.namespace == "default"
+        access = kubeconfig.load([first, second])
+        assert access.user.token == "first"
+        assert access.cluster.server_name == ""
+        assert access.namespace == "default"
 
     def test_the_first_current_context_wins(self, tmp_path: Path) -> None:
         files = [
@@ -64,27 +65,27 @@ class TestMerging:
     def test_paths_count_from_the_file_that_they_stand_in(self, tmp_path: Path) -> None:
         user = {"client-certificate": "a.crt", "client-key": "/b.key", "tokenFile": "../t"}
         file = write(tmp_path / "sub" / "config", config({"certificate-authority": "ca"}, user))
-        found = kubeconfig.load([file])
-        assert found.cluster.authority.path == tmp_path / "sub" / "ca"
-        assert found.user.certificate.path == tmp_path / "sub" / "a.crt"
-        assert found.user.key.path == Path("/b.key")
-        assert found.user.token_file == tmp_path / "t"
+        access = kubeconfig.load([file])
+        assert access.cluster.authority.path == tmp_path / "sub" / "ca"
+        assert access.user.certificate.path == tmp_path / "sub" / "a.crt"
+        assert access.user.key.path == Path("/b.key")
+        assert access.user.token_file == tmp_path / "t"
 
     def test_data_wins_over_a_file(self, tmp_path: Path) -> None:
         data = base64.b64encode(b"pem").decode()
-        found = load(
+        access = load(
             tmp_path,
             config({"certificate-authority": "ca", "certificate-authority-data": data}),
         )
-        assert found.cluster.authority == access.Source(data=b"pem")
+        assert access.cluster.authority == cluster_access.Source(data=b"pem")
 
 
 class TestFinding:
     def test_the_named_file_is_the_only_one(self, tmp_path: Path) -> None:
-        named = write(tmp_path / "named", config(name="a"))
+        file = write(tmp_path / "named", config(name="a"))
         other = write(tmp_path / "other", config(name="b"))
-        found = kubeconfig.find(named, environ={"KUBECONFIG": str(other)})
-        assert found.cluster.server == "https://a"
+        access = kubeconfig.find(file, environ={"KUBECONFIG": str(other)})
+        assert access.cluster.server == "https://a"
 
     def test_kubeconfig_is_a_list_of_which_some_may_be_missing(self, tmp_path: Path) -> None:
         there = write(tmp_path / "there", config())
@@ -119,21 +120,23 @@ class TestFinding:
             "KUBERNETES_SERVICE_PORT": "443",
             "HOME": str(tmp_path),
         }
-        found = kubeconfig.find(environ=environ, service_account=tmp_path)
-        assert found == access.Access(
-            access.Cluster(server, authority=access.Source(path=tmp_path / "ca.crt")),
-            access.User(token_file=tmp_path / "token"),
+        access = kubeconfig.find(environ=environ, service_account=tmp_path)
+        assert access == cluster_access.Access(
+            cluster_access.ClusterEndpoint(
+                server, authority=cluster_access.Source(path=tmp_path / "ca.crt")
+            ),
+            cluster_access.User(token_file=tmp_path / "token"),
             "mine",
         )
 
     def test_without_a_token_it_is_not_in_a_pod(self, tmp_path: Path) -> None:
         environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-        assert access.in_cluster(environ, tmp_path) is None
+        assert cluster_access.in_cluster(environ, tmp_path) is None
 
 
 class TestUsers:
     def test_everything_that_a_user_can_have(self, tmp_path: Path) -> None:
-        found = load(
+        access = load(
             tmp_path,
             config(
                 user={
@@ -146,23 +149,23 @@ class TestUsers:
                 }
             ),
         ).user
-        assert (found.username, found.password) == ("me", "pw")
-        assert found.impersonate == access.Impersonation(
+        assert (access.username, access.password) == ("me", "pw")
+        assert access.impersonate == cluster_access.Impersonation(
             "you", "u", ("g", "h"), (("k", "v"), ("k", "w"))
         )
 
     def test_a_context_may_name_no_user(self, tmp_path: Path) -> None:
         document = config()
         del document["contexts"][0]["context"]["user"]
-        assert load(tmp_path, document).user == access.User()
+        assert load(tmp_path, document).user == cluster_access.User()
 
     def test_secrets_do_not_show(self, tmp_path: Path) -> None:
-        found = load(tmp_path, config(user={"token": "hush"}))
-        assert "hush" not in repr(found)
+        access = load(tmp_path, config(user={"token": "hush"}))
+        assert "hush" not in repr(access)
 
     def test_nulls_are_as_good_as_nothing(self, tmp_path: Path) -> None:
-        found = load(tmp_path, config({"certificate-authority": None}, {"token": None}))
-        assert found.user == access.User()
+        access = load(tmp_path, config({"certificate-authority": None}, {"token": None}))
+        assert access.user == cluster_access.User()
 
 
 V1 = "client.authentication.k8s.io/v1"
@@ -180,7 +183,7 @@ class TestPlugins:
             installHint="get it",
             provideClusterInfo=True,
         )
-        assert load(tmp_path, config(user=user)).user.plugin == access.Plugin(
+        assert load(tmp_path, config(user=user)).user.plugin == cluster_access.Plugin(
             "x", V1, ("a",), (("NAME", "v"),), "get it", wants_cluster=True, interactive="Never"
         )
 
@@ -191,28 +194,26 @@ class TestPlugins:
     def test_a_command_with_a_slash_counts_from_the_file(
         self, command: str, want: str, tmp_path: Path
     ) -> None:
-        found = load(tmp_path, config(user=exec_user(command=command))).user.plugin
-        assert found is not None
-        assert found.command == want.format(tmp_path)
+        access = load(tmp_path, config(user=exec_user(command=command))).user.plugin
+        assert access is not None
+        assert access.command == want.format(tmp_path)
 
     def test_v1beta1_need_not_say_whether_it_asks(self, tmp_path: Path) -> None:
         user = exec_user(apiVersion=f"{V1}beta1", interactiveMode=None)
-        found = load(tmp_path, config(user=user)).user.plugin
-        assert found is not None
-        assert found.interactive == "IfAvailable"
+        access = load(tmp_path, config(user=user)).user.plugin
+        assert access is not None
+        assert access.interactive == "IfAvailable"
 
 
 class TestServers:
-    @pytest.mark.parametrize(
-        ("cluster", "want"),
-        [
-            pytest.param({"server": "https://h:6443/"}, "https://h:6443", id="slash"),
-            pytest.param({"server": "https://h/k8s/c"}, "https://h/k8s/c", id="path"),
-            pytest.param({"server": "h:8080"}, "http://h:8080", id="bare"),
-            pytest.param(
-                {"server": "h:8080", "insecure-skip-tls-verify": True}, "https://h:8080", id="tls"
-            ),
-        ],
+    @cases(
+        "cluster want",
+        {
+            "slash": ({"server": "https://h:6443/"}, "https://h:6443"),
+            "path": ({"server": "https://h/k8s/c"}, "https://h/k8s/c"),
+            "bare": ({"server": "h:8080"}, "http://h:8080"),
+            "tls": ({"server": "h:8080", "insecure-skip-tls-verify": True}, "https://h:8080"),
+        },
     )
     def test_how_a_server_is_read(self, cluster: dict[str, Any], want: str, tmp_path: Path) -> None:
         assert load(tmp_path, config(cluster)).cluster.server == want
@@ -294,8 +295,8 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_with_file_and_field(name: str, tmp_path: Path) -> None:
     document, text = MISTAKES[name]
-    with pytest.raises(KubeconfigError) as caught:
+    with pytest.raises(KubeconfigError) as error:
         load(tmp_path, document)
-    assert text in str(caught.value)
-    assert str(tmp_path / "config") in str(caught.value)
-    assert "me:pw" not in str(caught.value)
+    assert text in str(error.value)
+    assert str(tmp_path / "config") in str(error.value)
+    assert "me:pw" not in str(error.value)

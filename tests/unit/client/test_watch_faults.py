@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from refloat.client import access, errors, watching
+from refloat.client import cluster_access, errors, watch_stream
 from refloat.client.contract import Watch
 from refloat.client.http import HttpClient
+from tests.cases import cases
 from tests.clocks import ManualClock
 from tests.unit.client.conftest import PODS, SETTINGS, Connect, Pod
 from tests.unit.client.misbehaving import (
@@ -43,12 +44,12 @@ Told = list[tuple[str, str, str]]
 
 async def read(watch: Watch[Pod], into: Told | None = None) -> Told:
     """All events of a watch, also those before an error."""
-    told: Told = [] if into is None else into
+    events: Told = [] if into is None else into
     async for each in watch:
-        found = each.object
-        name = found.metadata.name if found is not None and found.metadata is not None else ""
-        told.append((each.type, name or "", each.resource_version))
-    return told
+        obj = each.object
+        name = obj.metadata.name if obj is not None and obj.metadata is not None else ""
+        events.append((each.type, name or "", each.resource_version))
+    return events
 
 
 async def test_a_watch_that_the_server_ends_just_ends(
@@ -79,7 +80,7 @@ async def test_a_line_of_several_megabytes_arrives(server: Misbehaving, watch: W
 async def test_a_line_without_end_is_given_up(
     server: Misbehaving, watch: Watch[Pod], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(watch_stream, "MAX_LINE_BYTES", 1000)
     server.will(stream(b"x" * 2000, then="open"))
     with pytest.raises(errors.Unavailable, match="a line longer than 1000 B"):
         await read(watch)
@@ -90,11 +91,11 @@ async def test_a_cut_in_a_line_is_unavailable_and_the_piece_is_not_delivered(
     then: Any, server: Misbehaving, watch: Watch[Pod]
 ) -> None:
     server.will(stream(A, B[:30], then=then))
-    told: Told = []
+    events: Told = []
     with pytest.raises(errors.Unavailable):
-        await read(watch, told)
+        await read(watch, events)
     # A reset may overtake what was sent before it.
-    assert told == [("ADDED", "a", "5")] or (then == "reset" and told == [])
+    assert events == [("ADDED", "a", "5")] or (then == "reset" and events == [])
     assert await read(watch) == []
 
 
@@ -110,49 +111,49 @@ async def test_a_cut_between_lines_without_a_proper_end_is_unavailable(
     server: Misbehaving, watch: Watch[Pod]
 ) -> None:
     server.will(stream(A, then="cut"))
-    told: Told = []
+    events: Told = []
     with pytest.raises(errors.Unavailable, match="it was cut"):
-        await read(watch, told)
-    assert told == [("ADDED", "a", "5")]
+        await read(watch, events)
+    assert events == [("ADDED", "a", "5")]
 
 
 async def test_a_line_that_is_not_json_is_unavailable_and_shown(
     server: Misbehaving, watch: Watch[Pod]
 ) -> None:
     server.will(stream(A, b"<html>sorry</html>\n", B, then="open"))
-    told: Told = []
+    events: Told = []
     with pytest.raises(errors.Unavailable, match=r"not a watch event.*'<html>sorry</html>'"):
-        await read(watch, told)
-    assert told == [("ADDED", "a", "5")]
+        await read(watch, events)
+    assert events == [("ADDED", "a", "5")]
     await server.gone.wait()
     assert await read(watch) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        pytest.param(b"[]\n", "Expected `object`, got `array`", id="no object"),
-        pytest.param(b'{"type": "ADDED"}\n', "missing required field `object`", id="no object in"),
-        pytest.param(event("RENAMED", pod("a", "5")), "of type 'RENAMED'", id="unknown type"),
-        pytest.param(b'\xff{"type"}\n', "not a watch event", id="not UTF-8"),
-        pytest.param(event("ADDED", {"metadata": 5}), "at `$.metadata`", id="another shape"),
-    ],
+@cases(
+    "line text",
+    {
+        "no object": (b"[]\n", "Expected `object`, got `array`"),
+        "no object in": (b'{"type": "ADDED"}\n', "missing required field `object`"),
+        "unknown type": (event("RENAMED", pod("a", "5")), "of type 'RENAMED'"),
+        "not UTF-8": (b'\xff{"type"}\n', "not a watch event"),
+        "another shape": (event("ADDED", {"metadata": 5}), "at `$.metadata`"),
+    },
 )
 async def test_a_line_that_is_no_event_is_unavailable(
     line: bytes, text: str, server: Misbehaving, watch: Watch[Pod]
 ) -> None:
     server.will(stream(line))
-    with pytest.raises(errors.Unavailable) as caught:
+    with pytest.raises(errors.Unavailable) as error:
         await read(watch)
-    assert text in str(caught.value)
+    assert text in str(error.value)
 
 
 async def test_410_as_an_event_is_expired(server: Misbehaving, watch: Watch[Pod]) -> None:
     server.will(stream(A, event("ERROR", failure(410, "Expired", "too old resource version"))))
-    told: Told = []
+    events: Told = []
     with pytest.raises(errors.Expired, match="too old resource version"):
-        await read(watch, told)
-    assert told == [("ADDED", "a", "5")]
+        await read(watch, events)
+    assert events == [("ADDED", "a", "5")]
 
 
 async def test_410_as_an_event_with_the_older_reason_is_expired(
@@ -169,15 +170,15 @@ async def test_410_as_a_status_is_expired(server: Misbehaving, watch: Watch[Pod]
         await read(watch)
 
 
-@pytest.mark.parametrize(
-    ("body", "want"),
-    [
-        pytest.param(failure(500, "InternalError"), errors.Unavailable, id="internal error"),
-        pytest.param(failure(429, "TooManyRequests"), errors.TooManyRequests, id="too many"),
-        pytest.param(failure(504, "Timeout"), errors.Timeout, id="timeout"),
-        pytest.param({"what": "ever"}, errors.Unavailable, id="no Status"),
-        pytest.param(None, errors.Unavailable, id="null"),
-    ],
+@cases(
+    "body want",
+    {
+        "internal error": (failure(500, "InternalError"), errors.Unavailable),
+        "too many": (failure(429, "TooManyRequests"), errors.TooManyRequests),
+        "timeout": (failure(504, "Timeout"), errors.Timeout),
+        "no Status": ({"what": "ever"}, errors.Unavailable),
+        "null": (None, errors.Unavailable),
+    },
 )
 async def test_an_error_event_is_the_error_that_it_names(
     body: Any, want: type[Exception], server: Misbehaving, watch: Watch[Pod]
@@ -190,9 +191,9 @@ async def test_an_error_event_is_the_error_that_it_names(
 async def test_a_bookmark_with_nulls_is_a_bookmark(server: Misbehaving, watch: Watch[Pod]) -> None:
     metadata = {"resourceVersion": "9", "creationTimestamp": None, "annotations": None}
     server.will(stream(event("BOOKMARK", {"metadata": metadata, "spec": {"containers": None}})))
-    found = await anext(watch)
-    assert (found.type, found.object, found.resource_version) == ("BOOKMARK", None, "9")
-    assert not found.initial_end
+    bookmark = await anext(watch)
+    assert (bookmark.type, bookmark.object, bookmark.resource_version) == ("BOOKMARK", None, "9")
+    assert not bookmark.initial_end
 
 
 @pytest.mark.parametrize(("value", "ends"), [("true", True), ("false", False)])
@@ -204,16 +205,16 @@ async def test_only_the_marked_bookmark_ends_the_initial_events(
     assert (await anext(watch)).initial_end is ends
 
 
-@pytest.mark.parametrize(
-    ("act", "want"),
-    [
-        pytest.param(status(500, "InternalError"), errors.Unavailable, id="500"),
-        pytest.param(status(429, "TooManyRequests"), errors.TooManyRequests, id="429"),
-        pytest.param(status(403, "Forbidden"), errors.Forbidden, id="403"),
-        pytest.param(answer(502, b"<html>", "text/html"), errors.Unavailable, id="HTML"),
-        pytest.param(answer(200, b"<html>\n", "text/html"), errors.Unavailable, id="HTML 200"),
-        pytest.param(reset, errors.Unavailable, id="reset"),
-    ],
+@cases(
+    "act want",
+    {
+        "500": (status(500, "InternalError"), errors.Unavailable),
+        "429": (status(429, "TooManyRequests"), errors.TooManyRequests),
+        "403": (status(403, "Forbidden"), errors.Forbidden),
+        "HTML": (answer(502, b"<html>", "text/html"), errors.Unavailable),
+        "HTML 200": (answer(200, b"<html>\n", "text/html"), errors.Unavailable),
+        "reset": (reset, errors.Unavailable),
+    },
 )
 async def test_a_watch_that_cannot_begin_is_told_once_and_not_tried_again(
     act: Any, want: type[Exception], server: Misbehaving, watch: Watch[Pod]
@@ -230,12 +231,12 @@ async def test_a_watch_is_retried_with_a_new_token(
 ) -> None:
     file = tmp_path / "token"
     file.write_text("old")
-    client = connect(access.User(token_file=file))
+    client = connect(cluster_access.User(token_file=file))
     server.will(obj(pod("a", "5")), status(401, "Unauthorized"), stream(A))
     await client.get(PODS, "a", namespace="n")
     file.write_text("newer")
     assert await read(client.watch(PODS)) == [("ADDED", "a", "5")]
-    assert [seen.token for seen in server.seen] == ["old", "old", "newer"]
+    assert [request.token for request in server.seen] == ["old", "old", "newer"]
 
 
 async def test_silence_ends_a_watch_after_the_idle_timeout(

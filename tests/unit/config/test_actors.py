@@ -2,12 +2,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from refloat.api.meta import Object
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
 from refloat.config import actors, load
 from refloat.config.actors import Actor
+from refloat.policy.job.backoff import BackoffSettings
+from tests.cases import cases
 
 RULES = [
     {
@@ -29,10 +29,10 @@ ACTOR = Actor("host_uid", "manager", NOW, (actors.FAILURE_RECOVERY,), ("a",))
 
 
 def published(
-    written: Object, gates: Gates | None = None, period: timedelta = MINUTE
+    content: Object, gates: Gates | None = None, period: timedelta = MINUTE
 ) -> load.Configuration:
     """What a reader gets of a file's content."""
-    text = actors.write(ACTOR, actors.configuration(written, gates or Gates(), period))
+    text = actors.write(ACTOR, actors.configuration(content, gates or Gates(), period))
     (actor,) = actors.read({"k": text})
     assert actor == ACTOR
     assert actor.configuration is not None
@@ -41,24 +41,33 @@ def published(
 
 def test_what_is_published_is_what_is_in_force() -> None:
     """The command line's gates too, over those of the file."""
-    written = document(mode="Report", rules=RULES)
-    configuration = published(written, Gates({FAILURE_RECOVERY_POLICY: True}))
+    text = document(mode="Report", rules=RULES)
+    configuration = published(text, Gates({FAILURE_RECOVERY_POLICY: True}))
     assert configuration.feature_gates[FAILURE_RECOVERY_POLICY]
     policy = configuration.failure_recovery
     assert policy.mode == "Report"
-    assert policy.terminate == load.parse(written).failure_recovery.terminate
+    assert policy.terminate == load.parse(text).failure_recovery.terminate
+
+
+def test_the_delays_of_the_job_controller_are_published() -> None:
+    delays = BackoffSettings(timedelta(seconds=1), timedelta(minutes=1), timedelta(seconds=0.1))
+    text = actors.write(replace(ACTOR, delays=delays), {})
+    (read,) = actors.read({"a": text})
+    assert read.delays == delays
+    (edited,) = actors.read({"a": text.replace("1m0s", "never")})
+    assert edited.delays is None
 
 
 def test_a_default_period_is_published_and_a_chosen_one_stays() -> None:
-    for chosen, want in (({}, 6), ({"forcefulTerminationGracePeriod": "2m"}, 120)):
-        configuration = published(document(annotated=chosen), period=timedelta(seconds=6))
+    for annotated, want in (({}, 6), ({"forcefulTerminationGracePeriod": "2m"}, 120)):
+        configuration = published(document(annotated=annotated), period=timedelta(seconds=6))
         assert configuration.failure_recovery.annotated.period == timedelta(seconds=want)
 
 
 def test_a_default_node_grace_period_is_published_and_a_chosen_one_stays() -> None:
-    for chosen, want in (({}, 5), ({"nodeGracePeriod": "2m"}, 120)):
+    for annotated, want in (({}, 5), ({"nodeGracePeriod": "2m"}, 120)):
         content = actors.configuration(
-            document(**chosen), Gates(), MINUTE, node_grace=timedelta(seconds=5)
+            document(**annotated), Gates(), MINUTE, node_grace=timedelta(seconds=5)
         )
         (actor,) = actors.read({"k": actors.write(ACTOR, content)})
         assert actor.configuration is not None
@@ -82,15 +91,15 @@ def test_a_configuration_that_is_too_long_is_left_out() -> None:
     assert (actor, actor.configuration) == (ACTOR, None)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "stopped", "want"),
-    [
-        pytest.param(89, False, True, id="two heartbeats are missing"),
-        pytest.param(91, False, False, id="three heartbeats are missing"),
-        pytest.param(1, True, False, id="it said that it ends"),
-        pytest.param(-80, False, True, id="its clock is a little ahead"),
-        pytest.param(-3600, False, False, id="its clock is an hour ahead"),
-    ],
+@cases(
+    "seconds stopped want",
+    {
+        "two heartbeats are missing": (89, False, True),
+        "three heartbeats are missing": (91, False, False),
+        "it said that it ends": (1, True, False),
+        "its clock is a little ahead": (-80, False, True),
+        "its clock is an hour ahead": (-3600, False, False),
+    },
 )
 def test_a_process_is_alive_while_it_renews_its_record(
     seconds: int, stopped: bool, want: bool
@@ -117,26 +126,24 @@ def test_a_key_is_one_that_a_config_map_takes() -> None:
 HEAD = f"apiVersion: {load.API_VERSION}\nkind: {load.KIND}\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("{", id="no YAML"),
-        pytest.param("kind: Pod", id="something else"),
-        pytest.param(f"{HEAD}a: 2026-13-01", id="a day that there is not"),
-        pytest.param(f"{HEAD}a: !!timestamp x", id="no day at all"),
-        pytest.param(f"{HEAD}a: !!int ''", id="no number"),
-        pytest.param(f"{HEAD}a: {'9' * 5000}", id="a long number"),
-        pytest.param(f"{HEAD}a: {'[' * 5000}{']' * 5000}", id="nesting"),
-        pytest.param(
-            f"{HEAD}failureRecoveryPolicy: {{holdAboveUnreachableNodes: {'9' * 5000}%}}",
-            id="a long percentage",
+    {
+        "no YAML": "{",
+        "something else": "kind: Pod",
+        "a day that there is not": f"{HEAD}a: 2026-13-01",
+        "no day at all": f"{HEAD}a: !!timestamp x",
+        "no number": f"{HEAD}a: !!int ''",
+        "a long number": f"{HEAD}a: {'9' * 5000}",
+        "nesting": f"{HEAD}a: {'[' * 5000}{']' * 5000}",
+        "a long percentage": (
+            f"{HEAD}failureRecoveryPolicy: {{holdAboveUnreachableNodes: {'9' * 5000}%}}"
         ),
-        pytest.param(
-            "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9 if i else ''}x]\n" for i in range(30))
-            + "kind: *a29",
-            id="aliases of aliases",
-        ),
-    ],
+        "aliases of aliases": "".join(
+            f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9 if i else ''}x]\n" for i in range(30)
+        )
+        + "kind: *a29",
+    },
 )
 def test_a_record_that_cannot_be_understood_is_left_out(text: str) -> None:
     assert actors.read({"k": text}) == []

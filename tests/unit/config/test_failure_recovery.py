@@ -11,13 +11,14 @@ import yaml
 from refloat.api import selectors
 from refloat.config import failure_recovery, load
 from refloat.config.errors import ConfigError
-from refloat.policy.failure_recovery import (
-    Annotated,
+from refloat.policy.recovery.failure_recovery import (
+    AnnotationRule,
     Budget,
     FailureRecoveryPolicy,
     TaintNodeOutOfService,
     TerminatePod,
 )
+from tests.cases import cases
 
 WHOLE = """
 apiVersion: config.refloat.dev/v1alpha1
@@ -54,7 +55,7 @@ def test_the_whole_of_it_is_read() -> None:
     labels = selectors.parse_labels("example.com/pod-safe-to-fail in (true)")
     assert load.parse(yaml.safe_load(WHOLE)).failure_recovery == FailureRecoveryPolicy(
         mode="Enforce",
-        annotated=Annotated(period=timedelta(minutes=1)),
+        annotated=AnnotationRule(period=timedelta(minutes=1)),
         terminate=(
             TerminatePod(
                 "failureRecoveryPolicy.rules[0].terminatePod",
@@ -87,7 +88,7 @@ def test_without_a_node_grace_period_that_of_the_cluster_counts() -> None:
 
 
 def test_the_keps_example_is_read_as_printed() -> None:
-    made = parse(
+    policy = parse(
         """
         rules:
         - terminatePod:
@@ -99,7 +100,7 @@ def test_the_keps_example_is_read_as_printed() -> None:
             forcefulTerminationGracePeriod: 5m
         """
     )
-    (rule,) = made.terminate
+    (rule,) = policy.terminate
     assert rule.period == timedelta(minutes=5)
     assert rule.pods.matches({"example.com/pod-safe-to-fail": "true"})
     assert not rule.pods.matches({})
@@ -111,12 +112,12 @@ def test_nothing_said_is_the_kep(text: str) -> None:
 
 
 def test_the_keps_name_for_the_second_strategy_is_an_alias() -> None:
-    made = parse("rules: [{taintNodeOutOfServiceConfig: {unreachableNodeTimeout: 90s}}]")
-    assert made.taint[0].timeout == timedelta(seconds=90)
+    policy = parse("rules: [{taintNodeOutOfServiceConfig: {unreachableNodeTimeout: 90s}}]")
+    assert policy.taint[0].timeout == timedelta(seconds=90)
 
 
 def test_all_that_is_left_to_say() -> None:
-    made = parse(
+    policy = parse(
         """
         mode: Report
         annotated: {namespaceSelector: {matchLabels: {a: b}}, deleteAfter: 0s}
@@ -131,13 +132,13 @@ def test_all_that_is_left_to_say() -> None:
             requireSelfFence: true
         """
     )
-    assert made.mode == "Report"
-    assert made.annotated.delete_after == timedelta()
-    assert not made.annotated.namespaces.matches({})
-    assert made.taint[0].all_pods
-    assert made.taint[0].nodes.matches({"pool": "spot"})
-    assert made.terminate[0].require_self_fence
-    assert made.terminate[0].path == "failureRecoveryPolicy.rules[1].terminatePod"
+    assert policy.mode == "Report"
+    assert policy.annotated.delete_after == timedelta()
+    assert not policy.annotated.namespaces.matches({})
+    assert policy.taint[0].all_pods
+    assert policy.taint[0].nodes.matches({"pool": "spot"})
+    assert policy.terminate[0].require_self_fence
+    assert policy.terminate[0].path == "failureRecoveryPolicy.rules[1].terminatePod"
 
 
 def terminate(**fields: Any) -> dict[str, Any]:
@@ -159,7 +160,7 @@ A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ([], ": []: expected a mapping"),
         ({"rule": []}, ".rule: unknown field; known are: mode, annotated, rules, budget, "),
@@ -284,52 +285,51 @@ A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_path_and_value(value: Any, told: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_a_mistake_is_told_with_its_path_and_value(value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         failure_recovery.parse(value)
-    assert str(refused.value).startswith(f"{PLACE}{told}")
+    assert str(error.value).startswith(f"{PLACE}{message}")
 
 
-@pytest.mark.parametrize(
-    ("value", "want"),
-    [
-        pytest.param(terminate(deleteAfter="9" * 5000 + "s"), f".{RULE}.deleteAfter", id="a time"),
-        pytest.param(
+@cases(
+    "value want",
+    {
+        "a time": (terminate(deleteAfter="9" * 5000 + "s"), f".{RULE}.deleteAfter"),
+        "a percentage": (
             {"holdAboveUnreachableNodes": "9" * 5000 + "%"},
             ".holdAboveUnreachableNodes",
-            id="a percentage",
         ),
-        pytest.param({"rules": "x" * 5000}, ".rules", id="a text"),
-        pytest.param({"rules": dict.fromkeys(map(str, range(5000)))}, ".rules", id="a mapping"),
-    ],
+        "a text": ({"rules": "x" * 5000}, ".rules"),
+        "a mapping": ({"rules": dict.fromkeys(map(str, range(5000)))}, ".rules"),
+    },
 )
 def test_of_a_long_value_only_the_ends_are_told(value: Any, want: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as error:
         failure_recovery.parse(value)
-    said = str(refused.value)
-    assert said.startswith(f"{PLACE}{want}: ")
-    assert "..." in said
-    assert len(said) < 500
+    text = str(error.value)
+    assert text.startswith(f"{PLACE}{want}: ")
+    assert "..." in text
+    assert len(text) < 500
 
 
 def test_zeros_before_a_percentage_are_no_matter() -> None:
-    made = failure_recovery.parse({"holdAboveUnreachableNodes": "0" * 5000 + "7%"})
-    assert made.hold_above_percent == 7
+    policy = failure_recovery.parse({"holdAboveUnreachableNodes": "0" * 5000 + "7%"})
+    assert policy.hold_above_percent == 7
 
 
 def test_a_selector_may_also_say_what_a_pod_must_not_have() -> None:
     safe = {"key": "safe", "operator": "In", "values": ["true"]}
-    made = failure_recovery.parse(
+    policy = failure_recovery.parse(
         terminate(podLabelSelector={"matchExpressions": [safe, NOT_PROD, NO_OWNER]})
     )
-    (rule,) = made.terminate
+    (rule,) = policy.terminate
     assert rule.pods.matches({"safe": "true"})
     assert not rule.pods.matches({"safe": "true", "tier": "prod"})
 
 
 def test_where_every_pod_must_have_opted_in_all_nodes_may_be_selected() -> None:
-    made = failure_recovery.parse(taint(nodeSelector={"matchExpressions": [NO_OWNER]}))
-    assert made.taint[0].nodes.matches({})
+    policy = failure_recovery.parse(taint(nodeSelector={"matchExpressions": [NO_OWNER]}))
+    assert policy.taint[0].nodes.matches({})
 
 
 def test_two_readings_of_one_file_are_equal() -> None:

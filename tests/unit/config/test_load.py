@@ -8,6 +8,7 @@ import yaml
 
 from refloat.config import load
 from refloat.config.errors import ConfigError
+from tests.cases import cases
 
 HEAD = "apiVersion: config.refloat.dev/v1alpha1\nkind: Configuration\n"
 RECOVERY = f"{HEAD}failureRecoveryPolicy:\n"
@@ -50,133 +51,107 @@ def test_empty_gates_are_none(tmp_path: Path) -> None:
     assert load.load(written(tmp_path, HEAD + "featureGates:\n")).feature_gates == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        pytest.param("", "the document: None: expected a mapping", id="an empty file"),
-        pytest.param("- a", "the document: ['a']: expected a mapping", id="a list"),
-        pytest.param("a: [", "is not YAML: ", id="no YAML"),
-        pytest.param(
+@cases(
+    "text message",
+    {
+        "an empty file": ("", "the document: None: expected a mapping"),
+        "a list": ("- a", "the document: ['a']: expected a mapping"),
+        "no YAML": ("a: [", "is not YAML: "),
+        "no version": (
             "kind: Configuration",
             "apiVersion: None: expected 'config.refloat.dev/v1alpha1'",
-            id="no version",
         ),
-        pytest.param(
+        "another kind": (
             HEAD.replace("Configuration", "Pod"),
             "kind: 'Pod': expected 'Configuration'",
-            id="another kind",
         ),
-        pytest.param(HEAD + "foo: 1", "foo: unknown field; known are: ", id="an unknown field"),
-        pytest.param(
-            HEAD + "featureGates: [a]",
-            "featureGates: ['a']: expected a mapping",
-            id="gates in a list",
-        ),
-        pytest.param(
+        "an unknown field": (HEAD + "foo: 1", "foo: unknown field; known are: "),
+        "gates in a list": (HEAD + "featureGates: [a]", "featureGates: ['a']: expected a mapping"),
+        "a gate that is neither": (
             HEAD + "featureGates: {TaintForceEviction: 'yes'}",
             "featureGates.TaintForceEviction: 'yes': expected true or false",
-            id="a gate that is neither",
         ),
-        pytest.param(
+        "an unknown gate": (
             HEAD + "featureGates: {Nope: true}",
             "featureGates: unknown feature gate 'Nope'; known are: ",
-            id="an unknown gate",
         ),
-        pytest.param(
+        "a day that there is not, for a duration": (
             RECOVERY + "  annotated: {deleteAfter: 2026-13-01}",
             "failureRecoveryPolicy.annotated.deleteAfter: '2026-13-01': expected a duration such ",
-            id="a day that there is not, for a duration",
         ),
-        pytest.param(
+        "a day, for a duration": (
             RECOVERY + "  annotated: {deleteAfter: 2026-12-01}",
             "failureRecoveryPolicy.annotated.deleteAfter: '2026-12-01': expected a duration such ",
-            id="a day, for a duration",
         ),
-        pytest.param(
+        "a number of 5,000 digits": (
             RECOVERY + f"  budget: {{maxPods: {'9' * 5000}, window: 1m}}",
             "failureRecoveryPolicy.budget.maxPods: '9999",
-            id="a number of 5,000 digits",
         ),
-        pytest.param(
+        "a duration of 5,000 digits": (
             RECOVERY + f"  budget: {{maxPods: 1, window: {'9' * 5000}s}}",
             "failureRecoveryPolicy.budget.window: '9999",
-            id="a duration of 5,000 digits",
         ),
-        pytest.param(
+        "a percentage of 5,000 digits": (
             RECOVERY + f"  holdAboveUnreachableNodes: {'9' * 5000}%",
             "failureRecoveryPolicy.holdAboveUnreachableNodes: '9999",
-            id="a percentage of 5,000 digits",
         ),
-        pytest.param(
+        "deep nesting": (
             HEAD + f"featureGates: {'[' * 5000}{']' * 5000}",
             "featureGates: [[[[[[[...]]]]]]]: expected a mapping",
-            id="deep nesting",
         ),
-        pytest.param(
+        "deeper nesting": (
             HEAD + f"featureGates: {'[' * 10001}{']' * 10001}",
             "yaml: exceeded max depth of 10000",
-            id="deeper nesting",
         ),
-        pytest.param(
-            f"? {'[' * 5000}{']' * 5000}\n: 1", "is nested too deeply", id="nesting in a key"
-        ),
-        pytest.param(
+        "nesting in a key": (f"? {'[' * 5000}{']' * 5000}\n: 1", "is nested too deeply"),
+        "a key twice": (
             HEAD + "featureGates: {TaintForceEviction: false, TaintForceEviction: true}",
             'line 3: key "TaintForceEviction" already set in map',
-            id="a key twice",
         ),
-        pytest.param(
+        "a key twice, further down": (
             RECOVERY + "  mode: Report\n  mode: Enforce\n",
             'line 5: key "mode" already set in map',
-            id="a key twice, further down",
         ),
-        pytest.param(
+        "a label that is no text": (
             RECOVERY + "  annotated: {namespaceSelector: {matchLabels: {on: a}}}",
             "line 4: key true is no text unless it is in quotes",
-            id="a label that is no text",
         ),
-        pytest.param(
+        "a label's value that is no text": (
             RECOVERY + "  annotated: {namespaceSelector: {matchLabels: {a: y}}}",
             "failureRecoveryPolicy.annotated.namespaceSelector.matchLabels.a: True: expected a ",
-            id="a label's value that is no text",
         ),
-        pytest.param(HEAD + "---\n" + HEAD, "expected one document, found 2", id="two documents"),
-        pytest.param("a: *b", "yaml: unknown anchor 'b' referenced", id="an alias of nothing"),
-    ],
+        "two documents": (HEAD + "---\n" + HEAD, "expected one document, found 2"),
+        "an alias of nothing": ("a: *b", "yaml: unknown anchor 'b' referenced"),
+    },
 )
-def test_mistake_is_told_with_file_and_field(tmp_path: Path, text: str, told: str) -> None:
+def test_mistake_is_told_with_file_and_field(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as error:
         load.load(path)
-    assert str(refused.value).startswith(f"{path}: {told}")
-    assert "\n" not in str(refused.value)
+    assert str(error.value).startswith(f"{path}: {message}")
+    assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(f"# a remark\n---\n{HEAD}featureGates: {{}} # another\n", id="remarks"),
-        pytest.param(f"---\n{HEAD}...\n", id="one document, with its marks"),
-        pytest.param(RECOVERY + "  budget: {maxPods: 010, window: 1m}", id="an octal number"),
-        pytest.param(RECOVERY + "  budget: {maxPods: 1_000, window: 1m}", id="a grouped number"),
-        pytest.param(HEAD + "featureGates: {TaintForceEviction: yes}", id="a word for true"),
-        pytest.param(HEAD + "featureGates: ~", id="a sign for nothing"),
-        pytest.param(
-            RECOVERY + "  annotated: {namespaceSelector: &all {}}\n"
-            "  rules: [{taintNodeOutOfService: {unreachableNodeTimeout: 1h, nodeSelector: *all}}]",
-            id="an anchor",
-        ),
-        pytest.param(
-            RECOVERY + "  annotated: &terms {forcefulTerminationGracePeriod: 1m, deleteAfter: 1h}\n"
-            "  rules:\n"
-            "  - terminatePod:\n"
-            "      <<: *terms\n"
-            "      deleteAfter: 10m\n"
-            "      podLabelSelector: {matchLabels: {safe: 'true'}}\n",
-            id="a merge, and one key anew",
-        ),
-        pytest.param(DESIGN, id="the documented one"),
-    ],
+    {
+        "remarks": f"# a remark\n---\n{HEAD}featureGates: {{}} # another\n",
+        "one document, with its marks": f"---\n{HEAD}...\n",
+        "an octal number": RECOVERY + "  budget: {maxPods: 010, window: 1m}",
+        "a grouped number": RECOVERY + "  budget: {maxPods: 1_000, window: 1m}",
+        "a word for true": HEAD + "featureGates: {TaintForceEviction: yes}",
+        "a sign for nothing": HEAD + "featureGates: ~",
+        "an anchor": RECOVERY + "  annotated: {namespaceSelector: &all {}}\n"
+        "  rules: [{taintNodeOutOfService: {unreachableNodeTimeout: 1h, nodeSelector: *all}}]",
+        "a merge, and one key anew": RECOVERY
+        + "  annotated: &terms {forcefulTerminationGracePeriod: 1m, deleteAfter: 1h}\n"
+        "  rules:\n"
+        "  - terminatePod:\n"
+        "      <<: *terms\n"
+        "      deleteAfter: 10m\n"
+        "      podLabelSelector: {matchLabels: {safe: 'true'}}\n",
+        "the documented one": DESIGN,
+    },
 )
 def test_what_is_usual_is_read_as_by_other_readers_of_yaml(tmp_path: Path, text: str) -> None:
     assert load.load(written(tmp_path, text)) == load.parse(yaml.safe_load(text))

@@ -31,26 +31,26 @@ def reloading(path: Path) -> Reloading:
 
 
 def test_a_changed_file_is_taken_up_and_told(path: Path, reloading: Reloading) -> None:
-    told: list[Configuration] = []
-    reloading.on_change(told.append)
+    changes: list[Configuration] = []
+    reloading.on_change(changes.append)
     path.write_text(ON)
-    reloading.look()
+    reloading.poll()
     assert reloading.current.feature_gates == {"TaintForceEviction": True}
-    assert told == [reloading.current]
+    assert changes == [reloading.current]
 
 
 def test_a_bad_file_keeps_the_old_one_and_says_so_once(
     path: Path, reloading: Reloading, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.write_text(ON)
-    reloading.look()
+    reloading.poll()
     path.write_text(HEAD + "featureGates: {Nope: true}\n")
-    reloading.look()
-    reloading.look()
+    reloading.poll()
+    reloading.poll()
     assert reloading.current.feature_gates == {"TaintForceEviction": True}
     errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(errors) == 1
-    assert "the old one stays" in errors[0]
+    assert "the old configuration stays in force" in errors[0]
     assert "Nope" in errors[0]
 
 
@@ -81,9 +81,9 @@ def test_whatever_is_wrong_the_next_right_file_is_taken_up(
         await following.close()
 
     follow()
-    (said,) = (each.getMessage() for each in caplog.records if each.levelname == "ERROR")
-    assert said.startswith(f"configuration not taken up, the old one stays: {path}: ")
-    assert "\n" not in said
+    (message,) = (each.getMessage() for each in caplog.records if each.levelname == "ERROR")
+    assert message.startswith(f"the old configuration stays in force: {path}: ")
+    assert "\n" not in message
 
 
 def test_an_error_that_nobody_foresaw_keeps_the_old_one_and_is_told(
@@ -97,19 +97,19 @@ def test_an_error_that_nobody_foresaw_keeps_the_old_one_and_is_told(
 
     monkeypatch.setattr(load, "load", fail)
     path.write_text(ON)
-    reloading.look()
+    reloading.poll()
     assert reloading.current == Configuration()
-    assert "the old one stays" in caplog.text
+    assert "the old configuration stays in force" in caplog.text
     assert "unforeseen" in caplog.text
 
 
 def test_a_listener_that_fails_does_not_end_the_looking(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[Configuration] = []
+    changes: list[Configuration] = []
 
     def listener(new: Configuration) -> None:
-        told.append(new)
+        changes.append(new)
         raise LookupError("unforeseen")
 
     @virtual()
@@ -124,22 +124,22 @@ def test_a_listener_that_fails_does_not_end_the_looking(
         await following.close()
 
     follow()
-    assert [each.feature_gates for each in told] == [{"TaintForceEviction": True}, {}]
+    assert [each.feature_gates for each in changes] == [{"TaintForceEviction": True}, {}]
     assert "unforeseen" in caplog.text
 
 
 def test_a_file_that_vanishes_keeps_the_old_one(path: Path, reloading: Reloading) -> None:
     path.unlink()
-    reloading.look()
+    reloading.poll()
     assert reloading.current == Configuration()
 
 
 def test_an_unchanged_file_is_not_told(path: Path, reloading: Reloading) -> None:
-    told: list[Configuration] = []
-    reloading.on_change(told.append)
+    changes: list[Configuration] = []
+    reloading.on_change(changes.append)
     path.write_text(HEAD + "# a remark\n")
-    reloading.look()
-    assert told == []
+    reloading.poll()
+    assert changes == []
 
 
 def test_a_bad_first_file_stops_the_start(path: Path) -> None:

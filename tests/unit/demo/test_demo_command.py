@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from refloat.base import log
 from refloat.cli import demo
 from refloat.demo import catalogue
-from refloat.demo.line import Kind, Line
+from refloat.demo.output_lines import Kind, Line
+from tests.cases import cases
 
 
 @pytest.fixture
@@ -21,32 +22,32 @@ def test_the_list_names_every_story() -> None:
     done = CliRunner().invoke(demo.command, ["--list"])
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [each.name for each in catalogue.STORIES]
+    assert [line.split()[0] for line in lines] == [each.name for each in catalogue.DEMOS]
     assert max(map(len, lines)) <= demo.WIDTH
 
 
 @pytest.mark.usefixtures("_quiet_logs")
-def test_a_story_is_shown_without_escape_codes_where_nobody_looks() -> None:
+def test_a_demo_is_shown_without_escape_codes_where_nobody_looks() -> None:
     done = CliRunner().invoke(demo.command, ["restart", "--pace", "0"])
     assert done.exit_code == 0
     assert "\x1b" not in done.stdout
-    assert "The story ended well" in done.stdout
+    assert "The demo ended as expected" in done.stdout
 
 
 def test_an_unknown_story_is_wrong_use() -> None:
-    done = CliRunner().invoke(demo.command, ["no-such-story"])
+    done = CliRunner().invoke(demo.command, ["no-such-demo"])
     assert done.exit_code != 0
-    assert "unknown story" in str(done.exception)
+    assert "unknown demo" in str(done.exception)
 
 
-@pytest.mark.parametrize(
-    ("kind", "want"),
-    [
-        pytest.param("step", ["", "some text"], id="a step stands apart"),
-        pytest.param("note", ["  some text"], id="a note has no time"),
-        pytest.param("event", ["    1.50s  some text"], id="an event has its time"),
-        pytest.param("table", ["  some text"], id="a table is kept as it is"),
-    ],
+@cases(
+    "kind want",
+    {
+        "a step stands apart": ("step", ["", "some text"]),
+        "a note has no time": ("note", ["  some text"]),
+        "an event has its time": ("event", ["    1.50s  some text"]),
+        "a table is kept as it is": ("table", ["  some text"]),
+    },
 )
 def test_lines_are_laid_out_by_their_kind(kind: Kind, want: list[str]) -> None:
     assert demo.render(Line(kind, "some text", 1.5)) == want

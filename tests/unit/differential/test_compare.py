@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.differential import compare
-from tests.differential.answers import Answer
+from tests.differential.answers import ComparedAnswer
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 OTHER = "fedcba98-7654-3210-fedc-ba9876543210"
@@ -61,35 +61,39 @@ DIFFERENT = {
 
 @pytest.mark.parametrize(("left", "right"), ALIKE.values(), ids=ALIKE)
 def test_is_no_difference(left: Any, right: Any) -> None:
-    assert compare.differences(Answer(200, left), Answer(200, right)) == []
+    assert compare.differences(ComparedAnswer(200, left), ComparedAnswer(200, right)) == []
 
 
 @pytest.mark.parametrize(("left", "right"), DIFFERENT.values(), ids=DIFFERENT)
 def test_is_a_difference(left: Any, right: Any) -> None:
-    assert compare.differences(Answer(200, left), Answer(200, right))
+    assert compare.differences(ComparedAnswer(200, left), ComparedAnswer(200, right))
 
 
 def test_of_answers_with_different_codes_the_messages_are_shown() -> None:
-    found = compare.differences(Answer(409, message("taken")), Answer(422, message("wrong")))
-    assert [(each.path, each.left, each.right) for each in found] == [
+    differences = compare.differences(
+        ComparedAnswer(409, message("taken")), ComparedAnswer(422, message("wrong"))
+    )
+    assert [(each.path, each.left, each.right) for each in differences] == [
         ("status", 409, 422),
         ("message", "taken", "wrong"),
     ]
 
 
 def test_warnings_are_compared_in_any_order() -> None:
-    one = Answer(200, {}, warnings=("a", "b"))
-    assert compare.differences(one, Answer(200, {}, warnings=("b", "a"))) == []
-    assert len(compare.differences(one, Answer(200, {}, warnings=("a",)))) == 1
+    one = ComparedAnswer(200, {}, warnings=("a", "b"))
+    assert compare.differences(one, ComparedAnswer(200, {}, warnings=("b", "a"))) == []
+    assert len(compare.differences(one, ComparedAnswer(200, {}, warnings=("a",)))) == 1
 
 
 def test_retry_after_is_compared() -> None:
-    found = compare.differences(Answer(429, {}, retry_after="1"), Answer(429, {}))
-    assert [each.path for each in found] == ["retry-after"]
+    differences = compare.differences(
+        ComparedAnswer(429, {}, retry_after="1"), ComparedAnswer(429, {})
+    )
+    assert [each.path for each in differences] == ["retry-after"]
 
 
 def test_long_texts_are_shown_from_where_they_part() -> None:
     long = "x" * 500
-    shown = compare.shown(compare.Difference("p", f"{long}1", f"{long}2"), ("one", "other"))
-    assert f"one  : {'x' * 80}1" in shown
-    assert f"other: {'x' * 80}2" in shown
+    text = compare.shown(compare.AnswerDifference("p", f"{long}1", f"{long}2"), ("one", "other"))
+    assert f"one  : {'x' * 80}1" in text
+    assert f"other: {'x' * 80}2" in text

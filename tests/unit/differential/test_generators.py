@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generators repeat themselves from a seed, and make what they are said to make."""
+"""The generators repeat themselves from a seed, and produce all kinds of calls."""
 
 from random import Random
 from typing import cast
@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from refloat.api import kinds, schema
-from tests.differential import calls, compare, objects, patches, scene, values
-from tests.differential.answers import Answer, Call, Pair
+from tests.differential import api_case, calls, compare, objects, patches, values
+from tests.differential.answers import ApiCall, ComparedAnswer, ServerPair
 
 KINDS = {f"{each.group} {each.plural}".strip(): each for each in kinds.RESOURCES}
 
@@ -16,9 +16,9 @@ KINDS = {f"{each.group} {each.plural}".strip(): each for each in kinds.RESOURCES
 @pytest.mark.parametrize("resource", KINDS.values(), ids=KINDS)
 def test_every_kind_has_objects_to_start_from(resource: kinds.Resource) -> None:
     struct = schema.struct(resource.api_version, resource.kind)
-    made = objects.bases(resource.group, resource.plural, "ns")
-    assert made
-    assert all(each.keys() <= struct.fields.keys() for each in made)
+    bases = objects.bases(resource.group, resource.plural, "ns")
+    assert bases
+    assert all(each.keys() <= struct.fields.keys() for each in bases)
 
 
 @pytest.mark.parametrize("resource", KINDS.values(), ids=KINDS)
@@ -54,11 +54,11 @@ def test_a_change_leaves_the_first_object_alone() -> None:
     assert first == {"a": {"b": [{"c": 1}]}}
 
 
-class Nothing:
+class NoServers:
     """Two servers that have nothing."""
 
-    def both(self, call: Call) -> tuple[Answer, Answer]:
-        return Answer(404, {}), Answer(404, {})
+    def both(self, call: ApiCall) -> tuple[ComparedAnswer, ComparedAnswer]:
+        return ComparedAnswer(404, {}), ComparedAnswer(404, {})
 
 
 OUTSIDE = {each.plural: each for each in kinds.RESOURCES if not each.namespaced}
@@ -68,10 +68,14 @@ OUTSIDE = {each.plural: each for each in kinds.RESOURCES if not each.namespaced}
 def test_nothing_is_said_of_what_others_have_outside_of_namespaces(
     resource: kinds.Resource,
 ) -> None:
-    about = scene.Scene(Random(1), resource, "run", cast("Pair", Nothing()), tracked=False)
-    made = [step.left for _ in range(100) for step in calls.steps(about)]
+    case = api_case.ApiCase(
+        Random(1), resource, "run", cast("ServerPair", NoServers()), tracked=False
+    )
+    sent_calls = [step.left for _ in range(100) for step in calls.steps(case)]
     whole = [
-        each for each in made if each.path.partition("?")[0].strip("/").endswith(resource.plural)
+        each
+        for each in sent_calls
+        if each.path.partition("?")[0].strip("/").endswith(resource.plural)
     ]
     reads = [
         each for each in whole if each.method in ("GET", "DELETE") and "watch=1" not in each.path

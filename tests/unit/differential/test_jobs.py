@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison of random Jobs makes of what it saw: planted differences are caught."""
+"""The verdict on random Jobs: planted differences are caught."""
 
 import copy
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.cases import cases
 from tests.differential import jobs, plans
 from tests.scenarios import comparing
-from tests.scenarios.playing import Result
+from tests.scenarios.playing import ScenarioResult
 from tests.scenarios.setting import Setting
 
 CONDITION = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}
@@ -21,27 +20,27 @@ OUTCOME: dict[str, Any] = {
 }
 
 
-def results(outcome: dict[str, Any], error: str = "") -> dict[str, Result]:
-    return {"case_1": Result("case_1", error, outcome)}
+def results(outcome: dict[str, Any], error: str = "") -> dict[str, ScenarioResult]:
+    return {"case_1": ScenarioResult("case_1", error, outcome)}
 
 
 def judged(
-    reference: dict[str, Result],
-    other: dict[str, Result],
-    *again: tuple[dict[str, Result], dict[str, Result]],
-) -> jobs.Verdict:
+    reference: dict[str, ScenarioResult],
+    other: dict[str, ScenarioResult],
+    *again: tuple[dict[str, ScenarioResult], dict[str, ScenarioResult]],
+) -> jobs.JobsVerdict:
     """The verdict on two settings, that played the case again as often as that is given."""
-    found = list(comparing.differences(reference, {"managed": other}, ()))
+    differences = list(comparing.differences(reference, {"managed": other}, ()))
     pairs = [(reference, other), *again]
     plays = [dict(zip(("reference", "managed"), each, strict=True)) for each in pairs]
-    return jobs.judged(found, plays)
+    return jobs.judged(differences, plays)
 
 
 def planted() -> dict[str, Any]:
-    """The outcome of a controller with a word of its own in a message."""
-    made = copy.deepcopy(OUTCOME)
-    made["job"]["conditions"][0]["message"] = "other words"
-    return made
+    """The outcome of a controller with a word different words in a message."""
+    outcome = copy.deepcopy(OUTCOME)
+    outcome["job"]["conditions"][0]["message"] = "other words"
+    return outcome
 
 
 def test_equal_outcomes_are_no_difference() -> None:
@@ -61,12 +60,12 @@ def test_a_planted_message_is_caught_when_it_comes_again() -> None:
     assert judged(one, other, (one, other)).is_bad
 
 
-@pytest.mark.parametrize(
-    ("again", "who"),
-    [
-        pytest.param((planted(), planted()), "reference", id="the reference"),
-        pytest.param((OUTCOME, OUTCOME), "managed", id="the other"),
-    ],
+@cases(
+    "again who",
+    {
+        "the reference": ((planted(), planted()), "reference"),
+        "the other": ((OUTCOME, OUTCOME), "managed"),
+    },
 )
 def test_a_case_that_one_of_them_ends_in_two_ways_is_dropped_and_listed(
     again: tuple[dict[str, Any], dict[str, Any]], who: str
@@ -84,7 +83,7 @@ AGAIN = (results(OUTCOME), results(planted()))
 
 
 def test_only_a_case_that_another_ends_in_two_ways_is_played_more_often() -> None:
-    def doubtful(*pairs: tuple[dict[str, Result], dict[str, Result]]) -> set[str]:
+    def doubtful(*pairs: tuple[dict[str, ScenarioResult], dict[str, ScenarioResult]]) -> set[str]:
         plays = [dict(zip(("reference", "managed"), each, strict=True)) for each in pairs]
         return jobs.doubtful(["case_1"], plays)
 
@@ -134,26 +133,26 @@ def dropped(count: int) -> dict[tuple[str, str], str]:
 
 
 def test_too_many_dropped_cases_are_bad() -> None:
-    assert not jobs.Verdict(dropped=dropped(10), cases=100).is_bad
-    assert jobs.Verdict(dropped=dropped(11), cases=100).is_bad
+    assert not jobs.JobsVerdict(dropped=dropped(10), cases=100).is_bad
+    assert jobs.JobsVerdict(dropped=dropped(11), cases=100).is_bad
 
 
-@pytest.mark.parametrize(
-    ("found", "want"),
-    [
-        pytest.param([10.1, 12.7, 10.9, 11.0, 11.2], None, id="late now and then"),
-        pytest.param([11.1, *[11.3] * 4], ("10 s", "11 s"), id="a base of eleven seconds"),
-        pytest.param([*[10.4] * 4, 9.9], ("10 s", "9 s"), id="too early once"),
-        pytest.param([11.1, 11.3], None, id="too few were measured"),
-        pytest.param([], None, id="none was measured"),
-    ],
+@cases(
+    "seconds want",
+    {
+        "late now and then": ([10.1, 12.7, 10.9, 11.0, 11.2], None),
+        "a base of eleven seconds": ([11.1, *[11.3] * 4], ("10 s", "11 s")),
+        "too early once": ([*[10.4] * 4, 9.9], ("10 s", "9 s")),
+        "too few were measured": ([11.1, 11.3], None),
+        "none was measured": ([], None),
+    },
 )
 def test_the_shortest_wait_tells_the_back_off(
-    found: list[float], want: tuple[str, str] | None
+    seconds: list[float], want: tuple[str, str] | None
 ) -> None:
-    waits = {"reference": [10.2, 13.0, 10.3, 10.9, 11.0], "managed": found}
-    told = [(each.expected, each.found) for each in jobs.wait_differences(waits)]
-    assert told == ([want] if want else [])
+    waits = {"reference": [10.2, 13.0, 10.3, 10.9, 11.0], "managed": seconds}
+    pairs = [(each.expected, each.found) for each in jobs.wait_differences(waits)]
+    assert pairs == ([want] if want else [])
 
 
 def test_a_difference_is_told_with_its_plan_and_how_to_play_it_again() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests import builders
+from tests.apiserver_fixture import ServerFixture
 from tests.differential import plans
 from tests.differential.plans import Plan
-from tests.worlds import World
 
 PLANS = [plans.plan(1, number) for number in range(200)]
 
@@ -19,7 +19,7 @@ def lives(plan: Plan) -> list[list[Any]]:
     return [each if isinstance(each, list) else [each] for each in plan.simulate.values()]
 
 
-async def test_every_plan_is_a_job_that_the_api_accepts(world: World) -> None:
+async def test_every_plan_is_a_job_that_the_api_accepts(world: ServerFixture) -> None:
     for plan in PLANS:
         job = builders.job(plan.name.replace("_", "-"))
         pod = {**job["spec"]["template"]["spec"], "restartPolicy": "Never", **plan.template}

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of what watchers are told, only what both servers should tell is compared."""
+"""Only the events that both servers must send are compared."""
 
 from typing import Any
 
 from tests.differential import watches
-from tests.differential.answers import Answer
+from tests.differential.answers import ComparedAnswer
 
 
 def event(kind: str, name: str = "a", **metadata: Any) -> dict[str, Any]:
-    known = {"name": name, "resourceVersion": "1", **metadata}
-    return {"type": kind, "object": {"kind": "Node", "metadata": known}}
+    whole_metadata = {"name": name, "resourceVersion": "1", **metadata}
+    return {"type": kind, "object": {"kind": "Node", "metadata": whole_metadata}}
 
 
 def told(*events: dict[str, Any]) -> list[str]:
-    found = watches.history(Answer(200, list(events)), {"a", "b"})
-    return [each["type"] for each in found.body["items"]]
+    history = watches.history(ComparedAnswer(200, list(events)), {"a", "b"})
+    return [each["type"] for each in history.body["items"]]
 
 
 def test_a_change_of_owners_alone_is_not_compared() -> None:
@@ -41,5 +41,5 @@ def test_objects_of_others_are_passed_over() -> None:
 
 
 def test_a_refused_watch_is_compared_as_it_is() -> None:
-    refused = Answer(400, {"kind": "Status"})
-    assert watches.history(refused, {"a"}) is refused
+    answer = ComparedAnswer(400, {"kind": "Status"})
+    assert watches.history(answer, {"a"}) is answer

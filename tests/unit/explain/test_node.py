@@ -1,47 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What explain says of a node, its pods, and the actions of Refloat there."""
+
 from typing import Any
 
 import msgspec
+import pytest
 
 from refloat.api.core import Node, Pod
 from refloat.explain import node as nodes
-from refloat.explain.account import Point
+from refloat.explain import node_state
 from refloat.explain.actors import Outlook
-from refloat.explain.surroundings import Surroundings
-from refloat.policy import zombie
-from refloat.policy.force_eviction import PROGRESS
-from tests.unit.explain.test_pod import LOST, NONE, configuration, node, stuck
-from tests.unit.policy.made import at, text
+from refloat.explain.codes import Code
+from refloat.explain.explain_context import ExplainContext
+from refloat.explain.explanation import Evidence, Finding
+from refloat.policy.recovery import zombie
+from refloat.policy.recovery.force_eviction import PROGRESS
+from tests.unit.explain.test_pod import LOST, NONE, configuration, evidence, node, stuck
+from tests.unit.policy.builders import at, text
 
 RULE = {"taintNodeOutOfService": {"unreachableNodeTimeout": "10m"}}
 
 
-def told(of: Node, about: str, *there: Pod, **around: Any) -> list[str]:
-    defaults: dict[str, Any] = {"now": at(110), "pods": there, "recovery": Outlook(configuration())}
-    account = nodes.explain(of, Surroundings(**(defaults | around)))
-    return [point.text for point in account.points if point.about == about]
+def explain(of: Node, *pods: Pod, **context: Any) -> Finding:
+    defaults: dict[str, Any] = {"now": at(110), "recovery": Outlook(configuration())}
+    return nodes.explain(of, pods, ExplainContext(**(defaults | context)))
 
 
-def named(name: str) -> Pod:
-    return stuck(name=name)
+def test_each_stuck_pod_has_its_decision() -> None:
+    finding = explain(LOST, stuck())
+    assert finding.code == Code.NODE_SILENT
+    assert "1 deleted pods hang there" in finding.verdict
+    (decision,) = evidence(finding, "pod ml/train-0")
+    assert text(160) in decision
+    assert evidence(finding, "pods") == ["1 Terminating"]
 
 
-def test_each_stuck_pod_is_told_with_its_fate() -> None:
-    (said,) = told(LOST, "pod", stuck())
-    assert said.startswith("ml/train-0: it will be made to fail at")
-    assert told(LOST, "pods", stuck()) == ["1 Terminating"]
+def test_many_stuck_pods_are_counted() -> None:
+    finding = explain(LOST, *(stuck(name=f"p{i}") for i in range(25)))
+    assert len(evidence(finding, "pod ml/")) == nodes.MAX_PODS
+    assert "5 more are being deleted" in evidence(finding, "pods")
 
 
-def test_many_are_counted() -> None:
-    said = told(LOST, "pod", *(named(f"p{i}") for i in range(25)))
-    assert len(said) == nodes.MAX_PODS + 1
-    assert said[-1] == "and 5 more that are being deleted"
-
-
-def test_a_rule_for_nodes_is_told_with_its_time() -> None:
-    said = told(LOST, "out of service", stuck(), recovery=Outlook(configuration(rules=[RULE])))
-    want = f"it will be tainted node.kubernetes.io/out-of-service at {text(600)}"
-    assert said == [f"{want} unless it comes back"]
+def test_a_rule_for_nodes_has_its_time() -> None:
+    finding = explain(LOST, stuck(), recovery=Outlook(configuration(rules=[RULE])))
+    (line,) = evidence(finding, "out of service")
+    assert "node.kubernetes.io/out-of-service" in line
+    assert text(600) in line
 
 
 def test_the_pod_that_keeps_a_node_in_service_is_named() -> None:
@@ -53,30 +57,51 @@ def test_the_pod_that_keeps_a_node_in_service_is_named() -> None:
         },
         Pod,
     )
-    said = told(
-        LOST, "out of service", stuck(), other, recovery=Outlook(configuration(rules=[RULE]))
+    finding = explain(LOST, stuck(), other, recovery=Outlook(configuration(rules=[RULE])))
+    (line,) = evidence(finding, "out of service")
+    assert line.endswith("prod/db")
+
+
+def test_without_a_rule_for_nodes_there_is_no_line_about_it() -> None:
+    assert evidence(explain(LOST, stuck()), "out of service") == []
+
+
+def test_health_names_the_last_word_of_the_kubelet() -> None:
+    assert node_state.health(node(ready="True"), at(10)) == "ready, since 10s"
+    assert node_state.health(node(ready="False"), at(10)).startswith(
+        "not ready, but its kubelet reports"
     )
-    assert said == ["not every pod on it may be ended by force: prod/db"]
+    assert node_state.health(LOST, at(10)).startswith("lost: the kubelet has stopped reporting")
+    assert node_state.health(Node(), at(10)) == "has not reported yet"
 
 
-def test_nothing_is_said_of_rules_that_are_not_there() -> None:
-    assert told(LOST, "out of service", stuck()) == []
+@pytest.mark.parametrize(
+    ("of", "code"),
+    [
+        pytest.param(node(ready="True"), Code.NODE_READY, id="ready"),
+        pytest.param(node(ready="False"), Code.NODE_NOT_READY, id="the kubelet says not ready"),
+        pytest.param(LOST, Code.NODE_SILENT, id="silent"),
+        pytest.param(Node(), Code.NODE_UNKNOWN, id="never reported"),
+        pytest.param(
+            msgspec.structs.replace(
+                node(ready="True"), spec=msgspec.convert({"unschedulable": True}, type(Node().spec))
+            ),
+            Code.NODE_CORDONED,
+            id="cordoned",
+        ),
+    ],
+)
+def test_each_state_of_a_node_has_its_code(of: Node, code: Code) -> None:
+    assert explain(of).code == code
 
 
-def test_health_says_who_lives() -> None:
-    assert nodes.health(node(ready="True"), at(10)).startswith("ready since")
-    assert nodes.health(node(ready="False"), at(10)).startswith("not ready, but its kubelet lives")
-    assert nodes.health(LOST, at(10)).startswith("unreachable since")
-    assert nodes.health(Node(), at(10)) == "nothing is known of it yet"
-
-
-def test_without_a_refloat_that_is_said() -> None:
-    assert told(LOST, "recovery", recovery=NONE) == [NONE.text]
+def test_a_cluster_without_refloat_is_named_as_such() -> None:
+    assert evidence(explain(LOST, stuck(), recovery=NONE), "failure recovery") == [NONE.text]
 
 
 def test_a_living_node_ends_its_pods_itself() -> None:
-    (said,) = told(node(ready="True"), "pod", stuck())
-    assert said == f"ml/train-0: {zombie.Ignore(zombie.Reason.NODE_REACHABLE).text}"
+    (line,) = evidence(explain(node(ready="True"), stuck()), "pod ml/train-0")
+    assert line == zombie.Ignore(zombie.Reason.NODE_REACHABLE).text
 
 
 def evicted(progress: str, *taints: dict[str, str]) -> Node:
@@ -85,28 +110,32 @@ def evicted(progress: str, *taints: dict[str, str]) -> Node:
     return msgspec.convert(body, Node)
 
 
-WISH = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
-BEGUN = f'{{"step": "Evicting", "started": "{text(100)}"}}'
+REQUEST = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
+EVICTING = f'{{"step": "Evicting", "started": "{text(100)}"}}'
+CLEARED = '{"step": "VolumesCleared"}'
 
 
-def test_force_eviction_is_told_with_the_step_that_it_is_at() -> None:
-    runs = msgspec.convert({"metadata": {"name": "p"}, "status": {"phase": "Running"}}, Pod)
-    cases = [
-        (LOST, []),
-        (evicted("", WISH), ["a taint says that it is down; awaited: its Ready condition must"]),
-        (evicted('{"step": "VolumesCleared"}', WISH), ["its volumes are cleared; its lease is"]),
-        (evicted(BEGUN, WISH), [f"since {text(100)} its pods are evicted; 1 are left"]),
-        (evicted(BEGUN), ["the taint that asked for it is gone"]),
-    ]
-    for seen, want in cases:
-        said = told(seen, "force eviction", runs)
-        assert len(said) == len(want)
-        assert all(one.startswith(other) for one, other in zip(said, want, strict=True))
+@pytest.mark.parametrize(
+    ("of", "want"),
+    [
+        pytest.param(evicted("", REQUEST), "its Ready condition must", id="just requested"),
+        pytest.param(evicted(CLEARED, REQUEST), "its volumes are cleared", id="volumes cleared"),
+        pytest.param(evicted(EVICTING, REQUEST), "1 are left", id="evicting"),
+        pytest.param(evicted(EVICTING), "the taint that asked for it is gone", id="withdrawn"),
+    ],
+)
+def test_force_eviction_has_its_step(of: Node, want: str) -> None:
+    running = msgspec.convert({"metadata": {"name": "p"}, "status": {"phase": "Running"}}, Pod)
+    finding = explain(of, running, force_eviction=Outlook(configuration()))
+    assert finding.code == Code.NODE_FORCE_EVICTION
+    (step,) = finding.next
+    assert want in step.text
+    assert step.component == "force eviction"
 
 
-def test_a_force_eviction_that_no_process_carries_out_is_told_so() -> None:
-    assert told(evicted("", WISH), "but", force_eviction=NONE) == [NONE.text]
-    actor = Point("actor", "manager m1 leads")
+def test_a_force_eviction_that_no_process_carries_out_names_none() -> None:
+    finding = explain(evicted("", REQUEST), force_eviction=NONE)
+    assert [(each.text, each.component) for each in finding.next] == [(NONE.text, "")]
+    actor = Evidence("actor", "manager m1 leads")
     acting = Outlook(configuration(), points=(actor,))
-    assert told(evicted("", WISH), "but", force_eviction=acting) == []
-    assert told(evicted("", WISH), "actor", force_eviction=acting) == [actor.text]
+    assert actor in explain(evicted("", REQUEST), force_eviction=acting).evidence

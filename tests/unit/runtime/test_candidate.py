@@ -11,14 +11,17 @@ from refloat.base.rand import Rand
 from refloat.runtime.candidate import Candidate, CandidateMetrics
 from refloat.runtime.election import ElectionSettings
 from refloat.sim.run import Sim
-from tests.unit.runtime.clusters import Cluster, ClusterClient
+from tests.unit.runtime.clusters import ClusterClient, RegistryCluster
 from tests.virtual import virtual
 
 CONTROLLER = "failure-recovery-controller"
 
 
 def candidate(
-    sim: Sim, cluster: Cluster, registry: CollectorRegistry, on_change: Callable[[bool], None]
+    sim: Sim,
+    cluster: RegistryCluster,
+    registry: CollectorRegistry,
+    on_change: Callable[[bool], None],
 ) -> Candidate:
     return Candidate(
         CONTROLLER,
@@ -47,8 +50,8 @@ async def test_a_controller_that_fails_to_begin_is_tried_again_after_a_pause_and
         if leads and len(calls) < 10:
             raise RuntimeError("no room")
 
-    one = candidate(sim, await Cluster.started(), CollectorRegistry(), fails)
-    one.contend(wanted=True)
+    one = candidate(sim, await RegistryCluster.started(), CollectorRegistry(), fails)
+    one.contend(enabled=True)
     one.start()
     await sim.clock.sleep(1)
     assert calls == [True, False]
@@ -67,12 +70,12 @@ async def test_a_controller_that_fails_to_end_does_not_keep_the_lease(sim: Sim) 
         if not leads:
             raise RuntimeError("stuck")
 
-    one = candidate(sim, await Cluster.started(), CollectorRegistry(), fails)
-    one.contend(wanted=True)
+    one = candidate(sim, await RegistryCluster.started(), CollectorRegistry(), fails)
+    one.contend(enabled=True)
     one.start()
     await sim.clock.sleep(1)
     assert one.leads
-    one.contend(wanted=False)
+    one.contend(enabled=False)
     await sim.clock.sleep(1)
     assert not one.leads
     await one.stop(release=False)
@@ -81,13 +84,13 @@ async def test_a_controller_that_fails_to_end_does_not_keep_the_lease(sim: Sim) 
 @virtual()
 async def test_a_candidate_is_off_until_there_is_anything_to_lead_for(sim: Sim) -> None:
     registry = CollectorRegistry()
-    one = candidate(sim, await Cluster.started(), registry, lambda _: None)
+    one = candidate(sim, await RegistryCluster.started(), registry, lambda _: None)
     one.start()
     await sim.clock.sleep(60)
     assert not one.leads
     assert one.describe() == "off"
     assert (state(registry, "off"), state(registry, "standby")) == (1, 0)
-    one.contend(wanted=True)
+    one.contend(enabled=True)
     assert state(registry, "standby") == 1
     await sim.clock.sleep(1)
     assert state(registry, "leader") == 1

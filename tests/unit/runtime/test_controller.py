@@ -66,11 +66,11 @@ class Bench:
 
 def raising(*failures: BaseException) -> Work:
     """Fails in these ways one after another, then goes well."""
-    left = list(failures)
+    remaining = list(failures)
 
     async def work(_key: str) -> Result:
-        if left:
-            raise left.pop(0)
+        if remaining:
+            raise remaining.pop(0)
         return DONE
 
     return work
@@ -140,7 +140,7 @@ async def test_terminal_is_logged_and_counted(sim: Sim, caplog: pytest.LogCaptur
     bench = Bench(sim, raising(Terminal("spec.x is 3, must be 2")))
     await bench.after(1)
     assert bench.metric("terminal_reconcile_errors_total") == 1
-    assert "c k: spec.x is 3, must be 2; not tried again until it changes" in caplog.text
+    assert "c k: spec.x is 3, must be 2; no retry before a change" in caplog.text
 
 
 @virtual()
@@ -162,13 +162,13 @@ async def test_only_what_nobody_foresaw_is_logged_with_a_traceback(
     caplog.set_level(logging.INFO)
     bench = Bench(sim, raising(client_errors.Conflict("changed"), Retry("wait"), KeyError("bug")))
     await bench.after(100)
-    told = {record.getMessage().split(": ")[1]: record for record in caplog.records}
-    assert {text: record.levelname for text, record in told.items()} == {
+    records = {record.getMessage().split(": ")[1]: record for record in caplog.records}
+    assert {text: record.levelname for text, record in records.items()} == {
         "changed; again in 1 s": "WARNING",
         "wait; again in 2 s": "INFO",
         "'bug'; again in 4 s": "ERROR",
     }
-    assert [bool(record.exc_info) for record in told.values()] == [False, False, True]
+    assert [bool(record.exc_info) for record in records.values()] == [False, False, True]
 
 
 @virtual()
@@ -183,10 +183,10 @@ async def test_a_hung_reconcile_is_seen_cancelled_counted_and_tried_again(sim: S
     bench = Bench(sim, work, reconcile_seconds=30, backoff=Backoff(1, 60))
     bench.controller.queue.add("k")
     await sim.clock.sleep(20)
-    seen = bench.registry.get_sample_value(
+    sample = bench.registry.get_sample_value(
         "workqueue_longest_running_processor_seconds", {"name": "c"}
     )
-    assert seen == 20
+    assert sample == 20
     assert bench.metric("active_workers") == 1
     await sim.clock.sleep(80)
     assert [when for when, _ in bench.calls] == [0, 31]
@@ -243,20 +243,20 @@ async def test_what_is_worked_on_may_finish_at_a_stop_and_what_waits_is_left(sim
 
 @virtual()
 async def test_what_does_not_finish_in_time_is_cancelled(sim: Sim) -> None:
-    ended = []
+    ends = []
 
     async def work(key: str) -> Result:
         try:
             await sim.clock.sleep(1e6)
         finally:
-            ended.append(key)
+            ends.append(key)
         return DONE
 
     bench = Bench(sim, work)
     bench.controller.queue.add("a")
     await sim.clock.sleep(1)
     assert await bench.controller.stop(10) is True
-    assert ended == ["a"]
+    assert ends == ["a"]
     assert sim.clock.monotonic() == 11
 
 

@@ -14,24 +14,24 @@ from refloat.client.kinds import LEASES
 from refloat.runtime.election import ElectionMetrics, ElectionSettings, Elector
 from refloat.runtime.errors import BadElection, LeadershipLost
 from refloat.sim.run import Sim
-from tests.unit.runtime.clusters import Cluster
-from tests.unit.runtime.processes import Process
+from tests.unit.runtime.clusters import RegistryCluster
+from tests.unit.runtime.processes import ElectionProcess
 from tests.virtual import virtual
 
 
-def spec(cluster: Cluster) -> Object:
-    found: Object = cluster.world.get(LEASES.resource, "refloat", namespace="kube-system")["spec"]
-    return found
+def spec(cluster: RegistryCluster) -> Object:
+    lease: Object = cluster.world.get(LEASES.resource, "refloat", namespace="kube-system")["spec"]
+    return lease
 
 
 class Two:
     """Two contenders for one Lease."""
 
-    def __init__(self, sim: Sim, cluster: Cluster) -> None:
+    def __init__(self, sim: Sim, cluster: RegistryCluster) -> None:
         self.sim = sim
         self.cluster = cluster
-        self.a = Process("a", self.cluster, sim.clock, Rand(1))
-        self.b = Process("b", self.cluster, sim.clock, Rand(2))
+        self.a = ElectionProcess("a", self.cluster, sim.clock, Rand(1))
+        self.b = ElectionProcess("b", self.cluster, sim.clock, Rand(2))
 
     async def take_over(self) -> float:
         """How long it takes until the second leads."""
@@ -46,7 +46,7 @@ class Two:
 
 async def leading(sim: Sim) -> Two:
     """Two contenders, of which the first leads."""
-    two = Two(sim, await Cluster.started())
+    two = Two(sim, await RegistryCluster.started())
     await two.a.elector.acquire()
     return two
 
@@ -70,10 +70,10 @@ async def test_the_first_leads_at_once_and_writes_what_kubernetes_writes(sim: Si
 async def test_a_renewal_keeps_the_time_of_acquisition(sim: Sim) -> None:
     two = await leading(sim)
     await sim.clock.sleep(61)
-    found = spec(two.cluster)
-    assert found["acquireTime"] == "2026-01-01T00:00:00.000000Z"
-    assert found["renewTime"] == "2026-01-01T00:01:00.000000Z"
-    assert found["leaseTransitions"] == 0
+    lease = spec(two.cluster)
+    assert lease["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+    assert lease["renewTime"] == "2026-01-01T00:01:00.000000Z"
+    assert lease["leaseTransitions"] == 0
     assert two.a.elector.leads
     await two.close()
 
@@ -107,7 +107,7 @@ async def test_when_a_leader_dies_another_takes_over_after_the_lease(sim: Sim) -
 async def test_of_two_that_find_it_free_at_the_same_moment_one_leads(sim: Sim) -> None:
     two = await leading(sim)
     await two.a.elector.close()
-    rivals = [Process(name, two.cluster, sim.clock, Rand(7)) for name in ("c", "d")]
+    rivals = [ElectionProcess(name, two.cluster, sim.clock, Rand(7)) for name in ("c", "d")]
     for each in rivals:
         each.client.latency = 0.5  # between the look and the claim of each
     waiting = [asyncio.ensure_future(each.elector.acquire()) for each in rivals]
@@ -123,7 +123,7 @@ async def test_of_two_that_find_it_free_at_the_same_moment_one_leads(sim: Sim) -
 async def test_times_inside_the_lease_decide_nothing(sim: Sim) -> None:
     """A leader whose clock is an hour slow still leads; one an hour ahead still expires."""
     for wall_offset in (-3600.0, 3600.0):
-        two = Two(sim, await Cluster.started())
+        two = Two(sim, await RegistryCluster.started())
         two.a.clock.wall_offset = wall_offset
         await two.a.elector.acquire()
         waiting = asyncio.ensure_future(two.b.elector.acquire())
@@ -153,9 +153,9 @@ async def test_release_lets_the_next_one_lead_without_a_wait(sim: Sim) -> None:
     await sim.clock.sleep(7)
     await two.a.elector.release()
     assert not two.a.elector.leads
-    found = spec(two.cluster)
-    assert "holderIdentity" not in found
-    assert found["leaseDurationSeconds"] == 1
+    lease = spec(two.cluster)
+    assert "holderIdentity" not in lease
+    assert lease["leaseDurationSeconds"] == 1
     assert await two.take_over() == 0
     assert spec(two.cluster)["leaseTransitions"] == 1
     await two.close()
@@ -187,9 +187,9 @@ async def test_a_leader_whose_api_hangs_stops_at_its_deadline(sim: Sim) -> None:
     two = await leading(sim)
     await sim.clock.sleep(3)  # renewed at 2
     two.a.client.hangs = True
-    lost = await two.a.elector.lost()
+    error = await two.a.elector.lost()
     assert sim.clock.monotonic() == 12
-    assert str(lost) == "refloat: leadership lost: not renewed in time"
+    assert str(error) == "refloat: leadership lost: not renewed in time"
     assert not two.a.elector.leads
     await two.close()
 
@@ -199,7 +199,7 @@ async def test_a_leader_counts_its_deadline_from_the_sending_and_not_from_the_an
     sim: Sim,
 ) -> None:
     """A standby counts from when it saw the write, which may be long before the answer."""
-    two = Two(sim, await Cluster.started())
+    two = Two(sim, await RegistryCluster.started())
     two.a.client.latency = 2
     await two.a.elector.acquire()  # asked at 0, sent at 2, answered at 4
     assert sim.clock.monotonic() == 4
@@ -271,7 +271,7 @@ async def test_a_renewal_whose_answer_was_lost_is_done_again(sim: Sim) -> None:
 
 @virtual()
 async def test_a_create_whose_answer_was_lost_is_found_again(sim: Sim) -> None:
-    two = Two(sim, await Cluster.started())
+    two = Two(sim, await RegistryCluster.started())
     two.a.client.lost = [errors.Timeout("lost")]
     await two.a.elector.acquire()
     assert sim.clock.monotonic() < 5
@@ -296,9 +296,9 @@ async def test_a_lease_that_was_taken_away_ends_leadership_at_the_next_renewal(s
     await two.b.client.patch(
         LEASES, "refloat", {"spec": {"holderIdentity": "c"}}, namespace="kube-system"
     )
-    lost = await two.a.elector.lost()
+    error = await two.a.elector.lost()
     assert sim.clock.monotonic() == 2
-    assert str(lost) == "refloat: leadership lost: c has the Lease"
+    assert str(error) == "refloat: leadership lost: c has the Lease"
     await two.close()
 
 
@@ -336,7 +336,7 @@ async def test_a_lease_in_our_name_of_another_process_is_waited_for(sim: Sim) ->
     """A restarted process cannot know whether the one before it has ended."""
     two = await leading(sim)
     await two.a.elector.close()
-    again = Process("a", two.cluster, sim.clock, Rand(3))
+    again = ElectionProcess("a", two.cluster, sim.clock, Rand(3))
     await again.elector.acquire()
     assert sim.clock.monotonic() >= 15
     assert spec(two.cluster)["leaseTransitions"] == 0
@@ -359,7 +359,7 @@ async def test_a_lease_in_a_name_that_is_unique_is_ours_at_once(sim: Sim) -> Non
 async def test_a_lease_that_is_refused_is_logged_once_and_remembered(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    two = Two(sim, await Cluster.started())
+    two = Two(sim, await RegistryCluster.started())
     two.a.client.down = errors.Forbidden("no right")
     waiting = asyncio.ensure_future(two.a.elector.acquire())
     await sim.clock.sleep(60)
@@ -406,7 +406,7 @@ async def test_a_guard_stops_every_verb_that_writes_and_none_that_reads(sim: Sim
 
 @virtual()
 async def test_the_status_is_a_metric_of_kubernetes_name(sim: Sim) -> None:
-    registry, cluster = CollectorRegistry(), await Cluster.started()
+    registry, cluster = CollectorRegistry(), await RegistryCluster.started()
     elector = Elector(
         cluster.client(sim.clock),
         clock=sim.clock,
@@ -418,12 +418,12 @@ async def test_the_status_is_a_metric_of_kubernetes_name(sim: Sim) -> None:
     def status() -> float | None:
         return registry.get_sample_value("leader_election_master_status", {"name": "refloat"})
 
-    seen = [status()]
+    states = [status()]
     await elector.acquire()
-    seen.append(status())
+    states.append(status())
     await elector.release()
-    seen.append(status())
-    assert seen == [0, 1, 0]
+    states.append(status())
+    assert states == [0, 1, 0]
 
 
 @pytest.mark.parametrize(

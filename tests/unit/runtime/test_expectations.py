@@ -19,16 +19,16 @@ def delete(count: int) -> Step:
     return lambda known: known.expect_deletions("k", count)
 
 
-def created(known: Expectations[str]) -> None:
-    known.creation_observed("k")
+def created(expectations: Expectations[str]) -> None:
+    expectations.creation_observed("k")
 
 
-def deleted(known: Expectations[str]) -> None:
-    known.deletion_observed("k")
+def deleted(expectations: Expectations[str]) -> None:
+    expectations.deletion_observed("k")
 
 
-def forget(known: Expectations[str]) -> None:
-    known.forget("k")
+def forget(expectations: Expectations[str]) -> None:
+    expectations.forget("k")
 
 
 CASES = [
@@ -53,11 +53,11 @@ CASES = [
 
 @pytest.mark.parametrize(("steps", "want_satisfied"), CASES)
 def test_satisfied(steps: list[Step], want_satisfied: bool) -> None:
-    known: Expectations[str] = Expectations(ManualClock())
+    expectations: Expectations[str] = Expectations(ManualClock())
     for step in steps:
-        step(known)
-    assert known.satisfied("k") is want_satisfied
-    assert known.satisfied("other")
+        step(expectations)
+    assert expectations.satisfied("k") is want_satisfied
+    assert expectations.satisfied("other")
 
 
 @pytest.mark.parametrize(
@@ -67,44 +67,44 @@ def test_satisfied(steps: list[Step], want_satisfied: bool) -> None:
 async def test_expectations_expire_after_five_minutes(seconds: float, want_satisfied: bool) -> None:
     """behaviour A1.8"""
     clock = ManualClock()
-    known: Expectations[str] = Expectations(clock)
-    known.expect_creations("k", 1)
+    expectations: Expectations[str] = Expectations(clock)
+    expectations.expect_creations("k", 1)
     await clock.advance(seconds)
-    assert known.satisfied("k") is want_satisfied
+    assert expectations.satisfied("k") is want_satisfied
 
 
 async def test_expecting_anew_starts_the_five_minutes_anew() -> None:
     clock = ManualClock()
-    known: Expectations[str] = Expectations(clock)
-    known.expect_creations("k", 1)
+    expectations: Expectations[str] = Expectations(clock)
+    expectations.expect_creations("k", 1)
     await clock.advance(200)
-    known.expect_creations("k", 1)
+    expectations.expect_creations("k", 1)
     await clock.advance(200)
-    assert not known.satisfied("k")
+    assert not expectations.satisfied("k")
 
 
 def test_finalizers_are_expected_by_uid_until_seen() -> None:
     """behaviour A10.4"""
-    known: FinalizerExpectations[str] = FinalizerExpectations()
-    known.expect_removed("k", ["a", "b"])
-    known.expect_removed("k", ["c"])
-    known.removal_observed("k", "a")
-    known.removal_observed("k", "unknown")
-    known.removal_observed("other", "b")
-    assert known.expected("k") == {"b", "c"}
-    assert known.expected("other") == frozenset()
+    expectations: FinalizerExpectations[str] = FinalizerExpectations()
+    expectations.expect_removed("k", ["a", "b"])
+    expectations.expect_removed("k", ["c"])
+    expectations.removal_observed("k", "a")
+    expectations.removal_observed("k", "unknown")
+    expectations.removal_observed("other", "b")
+    assert expectations.expected("k") == {"b", "c"}
+    assert expectations.expected("other") == frozenset()
 
 
 def test_finalizer_expectations_can_be_forgotten() -> None:
-    known: FinalizerExpectations[str] = FinalizerExpectations()
-    known.expect_removed("k", ["a"])
-    known.forget("k")
-    assert known.expected("k") == frozenset()
+    expectations: FinalizerExpectations[str] = FinalizerExpectations()
+    expectations.expect_removed("k", ["a"])
+    expectations.forget("k")
+    assert expectations.expected("k") == frozenset()
 
 
 def test_nothing_is_kept_for_keys_without_finalizer_expectations() -> None:
-    known: FinalizerExpectations[str] = FinalizerExpectations()
-    known.expect_removed("k", [])
-    known.expect_removed("l", ["a"])
-    known.removal_observed("l", "a")
-    assert known._pending == {}
+    expectations: FinalizerExpectations[str] = FinalizerExpectations()
+    expectations.expect_removed("k", [])
+    expectations.expect_removed("l", ["a"])
+    expectations.removal_observed("l", "a")
+    assert expectations._pending == {}

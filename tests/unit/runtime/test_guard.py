@@ -11,7 +11,7 @@ from refloat.client.kinds import LEASES
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.guard import Guard
 from refloat.sim.run import Sim
-from tests.unit.runtime.clusters import Cluster, ClusterClient
+from tests.unit.runtime.clusters import ClusterClient, RegistryCluster
 from tests.virtual import virtual
 
 
@@ -39,7 +39,7 @@ class Leader:
 async def test_leadership_that_is_lost_while_a_write_waits_stops_it_before_it_is_sent(
     sim: Sim,
 ) -> None:
-    leader, client = Leader(), SlowClient(Cluster().world, sim.clock)
+    leader, client = Leader(), SlowClient(RegistryCluster().world, sim.clock)
     guard = Guard(client, leader.check)
     sim.clock.call_at(5, lambda: setattr(leader, "leads", False))
     with pytest.raises(LeadershipLost, match="somebody else leads"):
@@ -49,14 +49,14 @@ async def test_leadership_that_is_lost_while_a_write_waits_stops_it_before_it_is
 
 @virtual()
 async def test_a_leader_that_still_leads_sends(sim: Sim) -> None:
-    client = SlowClient(Cluster().world, sim.clock)
+    client = SlowClient(RegistryCluster().world, sim.clock)
     await Guard(client, Leader().check).delete(LEASES, "x", namespace="default")
     assert client.calls == ["sent"]
 
 
 @virtual()
 async def test_a_fence_ends_with_its_call(sim: Sim) -> None:
-    leader, client = Leader(), SlowClient(Cluster().world, sim.clock)
+    leader, client = Leader(), SlowClient(RegistryCluster().world, sim.clock)
     await Guard(client, leader.check).delete(LEASES, "x", namespace="default")
     leader.leads = False
     fence.check()

@@ -3,15 +3,15 @@
 
 import logging
 from functools import partial
-from typing import Any
 
 import pytest
 
 from refloat.api.core import Pod
 from refloat.client.errors import Unavailable
 from refloat.runtime import index
+from refloat.runtime.informer import Change
 from refloat.sim.run import Sim
-from tests.unit.runtime.informed import APP, Told, World, world
+from tests.unit.runtime.checked_informer import APP, CheckedInformer, Told, world
 from tests.virtual import virtual
 
 
@@ -106,8 +106,8 @@ async def test_a_handler_that_is_added_by_a_handler_misses_and_repeats_nothing(s
         await w.sync()
         late = Told(w.cache)
 
-        def add(old: Pod | None, new: Pod | None) -> None:
-            if new is not None and new.metadata.name == "b" and old is None:
+        def add(change: Change[Pod]) -> None:
+            if change.current.metadata.name == "b" and change.old is None:
                 w.informer.add_handler(late)
 
         w.informer.add_handler(add)
@@ -128,7 +128,7 @@ async def test_handlers_share_one_decoded_object(sim: Sim) -> None:
         assert other.state["default/a"] is w.told.state["default/a"] is w.cache.get("default/a")
 
 
-def _note(calls: list[int], number: int, _old: Pod | None, _new: Pod | None) -> None:
+def _note(calls: list[int], number: int, _: Change[Pod]) -> None:
     calls.append(number)
 
 
@@ -148,10 +148,10 @@ async def test_handlers_are_called_in_the_order_in_which_they_were_added(sim: Si
 async def test_a_handler_that_raises_stops_nobody(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_old: Any, _new: Any) -> None:
+    def broken(_: Change[Pod]) -> None:
         raise RuntimeError("boom")
 
-    w = World(sim)
+    w = CheckedInformer(sim)
     w.informer.add_handler(broken)
     later = Told(w.cache)
     w.informer.add_handler(later)
@@ -205,7 +205,7 @@ async def test_close_ends_a_wait_before_another_attempt(sim: Sim) -> None:
 
 @virtual()
 async def test_what_was_never_started_can_be_closed(sim: Sim) -> None:
-    await World(sim).informer.close()
+    await CheckedInformer(sim).informer.close()
 
 
 @virtual()
@@ -219,12 +219,12 @@ async def test_a_quiet_watch_lives_on_bookmarks(sim: Sim) -> None:
 @virtual()
 async def test_a_long_list_gives_way_to_others(sim: Sim) -> None:
     async with world(sim, *(f"p{n}" for n in range(1000))) as w:
-        seen: set[int] = set()
+        ids: set[int] = set()
         w.informer.start()
         while not w.informer.has_synced:
             await sim.clock.sleep(0)
-            seen.add(len(w.cache))
-        assert len(seen) > 5
+            ids.add(len(w.cache))
+        assert len(ids) > 5
 
 
 @virtual()
@@ -246,4 +246,4 @@ async def test_indexes_follow(sim: Sim) -> None:
 
 @virtual()
 async def test_its_name_is_that_of_the_resource(sim: Sim) -> None:
-    assert World(sim).informer.name == "pods"
+    assert CheckedInformer(sim).informer.name == "pods"

@@ -7,6 +7,7 @@ from refloat.api.core import Pod, PodSpec
 from refloat.api.structs import ObjectMeta, OwnerReference
 from refloat.runtime import index
 from refloat.runtime.cache import Cache, key_of, split_key
+from tests.cases import cases
 
 APP = index.label("app")
 
@@ -40,12 +41,12 @@ def names(pods: list[Pod]) -> list[str]:
     return [each.metadata.name for each in pods]
 
 
-@pytest.mark.parametrize(
-    ("namespace", "name", "key"),
-    [
-        pytest.param("default", "a", "default/a", id="namespaced"),
-        pytest.param("", "node-1", "node-1", id="of the cluster"),
-    ],
+@cases(
+    "namespace name key",
+    {
+        "namespaced": ("default", "a", "default/a"),
+        "of the cluster": ("", "node-1", "node-1"),
+    },
 )
 def test_keys_are_namespace_and_name(namespace: str, name: str, key: str) -> None:
     assert key_of(Pod(metadata=ObjectMeta(name=name, namespace=namespace))) == key
@@ -54,16 +55,16 @@ def test_keys_are_namespace_and_name(namespace: str, name: str, key: str) -> Non
 
 def test_what_is_put_is_found_by_key_and_by_each_index(cache: Cache[Pod]) -> None:
     put(cache, pod("a", node="n1", app="x", owners=("j1", "j2")))
-    found = cache.get("default/a")
-    assert found is not None
+    first = cache.get("default/a")
+    assert first is not None
     assert "default/a" in cache
     assert len(cache) == 1
-    assert list(cache) == [found]
-    assert cache.by(index.NODE, "n1") == [found]
-    assert cache.by(index.OWNER, "j2") == [found]
-    assert cache.by(index.CONTROLLER, "j1") == [found]
-    assert cache.by(index.NAMESPACE, "default") == [found]
-    assert cache.by(APP, "x") == [found]
+    assert list(cache) == [first]
+    assert cache.by(index.NODE, "n1") == [first]
+    assert cache.by(index.OWNER, "j2") == [first]
+    assert cache.by(index.CONTROLLER, "j1") == [first]
+    assert cache.by(index.NAMESPACE, "default") == [first]
+    assert cache.by(APP, "x") == [first]
 
 
 def test_what_is_not_there_is_not_found(cache: Cache[Pod]) -> None:
@@ -123,8 +124,18 @@ def test_what_by_gives_may_be_changed_without_harm(cache: Cache[Pod]) -> None:
 
 
 def test_two_indexes_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="same name"):
+    with pytest.raises(ValueError, match="have the name"):
         Cache([index.label("app"), index.label("app")])
+
+
+def test_an_index_that_is_added_late_has_all_objects() -> None:
+    cache: Cache[Pod] = Cache()
+    put(cache, pod("a", node="n1"))
+    cache.add_index(index.NODE)
+    cache.add_index(index.NODE)
+    assert names(cache.by(index.NODE, "n1")) == ["a"]
+    put(cache, pod("b", node="n1"))
+    assert names(cache.by(index.NODE, "n1")) == ["a", "b"]
 
 
 def test_an_index_that_was_not_declared_is_a_defect() -> None:

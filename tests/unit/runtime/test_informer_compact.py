@@ -11,8 +11,8 @@ from refloat.api.core import Pod
 from refloat.bench.pods import PodMaker
 from refloat.client import kinds
 from refloat.client.contract import Kind
-from refloat.runtime import compact
-from refloat.runtime.compact import LAST_APPLIED, Compactor
+from refloat.runtime import compact_objects
+from refloat.runtime.compact_objects import LAST_APPLIED, Compactor
 
 KINDS = [each for each in vars(kinds).values() if isinstance(each, Kind)]
 
@@ -22,25 +22,25 @@ def pods(count: int) -> list[bytes]:
     return [msgspec.json.encode(maker.pod(number)) for number in range(count)]
 
 
-def compacted(*sent: bytes) -> list[Pod]:
+def compacted(*body: bytes) -> list[Pod]:
     compactor = Compactor(Pod)
-    made = [kinds.PODS.decoder.decode(each) for each in sent]
-    for each in made:
+    objects = [kinds.PODS.decoder.decode(each) for each in body]
+    for each in objects:
         compactor.compact(each)
-    return made
+    return objects
 
 
 def test_an_object_stays_equal() -> None:
-    sent = pods(5)
-    assert compacted(*sent) == [kinds.PODS.decoder.decode(each) for each in sent]
+    body = pods(5)
+    assert compacted(*body) == [kinds.PODS.decoder.decode(each) for each in body]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.kind)
 def test_every_kind_can_be_compacted(kind: Kind[Any]) -> None:
-    sent = b'{"metadata":{"name":"a","labels":{"a":"b"},"finalizers":["x"]}}'
-    obj = kind.decoder.decode(sent)
+    body = b'{"metadata":{"name":"a","labels":{"a":"b"},"finalizers":["x"]}}'
+    obj = kind.decoder.decode(body)
     Compactor(kind.type).compact(obj)
-    assert obj == kind.decoder.decode(sent)
+    assert obj == kind.decoder.decode(body)
 
 
 def test_equal_parts_are_one() -> None:
@@ -60,14 +60,14 @@ def test_what_differs_stays_apart() -> None:
 
 
 def test_a_new_version_takes_over_what_did_not_change() -> None:
-    (sent,) = pods(1)
-    changed = msgspec.json.decode(sent)
+    (body,) = pods(1)
+    changed = msgspec.json.decode(body)
     changed["metadata"]["resourceVersion"] = "2"
     changed["status"]["phase"] = "Failed"
     changed["status"]["conditions"][0]["status"] = "False"
     changed["spec"]["tolerations"] = [{"key": "other"}]
     compactor = Compactor(Pod)
-    old, new = (kinds.PODS.decoder.decode(each) for each in (sent, msgspec.json.encode(changed)))
+    old, new = (kinds.PODS.decoder.decode(each) for each in (body, msgspec.json.encode(changed)))
     compactor.compact(old)
     compactor.compact(new, old)
     assert new == kinds.PODS.decoder.decode(msgspec.json.encode(changed))
@@ -77,11 +77,11 @@ def test_a_new_version_takes_over_what_did_not_change() -> None:
 
 
 def test_a_part_that_did_not_change_is_taken_over_whole() -> None:
-    (sent,) = pods(1)
-    changed = msgspec.json.decode(sent)
+    (body,) = pods(1)
+    changed = msgspec.json.decode(body)
     changed["status"]["phase"] = "Failed"
     compactor = Compactor(Pod)
-    old, new = (kinds.PODS.decoder.decode(each) for each in (sent, msgspec.json.encode(changed)))
+    old, new = (kinds.PODS.decoder.decode(each) for each in (body, msgspec.json.encode(changed)))
     compactor.compact(new, old)
     assert new.spec is old.spec
     assert new.metadata is old.metadata
@@ -110,9 +110,9 @@ def test_conditions_are_shared_one_by_one() -> None:
 
 def test_parts_of_different_types_are_never_taken_for_each_other() -> None:
     """Empty resources and empty containers' are encoded alike."""
-    sent = b'{"spec":{"resources":{},"containers":[{}],"initContainers":[{}],"volumes":[{}]}}'
-    (made,) = compacted(sent)
-    assert made == kinds.PODS.decoder.decode(sent)
+    body = b'{"spec":{"resources":{},"containers":[{}],"initContainers":[{}],"volumes":[{}]}}'
+    (pod,) = compacted(body)
+    assert pod == kinds.PODS.decoder.decode(body)
 
 
 def test_a_raw_part_lets_go_of_what_it_was_read_with() -> None:
@@ -128,13 +128,13 @@ def test_a_raw_part_lets_go_of_what_it_was_read_with() -> None:
 
 def test_what_kubectl_keeps_for_itself_is_dropped() -> None:
     annotations = {LAST_APPLIED: "{...}", "example.com/kept": "yes"}
-    (made,) = compacted(msgspec.json.encode({"metadata": {"annotations": annotations}}))
-    assert made.metadata.annotations == {"example.com/kept": "yes"}
+    (pod,) = compacted(msgspec.json.encode({"metadata": {"annotations": annotations}}))
+    assert pod.metadata.annotations == {"example.com/kept": "yes"}
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact, "SHARED_PARTS", 50)
+    monkeypatch.setattr(compact_objects, "SHARED_PARTS", 50)
     compactor = Compactor(Pod)
-    for sent in pods(300):
-        compactor.compact(kinds.PODS.decoder.decode(sent))
+    for body in pods(300):
+        compactor.compact(kinds.PODS.decoder.decode(body))
         assert len(compactor._parts) <= 50

@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from refloat.client import errors
-from refloat.runtime.compact import LAST_APPLIED
+from refloat.runtime.compact_objects import LAST_APPLIED
 from refloat.runtime.reflector import FollowSettings
 from refloat.sim.loop import VirtualLoop
 from refloat.sim.run import Sim
-from tests.unit.runtime.informed import World, world
+from tests.unit.runtime.checked_informer import CheckedInformer, world
 from tests.virtual import virtual
 
 EXPIRED = errors.Expired("too old resource version", code=410)
@@ -555,7 +555,7 @@ async def test_a_defect_is_logged_with_its_trace_and_a_cut_without(
 async def test_a_slow_handler_does_not_make_a_watch_look_dead(sim: Sim) -> None:
     loop = cast("VirtualLoop", asyncio.get_running_loop())
 
-    def hold_the_loop(_old: object, _new: object) -> None:
+    def hold_the_loop(_: object) -> None:
         loop._now += 500
 
     async with world(sim) as w:
@@ -572,7 +572,7 @@ async def test_a_slow_handler_does_not_make_a_watch_look_dead(sim: Sim) -> None:
 
 @virtual()
 async def test_handlers_stay_consistent_over_many_cuts(sim: Sim) -> None:
-    w = World(sim)
+    w = CheckedInformer(sim)
     w.informer.start()
     for number in range(200):
         w.server.put(f"p{number % 7}")

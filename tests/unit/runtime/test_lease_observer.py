@@ -5,9 +5,10 @@ import msgspec
 import pytest
 
 from refloat.api.coordination import NODE_NAMESPACE, Lease
-from refloat.policy.node_evidence import LeaseSilence
-from refloat.runtime.lease_observer import LATE_ANSWER_SECONDS, LeaseObserver
+from refloat.policy.recovery.node_evidence import LeaseSilence
+from refloat.runtime.lease_observer import LATE_ANSWER_SECONDS, LeaseObserver, PolledSilence
 from refloat.sim.run import Sim
+from tests.cases import cases
 from tests.clocks import ManualClock
 from tests.unit.runtime.processes import ProcessClock
 from tests.virtual import virtual
@@ -119,3 +120,40 @@ async def test_all_silence_begins_anew_after_a_stop_of_the_process(sim: Sim) -> 
     await process.sleep(60 + 7)
     assert observer.silence("n").seconds == 7
     observer.close()
+
+
+def renewed(time: str) -> Lease:
+    return msgspec.convert({"metadata": {"name": "n"}, "spec": {"renewTime": time or None}}, Lease)
+
+
+@cases(
+    "time want",
+    {
+        "newer": ("2026-01-01T00:00:01.000000Z", True),
+        "the same": ("2026-01-01T00:00:00.000000Z", False),
+        "older: the clock was set back": ("2025-01-01T00:00:00.000000Z", True),
+        "none": ("", False),
+    },
+)
+async def test_by_renew_time_only_another_one_is_a_change(
+    clock: ManualClock, time: str, want: bool
+) -> None:
+    """Behaviour C3.2, except for a clock that was set back."""
+    observer = LeaseObserver(clock, by_renew_time=True)
+    assert not observer.observe("n", renewed(""))
+    assert observer.observe("n", renewed("2026-01-01T00:00:00.000000Z"))
+    first = observer.changed_at("n")
+    await clock.advance(5)
+    assert observer.observe("n", renewed(time)) is want
+    assert observer.changed_at("n") == first + (5 if want else 0)
+
+
+def test_a_polled_silence_counts_from_answer_to_request_up_to_a_bound() -> None:
+    silence = PolledSilence(10.0)
+    silence.unchanged(sent_at=13.0, now=14.0, most=5.0)
+    silence.unchanged(sent_at=34.0, now=34.5, most=5.0)
+    assert silence.seconds == 8.0
+    silence.unchanged(sent_at=30.0, now=35.0, most=5.0)
+    assert silence.seconds == 8.0
+    silence.changed(36.0)
+    assert silence.seconds == 0.0

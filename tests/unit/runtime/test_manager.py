@@ -92,7 +92,7 @@ class FakeServing(Part):
         self._say("close")
 
 
-class Stage:
+class ManagerFixture:
     """One part of each kind, and a manager of them."""
 
     def __init__(self, sim: Sim, **settings: Any) -> None:
@@ -138,7 +138,7 @@ DOWN = [
 
 @virtual(seeds=10)
 async def test_parts_start_in_order_and_stop_in_order(sim: Sim) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     await sim.clock.sleep(100)
     assert stage.story == UP
     stage.manager.stop()
@@ -149,7 +149,7 @@ async def test_parts_start_in_order_and_stop_in_order(sim: Sim) -> None:
 
 @virtual()
 async def test_caches_are_filled_before_leadership_is_sought(sim: Sim) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     stage.informer.takes = 50
     await sim.clock.sleep(49)
     assert stage.story == UP[:2]
@@ -163,7 +163,7 @@ async def test_caches_are_filled_before_leadership_is_sought(sim: Sim) -> None:
 
 @virtual()
 async def test_a_stand_by_is_ready_and_starts_nothing_that_acts(sim: Sim) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     stage.leadership.takes = 1e6
     await sim.clock.sleep(1000)
     assert stage.story == UP[:3]
@@ -177,11 +177,13 @@ async def test_a_stand_by_is_ready_and_starts_nothing_that_acts(sim: Sim) -> Non
 async def test_an_api_server_that_is_away_is_waited_for_and_said_so(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     stage.informer.takes = 75
     await sim.clock.sleep(100)
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert said == ["waiting for the API server: not synced: informer"] * 3
+    messages = [
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    ]
+    assert messages == ["waiting for the API server: not synced: informer"] * 3
     assert stage.story == UP
     stage.manager.stop()
     await stage.running
@@ -189,7 +191,7 @@ async def test_an_api_server_that_is_away_is_waited_for_and_said_so(
 
 @virtual()
 async def test_a_first_sync_can_have_a_bound(sim: Sim) -> None:
-    stage = Stage(sim, sync_seconds=20)
+    stage = ManagerFixture(sim, sync_seconds=20)
     stage.informer.takes = 75
     with pytest.raises(SyncTimeout, match="no first sync in 20 s: not synced: informer"):
         await stage.running
@@ -200,7 +202,7 @@ async def test_a_first_sync_can_have_a_bound(sim: Sim) -> None:
 async def test_when_leadership_is_lost_all_that_acts_is_cancelled_at_once_and_the_run_fails(
     sim: Sim,
 ) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     await sim.clock.sleep(10)
     stage.leadership.gone.set()
     with pytest.raises(LeadershipLost, match="not renewed in time"):
@@ -211,7 +213,7 @@ async def test_when_leadership_is_lost_all_that_acts_is_cancelled_at_once_and_th
 
 @virtual()
 async def test_the_lease_is_not_released_while_something_may_still_act(sim: Sim) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     stage.controller.ended = False
     await sim.clock.sleep(1)
     stage.manager.stop()
@@ -224,7 +226,7 @@ async def test_the_lease_is_not_released_while_something_may_still_act(sim: Sim)
 async def test_a_part_that_does_not_stop_in_time_is_left_behind(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage(sim, drain_seconds=10, phase_seconds=5)
+    stage = ManagerFixture(sim, drain_seconds=10, phase_seconds=5)
     stage.controller.takes = 1e6
     await sim.clock.sleep(1)
     stage.manager.stop()
@@ -238,7 +240,7 @@ async def test_a_part_that_does_not_stop_in_time_is_left_behind(
 async def test_a_part_that_fails_to_stop_does_not_keep_the_rest(
     sim: Sim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     stage.recorder.fails = ValueError("broken")
     await sim.clock.sleep(1)
     stage.manager.stop()
@@ -249,7 +251,7 @@ async def test_a_part_that_fails_to_stop_does_not_keep_the_rest(
 
 @virtual()
 async def test_what_fails_at_the_start_ends_the_run(sim: Sim) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     stage.serving.fails = OSError("address in use")
     with pytest.raises(OSError, match="address in use"):
         await stage.running
@@ -258,7 +260,7 @@ async def test_what_fails_at_the_start_ends_the_run(sim: Sim) -> None:
 
 @virtual()
 async def test_while_it_stops_a_process_is_not_ready(sim: Sim) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     stage.controller.takes = 5
     await sim.clock.sleep(1)
     stage.manager.stop()
@@ -279,7 +281,7 @@ async def test_a_manager_of_nothing_runs_and_stops(sim: Sim) -> None:
 
 @virtual()
 async def test_a_cancelled_run_stops_everything_too(sim: Sim) -> None:
-    stage = Stage(sim)
+    stage = ManagerFixture(sim)
     await sim.clock.sleep(1)
     stage.running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -91,13 +91,13 @@ async def test_a_busy_key_does_not_starve_others(sim: Sim) -> None:
     queue = made(sim)
     queue.add("busy")
     queue.add("b")
-    seen = []
+    order = []
     for _ in range(4):
         key = await queue.get()
         queue.add("busy")
-        seen.append(key)
+        order.append(key)
         queue.done(key)
-    assert seen == ["busy", "b", "busy", "busy"]
+    assert order == ["busy", "b", "busy", "busy"]
 
 
 @virtual()

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from refloat.api import kinds
 from refloat.api.meta import Object
-from refloat.apiserver import stored
+from refloat.apiserver import storage_codec
 from refloat.base.rand import Rand
 from refloat.client import errors
 from refloat.client import kinds as typed
@@ -20,7 +20,7 @@ from refloat.runtime.recorder import (
     RecorderSettings,
 )
 from refloat.sim.run import Sim
-from tests.unit.runtime.clusters import Cluster
+from tests.unit.runtime.clusters import RegistryCluster
 from tests.virtual import virtual
 
 EVENTS = kinds.of("events", "events.k8s.io")
@@ -28,10 +28,10 @@ POD = Reference("v1", "Pod", "p", "default", uid="u1", resource_version="7")
 NODE = Reference("v1", "Node", "n", uid="u2")
 
 
-class Stage:
+class RecorderFixture:
     """A recorder and the events that the API then has."""
 
-    def __init__(self, sim: Sim, cluster: Cluster, **settings: float) -> None:
+    def __init__(self, sim: Sim, cluster: RegistryCluster, **settings: float) -> None:
         self.sim = sim
         self.cluster = cluster
         self.client = cluster.client(sim.clock)
@@ -55,8 +55,8 @@ class Stage:
         self.recorder.event(regarding, "Normal", reason, "Act", note)
 
     def events(self, namespace: str = "default") -> list[Object]:
-        entries = self.cluster.world.store.page(stored.prefix(EVENTS, namespace)).entries
-        return [stored.unpack(EVENTS, entry) for entry in entries]
+        entries = self.cluster.world.store.page(storage_codec.prefix(EVENTS, namespace)).entries
+        return [storage_codec.unpack(EVENTS, entry) for entry in entries]
 
     def told(self) -> list[tuple[str, int]]:
         """What was told, and how often."""
@@ -68,8 +68,8 @@ class Stage:
         )
 
 
-async def staged(sim: Sim, **settings: float) -> Stage:
-    return Stage(sim, await Cluster.started(), **settings)
+async def staged(sim: Sim, **settings: float) -> RecorderFixture:
+    return RecorderFixture(sim, await RegistryCluster.started(), **settings)
 
 
 @virtual()
@@ -146,12 +146,12 @@ async def test_the_second_of_the_same_is_written_at_once_and_later_ones_when_it_
     sim: Sim,
 ) -> None:
     stage = await staged(sim)
-    written = []
+    writes = []
     for _ in range(5):
         stage.tell()
         await sim.clock.sleep(60)
-        written.append(stage.told())
-    assert written == [[("n", 1)], *[[("n", 2)]] * 4]
+        writes.append(stage.told())
+    assert writes == [[("n", 1)], *[[("n", 2)]] * 4]
     assert stage.events()[0]["series"]["lastObservedTime"] == "2026-01-01T00:01:00.000000Z"
     await sim.clock.sleep(800)
     assert stage.told() == [("n", 5)]
@@ -440,8 +440,8 @@ async def test_two_controllers_may_tell_of_one_object_at_the_same_moment(sim: Si
     stage.tell()
     other.event(POD, "Normal", "R", "Act", "n")
     await sim.clock.sleep(5)
-    told = [each["reportingController"] for each in stage.events()]
-    assert sorted(told) == ["job-controller", "node-controller"]
+    controllers = [each["reportingController"] for each in stage.events()]
+    assert sorted(controllers) == ["job-controller", "node-controller"]
     await other.stop()
     await stage.recorder.stop()
 
@@ -477,9 +477,9 @@ def test_a_note_is_cut_to_what_the_api_takes(note: str, want_bytes: int) -> None
         stage = await staged(sim)
         stage.tell(note)
         await sim.clock.sleep(1)
-        ((written, _),) = stage.told()
-        assert len(written.encode()) == want_bytes
-        assert note.startswith(written)
+        ((text, _),) = stage.told()
+        assert len(text.encode()) == want_bytes
+        assert note.startswith(text)
         await stage.recorder.stop()
 
     claim()

@@ -10,7 +10,7 @@ import msgspec
 
 from refloat.api.core import Pod
 from refloat.client import errors, kinds
-from refloat.client.contract import Client, Page, WatchEvent
+from refloat.client.contract import Client, ListPage, WatchEvent
 from refloat.runtime.reflector import RESUME_SECONDS, FollowSettings, Reflector
 from refloat.sim.run import Sim
 from tests.virtual import virtual
@@ -24,7 +24,7 @@ def pod(name: str, version: str) -> Pod:
 class Script:
     """A server that sends what a test wrote down, and then nothing more."""
 
-    def __init__(self, events: list[WatchEvent[Pod]], pages: list[Page[Pod]]) -> None:
+    def __init__(self, events: list[WatchEvent[Pod]], pages: list[ListPage[Pod]]) -> None:
         self._events, self._pages = events, pages
 
     async def watch(self, kind: object, **_how: Any) -> AsyncIterator[WatchEvent[Pod]]:
@@ -32,12 +32,12 @@ class Script:
             yield event
         await asyncio.Event().wait()
 
-    async def list(self, kind: object, **_how: Any) -> AsyncIterator[Page[Pod]]:
+    async def list(self, kind: object, **_how: Any) -> AsyncIterator[ListPage[Pod]]:
         for page in self._pages:
             yield page
 
 
-class Seen:
+class SyncRecorder:
     """A mirror that asks, at each step, whether the reflector says that it has seen all."""
 
     def __init__(self) -> None:
@@ -51,30 +51,30 @@ class Seen:
     def begin(self) -> None:
         self._step("begin")
 
-    def tell(self, obj: Pod) -> None:
+    def put(self, obj: Pod) -> None:
         self._step(obj.metadata.name)
 
-    def tell_gone(self, obj: Pod) -> None:
+    def remove(self, obj: Pod) -> None:
         self._step(f"-{obj.metadata.name}")
 
     def complete(self) -> None:
         self._step("complete")
 
 
-async def follow(sim: Sim, script: Script, *, initial_events: bool) -> Seen:
-    seen = Seen()
-    seen.reflector = Reflector(
+async def follow(sim: Sim, script: Script, *, initial_events: bool) -> SyncRecorder:
+    mirror = SyncRecorder()
+    mirror.reflector = Reflector(
         cast("Client", script),
         kinds.PODS,
-        seen,
+        mirror,
         clock=sim.clock,
         rand=sim.rand,
         settings=FollowSettings(initial_events=initial_events),
     )
-    running = asyncio.ensure_future(seen.reflector.run())
+    running = asyncio.ensure_future(mirror.reflector.run())
     await sim.clock.sleep(10)
     running.cancel()
-    return seen
+    return mirror
 
 
 @virtual()
@@ -87,23 +87,23 @@ async def test_no_initial_event_and_no_other_bookmark_moves_the_position(sim: Si
         WatchEvent("BOOKMARK", None, "111", initial_end=True),
         WatchEvent("ADDED", pod("c", "112"), "112"),
     ]
-    seen = await follow(sim, Script(events, []), initial_events=True)
+    mirror = await follow(sim, Script(events, []), initial_events=True)
     first = [("begin", False), ("a", False), ("b", False), ("complete", False)]
-    assert seen.steps == [*first, ("c", True)]
-    assert seen.reflector is not None
-    assert (seen.reflector.has_seen("112"), seen.reflector.has_seen("113")) == (True, False)
+    assert mirror.steps == [*first, ("c", True)]
+    assert mirror.reflector is not None
+    assert (mirror.reflector.has_seen("112"), mirror.reflector.has_seen("113")) == (True, False)
 
 
 @virtual()
 async def test_no_page_but_the_last_moves_the_position(sim: Sim) -> None:
     pages = [
-        Page([pod("a", "105")], "110", last=False),
-        Page([pod("b", "103")], "110", last=True),
+        ListPage([pod("a", "105")], "110", last=False),
+        ListPage([pod("b", "103")], "110", last=True),
     ]
-    seen = await follow(sim, Script([], pages), initial_events=False)
-    assert seen.steps == [("begin", False), ("a", False), ("b", False), ("complete", False)]
-    assert seen.reflector is not None
-    assert seen.reflector.has_seen("110")
+    mirror = await follow(sim, Script([], pages), initial_events=False)
+    assert mirror.steps == [("begin", False), ("a", False), ("b", False), ("complete", False)]
+    assert mirror.reflector is not None
+    assert mirror.reflector.has_seen("110")
 
 
 class Cuts(Script):
@@ -125,24 +125,24 @@ class Cuts(Script):
         self.cuts += 1
         raise errors.Unavailable("cut")
 
-    async def list(self, kind: object, **_how: Any) -> AsyncIterator[Page[Pod]]:
+    async def list(self, kind: object, **_how: Any) -> AsyncIterator[ListPage[Pod]]:
         await self._sim.clock.sleep(self.takes)
-        yield Page([], str(self.version), last=True)
+        yield ListPage([], str(self.version), last=True)
 
 
 @contextlib.asynccontextmanager
 async def followed(sim: Sim, server: Cuts) -> AsyncIterator[Reflector[Pod]]:
-    seen = Seen()
-    seen.reflector = Reflector(
+    mirror = SyncRecorder()
+    mirror.reflector = Reflector(
         cast("Client", server),
         kinds.PODS,
-        seen,
+        mirror,
         clock=sim.clock,
         rand=sim.rand,
         settings=FollowSettings(initial_events=False),
     )
-    running = asyncio.ensure_future(seen.reflector.run())
-    yield seen.reflector
+    running = asyncio.ensure_future(mirror.reflector.run())
+    yield mirror.reflector
     running.cancel()
 
 

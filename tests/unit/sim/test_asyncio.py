@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""asyncio on the virtual loop: whatever the order, it keeps its promises."""
+"""asyncio on the virtual loop keeps its promises in every order."""
 
 import asyncio
 import contextvars
@@ -60,20 +60,20 @@ async def test_a_queue_keeps_its_order(sim: Sim) -> None:
 @virtual(seeds=50)
 async def test_a_lock_has_one_holder_and_is_fair(sim: Sim) -> None:
     lock = asyncio.Lock()
-    asked: list[int] = []
-    held: list[int] = []
+    starts: list[int] = []
+    holders: list[int] = []
 
     async def hold(number: int) -> None:
         for _ in range(5):
-            asked.append(number)
+            starts.append(number)
             async with lock:
-                held.append(number)
+                holders.append(number)
                 await asyncio.sleep(0)
-                assert held[-1] == number
+                assert holders[-1] == number
             await asyncio.sleep(0)
 
     await asyncio.gather(*(hold(number) for number in range(5)))
-    assert held == asked
+    assert holders == starts
 
 
 @virtual(seeds=50)
@@ -96,16 +96,16 @@ async def test_a_semaphore_is_never_overdrawn(sim: Sim) -> None:
 @virtual(seeds=20)
 async def test_an_event_wakes_all_and_a_condition_as_many_as_asked(sim: Sim) -> None:
     event, condition = asyncio.Event(), asyncio.Condition()
-    woken: list[str] = []
+    order: list[str] = []
 
     async def on_event() -> None:
         await event.wait()
-        woken.append("event")
+        order.append("event")
 
     async def on_condition() -> None:
         async with condition:
             await condition.wait()
-            woken.append("condition")
+            order.append("condition")
 
     async with asyncio.TaskGroup() as group:
         for work in (on_event, on_condition, on_event, on_condition):
@@ -113,23 +113,23 @@ async def test_an_event_wakes_all_and_a_condition_as_many_as_asked(sim: Sim) -> 
         await sim.clock.sleep(1)
         event.set()
         await sim.clock.sleep(1)
-        assert woken == ["event", "event"]
+        assert order == ["event", "event"]
         for count in (3, 4):
             async with condition:
                 condition.notify()
             await sim.clock.sleep(1)
-            assert len(woken) == count
+            assert len(order) == count
 
 
 @virtual(seeds=50)
 async def test_a_task_group_cancels_the_rest_when_one_fails(sim: Sim) -> None:
-    ended: list[int] = []
+    order: list[int] = []
 
     async def wait(number: int) -> None:
         try:
             await sim.clock.sleep(100)
         finally:
-            ended.append(number)
+            order.append(number)
 
     async def fail() -> None:
         await sim.clock.sleep(1)
@@ -141,10 +141,10 @@ async def test_a_task_group_cancels_the_rest_when_one_fails(sim: Sim) -> None:
                 group.create_task(wait(number))
             group.create_task(fail())
 
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(ExceptionGroup) as error:
         await all_of_them()
-    assert caught.group_contains(LookupError)
-    assert sorted(ended) == list(range(5))
+    assert error.group_contains(LookupError)
+    assert sorted(order) == list(range(5))
     assert sim.clock.monotonic() == 1.0
 
 
@@ -169,18 +169,18 @@ async def test_gather_wait_and_shield_behave(sim: Sim) -> None:
 @virtual()
 async def test_contexts_are_those_of_the_caller(sim: Sim) -> None:
     variable = contextvars.ContextVar("variable", default="unset")
-    seen: list[str] = []
+    values: list[str] = []
 
     async def child() -> None:
-        seen.append(variable.get())
+        values.append(variable.get())
         variable.set("child's")
 
     variable.set("parent's")
     await asyncio.create_task(child())
-    asyncio.get_running_loop().call_later(1, lambda: seen.append(variable.get()))
+    asyncio.get_running_loop().call_later(1, lambda: values.append(variable.get()))
     await sim.clock.sleep(2)
     await asyncio.create_task(child(), context=contextvars.Context())
-    assert seen == ["parent's", "parent's", "unset"]
+    assert values == ["parent's", "parent's", "unset"]
     assert variable.get() == "parent's"
 
 

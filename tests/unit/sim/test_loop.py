@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The virtual loop: time that jumps, asyncio as it is, and ends that are clear."""
+"""The virtual loop: jumps in time, unchanged asyncio, clear errors."""
 
 import asyncio
 import gc
@@ -93,12 +93,12 @@ async def test_a_timer_can_be_cancelled_again_after_it_ran(sim: Sim) -> None:
 async def test_cancelled_timers_do_not_pile_up(sim: Sim) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    kept = [loop.call_later(50 + n, sim.trace.add, str(n)) for n in range(10)]
+    timers = [loop.call_later(50 + n, sim.trace.add, str(n)) for n in range(10)]
     for _ in range(100 * MAX_CANCELLED):
         loop.call_later(10, sim.trace.add, "cancelled").cancel()
     assert len(loop._timers) < 3 * MAX_CANCELLED
     await sim.clock.sleep(100)
-    assert sim.trace.texts == [str(n) for n in range(len(kept))]
+    assert sim.trace.texts == [str(n) for n in range(len(timers))]
 
 
 @virtual()
@@ -191,9 +191,9 @@ def test_a_deadlock_says_who_waits_where() -> None:
         await sim.clock.sleep(12.5)
         await asyncio.create_task(consumer(asyncio.Queue()), name="consumer")
 
-    with pytest.raises(errors.Deadlock) as caught:
+    with pytest.raises(errors.Deadlock) as error:
         run(main, seed=7)
-    text = str(caught.value)
+    text = str(error.value)
     assert "seed 7, 12.5 s" in text
     assert "2 tasks wait" in text
     assert "sim/test_loop.py" in text
@@ -235,9 +235,9 @@ def test_an_exception_says_its_seed() -> None:
         await sim.clock.sleep(3)
         raise LookupError("found nothing")
 
-    with pytest.raises(LookupError, match="found nothing") as caught:
+    with pytest.raises(LookupError, match="found nothing") as error:
         run(main, seed=42)
-    assert caught.value.__notes__ == ["simulated with seed 42: 4 steps, 3.0 s"]
+    assert error.value.__notes__ == ["simulated with seed 42: 4 steps, 3.0 s"]
 
 
 def test_an_exception_in_a_callback_ends_the_run() -> None:
@@ -245,9 +245,9 @@ def test_an_exception_in_a_callback_ends_the_run() -> None:
         asyncio.get_running_loop().call_soon(int, "no number")
         await sim.clock.sleep(3)
 
-    with pytest.raises(errors.Unhandled, match="no number") as caught:
+    with pytest.raises(errors.Unhandled, match="no number") as error:
         run(main, seed=1)
-    assert isinstance(caught.value.__cause__, ValueError)
+    assert isinstance(error.value.__cause__, ValueError)
 
 
 def test_a_task_that_nobody_asked_how_it_ended_ends_the_run() -> None:
@@ -264,13 +264,13 @@ def test_a_task_that_nobody_asked_how_it_ended_ends_the_run() -> None:
 
 @virtual()
 async def test_an_exception_handler_is_told_instead(sim: Sim) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: told.append(repr(context["exception"])))
+    loop.set_exception_handler(lambda _, context: messages.append(repr(context["exception"])))
     loop.call_soon(int, "no number")
     await sim.clock.sleep(1)
-    assert len(told) == 1
-    assert "no number" in told[0]
+    assert len(messages) == 1
+    assert "no number" in messages[0]
 
 
 def test_what_the_program_left_is_cancelled_in_the_order_of_its_start() -> None:
@@ -329,11 +329,11 @@ def test_a_generator_that_is_dropped_halfway_ends_the_run() -> None:
 
 
 def test_a_generator_that_is_open_at_the_end_is_an_error() -> None:
-    kept: list[AsyncIterator[int]] = []
+    generators: list[AsyncIterator[int]] = []
 
     async def main(sim: Sim) -> None:
-        kept.append(_numbers())
-        await anext(kept[0])
+        generators.append(_numbers())
+        await anext(generators[0])
 
     with pytest.raises(errors.Leaked, match="_numbers"):
         run(main, seed=1)
@@ -373,12 +373,12 @@ def test_garbage_is_collected_at_fixed_steps_and_not_in_between() -> None:
             self.sim.trace.add(f"collected after {loop.steps} steps")
 
     async def main(sim: Sim, noise: int) -> list[str]:
-        kept: list[list[int]] = []  # enough of them to make the collector run by itself
+        garbage: list[list[int]] = []  # enough of them to make the collector run by itself
         for _ in range(50):
             Cycle(sim)
         for _ in range(2 * COLLECT_STEPS):
             await asyncio.sleep(0)
-            kept.extend([] for _ in range(noise))
+            garbage.extend([] for _ in range(noise))
         return sim.trace.texts
 
     assert gc.isenabled()

@@ -9,6 +9,7 @@ import pytest
 from refloat.sim.run import Sim, run, stream
 from refloat.sim.trace import Trace
 from tests import virtual as virtual_module
+from tests.cases import cases
 from tests.virtual import ONLY, seeds, virtual
 
 
@@ -26,15 +27,15 @@ def test_equal_traces_have_equal_digests() -> None:
     assert str(_trace(*lines)) == "    0.000000 begun\n    1.500000 ended"
 
 
-@pytest.mark.parametrize(
+@cases(
     "other",
-    [
-        pytest.param([(0.0, "begun"), (1.6, "ended")], id="another time"),
-        pytest.param([(0.0, "begun"), (1.5, "failed")], id="another text"),
-        pytest.param([(1.5, "ended"), (0.0, "begun")], id="another order"),
-        pytest.param([(0.0, "begun")], id="a line less"),
-        pytest.param([(0.0, "begun\n1.5 'ended'")], id="two lines in one"),
-    ],
+    {
+        "another time": [(0.0, "begun"), (1.6, "ended")],
+        "another text": [(0.0, "begun"), (1.5, "failed")],
+        "another order": [(1.5, "ended"), (0.0, "begun")],
+        "a line less": [(0.0, "begun")],
+        "two lines in one": [(0.0, "begun\n1.5 'ended'")],
+    },
 )
 def test_different_traces_have_different_digests(other: list[tuple[float, str]]) -> None:
     assert _trace(*other).digest() != _trace((0.0, "begun"), (1.5, "ended")).digest()
@@ -74,10 +75,10 @@ def test_a_failing_virtual_test_says_how_to_see_it_again() -> None:
         ran.append(sim.seed)
         assert sim.seed != 3
 
-    with pytest.raises(AssertionError) as caught:
+    with pytest.raises(AssertionError) as error:
         fails_at_three()
     assert ran == [0, 1, 2, 3]
-    [_, again] = caught.value.__notes__
+    [_, again] = error.value.__notes__
     assert again.startswith(f"again: {ONLY}=3 pytest 'tests/unit/sim/test_run.py::test_a_failing")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real world is out of reach, by asyncio or around it."""
+"""The simulator refuses the real world, with and without asyncio."""
 
 import asyncio
 import concurrent.futures
@@ -17,7 +17,7 @@ from refloat.sim import errors
 from refloat.sim.loop import REFUSED, VirtualLoop
 from refloat.sim.run import Sim, run
 
-# What a loop must do itself; everything else of it is the operating system's.
+# The methods of a loop that need no operating system.
 SIMULATED = {
     "call_at",
     "call_exception_handler",
@@ -108,21 +108,21 @@ ATTEMPTS = [
 ]
 
 
-@pytest.mark.parametrize(("attempt", "named"), ATTEMPTS)
+@pytest.mark.parametrize(("attempt", "name"), ATTEMPTS)
 def test_simulated_code_is_refused_the_real_world(
-    attempt: Callable[[], Awaitable[None]], named: str
+    attempt: Callable[[], Awaitable[None]], name: str
 ) -> None:
     async def main(sim: Sim) -> None:
         await sim.clock.sleep(5)
         await attempt()
 
-    with pytest.raises(errors.Unsimulated, match=rf"^{named}: .*\(seed 9, 5.0 s"):
+    with pytest.raises(errors.Unsimulated, match=rf"^{name}: .*\(seed 9, 5.0 s"):
         run(main, seed=9)
 
 
-@pytest.mark.parametrize(("attempt", "named"), ATTEMPTS)
+@pytest.mark.parametrize(("attempt", "name"), ATTEMPTS)
 def test_catching_the_refusal_does_not_save_the_run(
-    attempt: Callable[[], Awaitable[None]], named: str
+    attempt: Callable[[], Awaitable[None]], name: str
 ) -> None:
     async def main(sim: Sim) -> None:
         try:
@@ -130,7 +130,7 @@ def test_catching_the_refusal_does_not_save_the_run(
         except Exception as error:
             sim.trace.add(str(error))
 
-    with pytest.raises(errors.Unsimulated, match=named):
+    with pytest.raises(errors.Unsimulated, match=name):
         run(main, seed=1)
 
 
@@ -146,23 +146,23 @@ def test_the_real_world_is_back_after_a_run() -> None:
 
 
 def test_another_thread_is_left_alone_but_may_not_call_in() -> None:
-    caught: list[BaseException] = []
-    asked, told = threading.Event(), threading.Event()
+    refusals: list[BaseException] = []
+    is_asleep, wake = threading.Event(), threading.Event()
     loops: list[Any] = []
 
     def call_in() -> None:
-        asked.wait()
-        time.sleep(0.001)  # its own time is real
+        is_asleep.wait()
+        time.sleep(0.001)  # the time of this thread is real
         try:
             loops[0].call_soon_threadsafe(print)
         except errors.Unsimulated as error:
-            caught.append(error)
-        told.set()
+            refusals.append(error)
+        wake.set()
 
     async def main(sim: Sim) -> None:
         loops.append(asyncio.get_running_loop())
-        asked.set()
-        told.wait()
+        is_asleep.set()
+        wake.wait()
         await sim.clock.sleep(1)
 
     thread = threading.Thread(target=call_in)
@@ -170,4 +170,4 @@ def test_another_thread_is_left_alone_but_may_not_call_in() -> None:
     with pytest.raises(errors.Unsimulated, match="call_soon_threadsafe from another thread"):
         run(main, seed=1)
     thread.join()
-    assert len(caught) == 1
+    assert len(refusals) == 1

@@ -20,15 +20,15 @@ def test_nothing_is_due_at_first() -> None:
 
 def test_a_change_is_due_when_its_age_has_passed_and_soon_after() -> None:
     policy, log = Policy(Compaction(age=300)), Log()
-    written: dict[int, int] = {}
+    revisions: dict[int, int] = {}
     for now in range(2000):
         grow(log)
-        written[log.revision] = now
+        revisions[log.revision] = now
         due = policy.due(float(now), log)
         if due > 0:
-            assert now - written[due] >= 300
+            assert now - revisions[due] >= 300
         if now > 310:
-            assert now - written[due + 1] <= 300 + 300 / MARKS + 1
+            assert now - revisions[due + 1] <= 300 + 300 / MARKS + 1
 
 
 def test_asking_often_needs_no_more_memory() -> None:

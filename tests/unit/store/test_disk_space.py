@@ -39,16 +39,16 @@ def disk(tmp_path: Path) -> Disk:
 
 def test_with_room_there_is_a_reserve_and_no_shortage(disk: Disk) -> None:
     assert disk.shortage(100) == ""
-    found = disk.reserve.stat()
-    assert found.st_blocks * 512 >= SETTINGS.reserve_bytes
-    assert found.st_mode & 0o777 == 0o600
+    status = disk.reserve.stat()
+    assert status.st_blocks * 512 >= SETTINGS.reserve_bytes
+    assert status.st_mode & 0o777 == 0o600
 
 
 def test_below_the_bound_there_is_a_shortage_that_names_no_path(disk: Disk, tmp_path: Path) -> None:
     assert disk.shortage(10) == ""
-    told = disk.shortage(9.5)
-    assert "9 MiB are free, fewer than 10 MiB" in told
-    assert str(tmp_path) not in told
+    shortage = disk.shortage(9.5)
+    assert "9 MiB are free, fewer than 10 MiB" in shortage
+    assert str(tmp_path) not in shortage
 
 
 def test_a_shortage_ends_above_its_bound_so_that_it_does_not_alternate(disk: Disk) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log alone; what it answers as part of a store is in the contract suite."""
+"""The log alone; the contract suite covers the log as a part of a store."""
 
 import pytest
 
 from refloat.store.contract import Entry, Event
-from refloat.store.log import Log, _after_all
+from refloat.store.log import Log, after_all
 
 
 def created(revision: int, key: str, value: bytes = b"") -> Event:
@@ -29,7 +29,7 @@ def updated(revision: int, previous: Event, value: bytes) -> Event:
     ],
 )
 def test_the_end_of_a_prefix(prefix: str, want: str) -> None:
-    assert _after_all(prefix) == want
+    assert after_all(prefix) == want
 
 
 def test_bytes_are_counted_as_live_or_superseded() -> None:
@@ -47,16 +47,16 @@ def test_bytes_are_counted_as_live_or_superseded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "want"), [(100, 0), (60, 0), (59, 2), (50, 2), (49, 3), (30, 3), (29, 4), (0, 4)]
+    ("kept_bytes", "want"), [(100, 0), (60, 0), (59, 2), (50, 2), (49, 3), (30, 3), (29, 4), (0, 4)]
 )
-def test_the_least_is_forgotten_that_keeps_old_versions_small(kept: int, want: int) -> None:
+def test_the_least_is_forgotten_that_keeps_old_versions_small(kept_bytes: int, want: int) -> None:
     log = Log()
     one = created(1, "a", b"x" * 10)
     two = updated(2, one, b"x" * 20)
     three = updated(3, two, b"x" * 30)
     log.apply([one, two, three, updated(4, three, b"x" * 40)])
     assert log.superseded_bytes == 60
-    assert log.revision_within(kept) == want
+    assert log.revision_within(kept_bytes) == want
 
 
 def test_replaying_ends_in_the_same_state_as_applying() -> None:

@@ -75,11 +75,11 @@ async def test_a_store_that_lacks_acknowledged_writes_is_refused_and_not_touched
     harm(copy)
     before = {each.name: each.read_bytes() for each in copy.parent.iterdir()}
     for _ in range(2):  # the refusal itself loses nothing either
-        with pytest.raises(errors.LostWrites) as caught:
+        with pytest.raises(errors.LostWrites) as error:
             await SqliteStore.open(copy)
-        assert f"{copy} {want}" in str(caught.value)
-        assert "revision 30 was acknowledged" in str(caught.value)
-        assert "--accept-lost-writes" in str(caught.value)
+        assert f"{copy} {want}" in str(error.value)
+        assert "revision 30 was acknowledged" in str(error.value)
+        assert "--accept-lost-writes" in str(error.value)
     after = {each.name: each.read_bytes() for each in copy.parent.iterdir()}
     assert after == before
 
@@ -91,18 +91,18 @@ async def test_who_accepts_the_loss_goes_on_above_every_lost_revision(
     copy = await killed(path, tmp_path / "copy")
     harm(copy)
     store = await SqliteStore.open(copy, ACCEPT)
-    kept = [entry.key for entry in store.page("").entries]
-    assert set(kept) == {f"live/{n}" for n in range(len(kept))}
-    assert len(kept) < 30
+    keys = [entry.key for entry in store.page("").entries]
+    assert set(keys) == {f"live/{n}" for n in range(len(keys))}
+    assert len(keys) < 30
     assert store.revision == 30 + sqlite.SKIPPED_REVISIONS
-    for seen in (1, 29, 30, store.revision - 1):
+    for revision in (1, 29, 30, store.revision - 1):
         with pytest.raises(errors.Compacted):
-            store.watch("", after=seen)
+            store.watch("", after=revision)
     entry = await store.create("next", b"")
     assert entry.revision == 31 + sqlite.SKIPPED_REVISIONS
     await store.close()
     store = await SqliteStore.open(copy)
-    assert [each.key for each in store.page("").entries] == [*kept, "next"]
+    assert [each.key for each in store.page("").entries] == [*keys, "next"]
     assert store.revision == entry.revision
     await store.close()
 
@@ -150,8 +150,8 @@ async def test_a_record_that_says_nothing_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize("slot", range(newest_revision.SLOTS))
-@pytest.mark.parametrize("seen", range(0, 60, 7))
-async def test_a_torn_record_leaves_the_one_before_it(path: Path, slot: int, seen: int) -> None:
+@pytest.mark.parametrize("offset", range(0, 60, 7))
+async def test_a_torn_record_leaves_the_one_before_it(path: Path, slot: int, offset: int) -> None:
     await (await SqliteStore.open(path)).close()
     newest = newest_revision.NewestRevision(path)
     newest.begin(0)
@@ -160,7 +160,7 @@ async def test_a_torn_record_leaves_the_one_before_it(path: Path, slot: int, see
     newest.close()
     record = newest_revision.path_of(path)
     content = bytearray(record.read_bytes())
-    content[slot * newest_revision.SLOT_BYTES + seen] ^= 1
+    content[slot * newest_revision.SLOT_BYTES + offset] ^= 1
     record.write_bytes(content)
     assert newest_revision.read(path) in (1, 2)
 
@@ -235,7 +235,7 @@ async def test_a_disk_without_room_for_the_record_still_starts(
 async def test_what_a_killed_process_left_unsynced_is_synced_before_it_is_shown(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a loss of power takes back what readers saw, and the record is ahead of it."""
+    """Otherwise a loss of power takes back commits that readers saw and the record has."""
     copy = await killed(path, tmp_path / "copy")
     newest_revision.path_of(copy).unlink()
     synced: list[str] = []
@@ -254,7 +254,7 @@ async def test_what_a_killed_process_left_unsynced_is_synced_before_it_is_shown(
 async def test_a_name_is_durable_before_the_store_is_used(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder is synced after each rename into it: a rename alone survives no loss of power."""
+    """After each rename the store syncs the folder: a loss of power can undo a rename alone."""
     steps: list[str] = []
     really, rename = os.fsync, Path.rename
 

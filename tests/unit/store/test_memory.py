@@ -20,7 +20,7 @@ async def test_it_uses_no_thread() -> None:
 
 
 def test_it_uses_no_timer() -> None:
-    """It runs on a loop that has none."""
+    """The store runs on a loop without threads."""
 
     async def use() -> None:
         loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ async def test_no_task_is_left_when_there_is_nothing_to_do() -> None:
 
 
 async def test_a_store_whose_work_is_cancelled_says_so_ever_after() -> None:
-    """As when a loop ends under it: nobody is left waiting."""
+    """The loop of the flusher ends: no caller waits forever."""
     store = MemoryStore()
     writes = [asyncio.ensure_future(store.create(f"k{n}", b"")) for n in range(3)]
     await asyncio.sleep(0)

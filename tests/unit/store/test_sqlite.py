@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the SQLite store alone promises: about its file, and about refusing one."""
+"""The contract of the SQLite store about files: its own, and those that it refuses."""
 
 import asyncio
 import random
@@ -16,6 +16,7 @@ import pytest
 from refloat.store import errors, sqlite_file
 from refloat.store.contract import Store
 from refloat.store.sqlite import LOG_BYTES, SqliteStore
+from tests.cases import cases
 
 # What a store that is closed leaves.
 FILES = frozenset({"store.db", "store.db.lock", "store.db.newest"})
@@ -40,7 +41,7 @@ async def make(path: Path, count: int = 20) -> None:
 
 def state(store: Store) -> object:
     """All that can be asked of a store."""
-    listed = [
+    listing = [
         (e.key, e.value, e.created, e.revision)
         for e in store.page("", revision=store.compacted).entries
     ]
@@ -48,14 +49,14 @@ def state(store: Store) -> object:
         (e.revision, e.key, e.entry and e.entry.value)
         for e in store.events("", after=store.compacted)
     ]
-    return store.compacted, store.revision, listed, changes
+    return store.compacted, store.revision, listing, changes
 
 
 async def state_of(path: Path) -> object:
     store = await SqliteStore.open(path)
-    found = state(store)
+    before = state(store)
     await store.close()
-    return found
+    return before
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -174,12 +175,12 @@ async def test_a_file_that_another_program_has_open_is_refused(path: Path) -> No
     await (await SqliteStore.open(path)).close()
 
 
-@pytest.mark.parametrize(
-    ("place", "want"),
-    [
-        pytest.param("missing/store.db", "No such file or directory", id="no directory"),
-        pytest.param(".", "Is a directory", id="a directory"),
-    ],
+@cases(
+    "place want",
+    {
+        "no directory": ("missing/store.db", "No such file or directory"),
+        "a directory": (".", "Is a directory"),
+    },
 )
 async def test_what_the_system_refuses_is_told(path: Path, place: str, want: str) -> None:
     with pytest.raises(errors.StoreError, match=f"cannot open .*: {want}"):
@@ -275,10 +276,10 @@ async def test_a_file_that_is_not_whole_is_refused_and_not_touched(
     path.with_name("store.db.lock").unlink()
     harm(path)
     before = files(path.parent)
-    with pytest.raises(errors.Damaged) as caught:
+    with pytest.raises(errors.Damaged) as error:
         await SqliteStore.open(path)
-    assert want in str(caught.value)
-    assert str(path) in str(caught.value)
+    assert want in str(error.value)
+    assert str(path) in str(error.value)
     after = files(path.parent)
     after.pop("store.db.lock", None)
     assert after == before
@@ -297,7 +298,7 @@ async def test_no_lock_is_left_beside_a_file_that_is_not_ours(
 
 
 async def live_copy(path: Path, to: Path) -> None:
-    """The files as they are while the store is open: most of it in the log."""
+    """The files of an open store, with most of the data in the log."""
     store = await SqliteStore.open(path)
     for n in range(30):
         await store.create(f"live/{n}", b"%d" % n * 500)
@@ -307,8 +308,12 @@ async def live_copy(path: Path, to: Path) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize(
-    "log", [pytest.param(None, id="a good log"), pytest.param(b"garbage" * 100, id="a bad log")]
+@cases(
+    "log",
+    {
+        "a good log": None,
+        "a bad log": b"garbage" * 100,
+    },
 )
 async def test_a_damaged_file_with_a_log_is_not_touched_and_keeps_it(
     path: Path, tmp_path: Path, log: bytes | None
@@ -331,7 +336,7 @@ async def test_a_damaged_file_with_a_log_is_not_touched_and_keeps_it(
 
 
 async def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
-    """Anywhere in the file: the store is refused, or says exactly what it said before."""
+    """A flipped byte anywhere: the store does not open, or has exactly the state from before."""
     await make(path)
     want = await state_of(path)
     good = path.read_bytes()
@@ -339,7 +344,7 @@ async def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
     pages = range(0, len(good), sqlite_file.PAGE_SIZE)
     headers = [(page + n, bit) for page in pages for n in range(12) for bit in range(8)]
     anywhere = [(chance.randrange(len(good)), chance.randrange(8)) for _ in range(400)]
-    found = 0
+    count = 0
     for place, bit in headers + anywhere:
         bad = bytearray(good)
         bad[place] ^= 1 << bit
@@ -347,11 +352,11 @@ async def test_a_flipped_bit_is_found_or_harmless(path: Path) -> None:
         try:
             log = sqlite_file.load(path)
         except errors.Damaged:
-            found += 1
+            count += 1
             assert path.read_bytes() == bad
         else:
             assert state(log) == want, f"bit {bit} of byte {place}"  # type: ignore[arg-type]
-    assert found > 500
+    assert count > 500
     assert set(files(path.parent)) == FILES
 
 
@@ -368,11 +373,11 @@ async def test_a_log_that_is_cut_anywhere_leaves_a_beginning_of_the_history(
     for length in sorted({0, 1, 31, *near}):
         copy.write_bytes(database)
         sqlite_file.wal(copy).write_bytes(log[:length])
-        found = sqlite_file.load(copy)
-        assert [e.key for e in found.events("", after=0)] == [
-            f"live/{n}" for n in range(found.revision)
+        copied_log = sqlite_file.load(copy)
+        assert [e.key for e in copied_log.events("", after=0)] == [
+            f"live/{n}" for n in range(copied_log.revision)
         ]
-        counts.append(found.revision)
+        counts.append(copied_log.revision)
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, 30)
     assert len(set(counts)) == 31, "each commit counts as soon as it is whole, not before"
@@ -391,7 +396,7 @@ async def test_a_store_with_a_cut_log_goes_on(path: Path, tmp_path: Path) -> Non
 
 
 class Lying:
-    """A connection that says of one statement that it failed."""
+    """A connection on which one statement fails."""
 
     def __init__(self, real: sqlite3.Connection, about: str, *, done: bool) -> None:
         self._real, self._about, self._done = real, about, done

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random histories, each question answered by the store and by a naive model.
 
-The model keeps every state there ever was as a dictionary of its own.
+The model keeps every past state as a dictionary.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -25,6 +24,7 @@ from refloat.store import errors
 from refloat.store.contract import Entry, Event, Page, Store
 from refloat.store.memory import MemoryStore
 from refloat.store.sqlite import SqliteStore
+from tests.cases import cases
 
 T = TypeVar("T")
 
@@ -53,22 +53,22 @@ class Model:
         return len(self.states) - 1
 
     def write(self, verb: str, key: str, value: bytes, expected: int) -> object:
-        """What the answer must be: a type of error, or what the entry says."""
-        known = self.now.get(key)
-        if verb == "create" and known is not None:
+        """The expected answer: a type of error, or the fields of the entry."""
+        entry = self.now.get(key)
+        if verb == "create" and entry is not None:
             return errors.Exists
-        if verb != "create" and (known is None or known[2] != expected):
+        if verb != "create" and (entry is None or entry[2] != expected):
             return errors.Conflict
         state, revision = dict(self.now), self.revision + 1
-        created = revision if known is None else known[1]
+        created = revision if entry is None else entry[1]
         if verb == "delete":
-            assert known is not None
+            assert entry is not None
             del state[key]
-            value = known[0]
+            value = entry[0]
         else:
             state[key] = (value, created, revision)
         self.changes.append(
-            (revision, key, None if verb == "delete" else value, known[0] if known else None)
+            (revision, key, None if verb == "delete" else value, entry[0] if entry else None)
         )
         self.states.append(state)
         return (key, value, created, revision)
@@ -126,14 +126,14 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(writes=st.lists(WRITES, min_size=1, max_size=6))
     def write_at_once(self, writes: list[tuple[str, str, bytes, bool]]) -> None:
-        """Writes of one batch; their expectations are those of its beginning or right ones."""
+        """Writes of one batch; each expects the revision from before the batch or the right one."""
 
         async def submit() -> list[object]:
             calls: list[Awaitable[Entry]] = []
             for verb, key, value, right in writes:
-                known = (self.model.now if right else before).get(key)
-                expected = known[2] if known else 0
-                wanted.append(self.model.write(verb, key, value, expected))
+                entry = (self.model.now if right else before).get(key)
+                expected = entry[2] if entry else 0
+                expected_answers.append(self.model.write(verb, key, value, expected))
                 if verb == "create":
                     calls.append(self.store.create(key, value))
                 elif verb == "update":
@@ -142,9 +142,9 @@ class MemoryMachine(RuleBasedStateMachine):
                     calls.append(self.store.delete(key, expected=expected))
             return list(await asyncio.gather(*calls, return_exceptions=True))
 
-        before, wanted = self.model.now, list[object]()
+        before, expected_answers = self.model.now, list[object]()
         outcomes = self.run(submit())
-        assert [said(outcome) for outcome in outcomes] == wanted
+        assert [said(outcome) for outcome in outcomes] == expected_answers
 
     @rule(data=st.data(), prefix=PREFIXES, after=st.just("") | KEYS, limit=st.integers(0, 4))
     def list_at(self, data: st.DataObject, prefix: str, after: str, limit: int) -> None:
@@ -165,13 +165,13 @@ class MemoryMachine(RuleBasedStateMachine):
         if (refusal := self.refusal(revision)) is not None:
             return refusal
         state = sorted(self.model.states[revision].items())
-        found = [
+        entries = [
             (key, *rest)
             for key, rest in state
             if key.startswith(prefix) and (key > after or not after)
         ]
-        shown = found[:limit] if limit else found
-        return shown, len(found) - len(shown), revision
+        page = entries[:limit] if limit else entries
+        return page, len(entries) - len(page), revision
 
     def refusal(self, revision: int) -> type | None:
         if revision > self.model.revision:
@@ -224,7 +224,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
 
 class SqliteMachine(MemoryMachine):
-    """The SQLite store, against the model; it may be closed and opened at any time."""
+    """The SQLite store against the model, with restarts at any time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,12 +245,12 @@ class SqliteMachine(MemoryMachine):
         self.directory.cleanup()
 
 
-@pytest.mark.parametrize(
-    ("machine", "examples"),
-    [
-        pytest.param(MemoryMachine, 150, id="memory"),
-        pytest.param(SqliteMachine, 50, id="sqlite"),
-    ],
+@cases(
+    "machine examples",
+    {
+        "memory": (MemoryMachine, 150),
+        "sqlite": (SqliteMachine, 50),
+    },
 )
 def test_a_store_answers_as_the_model_does(
     machine: type[RuleBasedStateMachine], examples: int

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parent of all containers of a node, in a process of its own.
+"""The parent process of all containers of a node.
 
-It starts processes, holds their exit codes, writes down what they print, and
-ends all of them that belong together. It outlives the agent that asks it to,
-so an agent can crash, freeze or be replaced and finds everything as it was.
-What outlives the keeper is nothing: its containers die with it, and the next
-keeper ends what is left before it listens.
+The keeper starts processes, keeps their exit codes, writes their logs and ends all
+processes of a container together. The keeper outlives the agent: an agent can crash,
+freeze or be replaced, and the containers run on. Containers die with their keeper,
+and the next keeper kills the rest before it listens.
 
-Standard library only, one thread, and nothing that blocks: it is to be small,
-and there is nobody who would restart it. `process` is the agent's side.
+The keeper must stay small and no process restarts it. So this package uses the
+standard library only, one thread, and no call that blocks. `process` has the agent's
+side.
 
-    files       small files of /proc and /sys
-    linux       the system calls that Python does not have
-    paths       files below a folder that a container can write
-    peers       which process asks
-    seccomp     the runtime's default filter of system calls
-    specs       whether a request has the right form
-    loop        what it waits for: descriptors, timers, children
-    wire        requests and answers as lines of JSON
-    mounts      a container's own view of the file system
-    launch      from fork to exec
-    groups      cgroups, where the machine gives us one
-    members     which processes belong to a container
-    output      logs, by the line, rotated
-    container   the life of one container
-    server      what may be asked
-    service     the process: its lock, its socket, its end
+    small_files    small files of /proc and /sys
+    syscalls       system calls that Python does not have
+    paths          files below a folder that a container can write
+    peer_check     which process is at the other end of a socket
+    seccomp        the default filter of system calls
+    start_request  checks the form of a request
+    loop           descriptors, timers and signals
+    wire           requests and answers as lines of JSON
+    mounts         a container's own view of the file system
+    launch         from fork to exec
+    cgroups        cgroups, if the machine allows them
+    process_tree   which processes belong to a container
+    log_writer     logs, line by line, with rotation
+    container      the life of one container
+    server         the requests of agents
+    service        the process: lock, socket, end
 """

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`keeper FOLDER [--no-groups]`: the keeper of one node, until it is told to end.
+"""`keeper FOLDER [--no-groups]` runs the keeper of one node until SIGTERM or `shutdown`.
 
-Run by its path and without `site`, which halves what it weighs; so it finds
-its own package by where it lies. It closes its standard output when it listens.
+The agent runs this file by its path and without `site`, which halves the memory. So
+this file finds the package by its own path. The keeper closes its standard output
+when it listens.
 """
 
 import os
@@ -10,7 +11,7 @@ import sys
 
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
-from refloat.agent.keeper import service  # noqa: E402 - only now can it be found
+from refloat.agent.keeper import service  # noqa: E402 - needs the path above
 
 if __name__ == "__main__":
     sys.exit(service.main(*sys.argv[1:]))

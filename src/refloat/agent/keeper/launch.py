@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From fork to exec: how a process becomes a container's.
+"""From fork to exec: starts the first process of a container.
 
-The child makes itself a session, joins its cgroup, gets its view of the file
-system, gives up its rights, and becomes the program. What goes wrong on the
-way is written into a pipe that exec closes, so the keeper hears of either.
+The child starts a session, joins its cgroup, sets up its view of the file system, drops
+its rights and becomes the program. If a step fails, the child writes the reason into a
+pipe. The exec closes that pipe, so the keeper learns of success and failure.
 """
 
 import os
 import resource
 import signal
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from refloat.agent.keeper import linux, mounts, seccomp
+from refloat.agent.keeper import mounts, seccomp, small_files, syscalls
 
 Spec = dict[str, Any]
 
 MARKER = "REFLOAT_CONTAINER"
-"""In the environment of all that a container starts: its id, by which strays are found."""
+"""The environment variable with the container's id; the keeper finds orphans by it."""
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_REASON = 2048
 
-# What containers get; the keeper itself takes all it can, for it holds pipes of each.
+# The limit for containers. The keeper itself needs more, because it has pipes of each container.
 _OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
@@ -30,39 +30,36 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-class Started:
-    """A child on its way to exec."""
+class Child(NamedTuple):
+    """A process between fork and exec."""
 
-    __slots__ = ("failure", "output", "pid")
-
-    def __init__(self, pid: int, failure: int, output: tuple[int, int]) -> None:
-        self.pid = pid
-        self.failure = failure  # says why it did not get there; closed when it did
-        self.output = output  # its standard output and error
+    pid: int
+    failure: int  # a pipe with the reason of a failure; the exec closes it
+    output: tuple[int, int]  # standard output and error
 
 
-def start(spec: Spec, *, groups: list[str], view: str, within: int | None = None) -> Started:
-    """Fork. `within` is a process whose view of the file system is taken over."""
-    failure, told = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+def start(spec: Spec, *, groups: list[str], view: str, within: int | None = None) -> Child:
+    """Fork. `within` is a process whose view of the file system the child uses."""
+    failure, failure_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     out, out_end = os.pipe2(os.O_CLOEXEC)
     err, err_end = os.pipe2(os.O_CLOEXEC)
     keeper = os.getpid()
     try:
         pid = os.fork()
     except OSError:
-        for end in (failure, told, out, out_end, err, err_end):
+        for end in (failure, failure_end, out, out_end, err, err_end):
             os.close(end)
         raise
     if pid == 0:
-        _child(spec, groups, view, within, keeper, (out_end, err_end, told))
-    for end in (told, out_end, err_end):
+        _run_child(spec, groups, view, within, keeper, (out_end, err_end, failure_end))
+    for end in (failure_end, out_end, err_end):
         os.close(end)
     for end in (out, err):
         os.set_blocking(end, False)
-    return Started(pid, failure, (out, err))
+    return Child(pid, failure, (out, err))
 
 
-def _child(
+def _run_child(
     spec: Spec,
     groups: list[str],
     view: str,
@@ -73,14 +70,27 @@ def _child(
     try:
         _reset_signals()
         os.setsid()
-        _join(groups)
-        _open_standard(ends[0], ends[1])
+        for group in groups:
+            small_files.write(f"{group}/cgroup.procs", "0")
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        for source, target in ((null, 0), (ends[0], 1), (ends[1], 2)):
+            os.dup2(source, target, inheritable=True)
         if within is not None:
             _enter(within)
         elif view != mounts.NONE:
-            _show(spec, view)
-        _give_up_rights(spec, keeper)
-        _change_folder(spec.get("cwd") or "/")
+            mounts.show(
+                spec["mounts"],
+                view,
+                spec["scratch"],
+                hide=spec["hidden"],
+                read_only=spec.get("read_only_root", False),
+            )
+        _drop_rights(spec, keeper)
+        folder = spec.get("cwd") or "/"
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            raise OSError(f'chdir to cwd ("{folder}"): {_words(error)}') from error
         if spec.get("seccomp"):
             seccomp.install()
         _execute(spec["argv"], {**spec["env"], MARKER: spec["id"]})
@@ -91,7 +101,7 @@ def _child(
 
 
 def _reset_signals() -> None:
-    """What is ignored or held back survives exec, whoever above the keeper began with it."""
+    """Ignored and blocked signals would survive the exec."""
     signal.set_wakeup_fd(-1)
     for each in signal.valid_signals():
         if signal.getsignal(each) != signal.SIG_DFL:
@@ -99,39 +109,16 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _join(groups: list[str]) -> None:
-    for group in groups:
-        descriptor = os.open(f"{group}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-        os.write(descriptor, b"0")
-        os.close(descriptor)
-
-
-def _open_standard(out: int, err: int) -> None:
-    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for source, target in ((null, 0), (out, 1), (err, 2)):
-        os.dup2(source, target, inheritable=True)
-
-
-def _show(spec: Spec, view: str) -> None:
-    mounts.show(
-        spec["mounts"],
-        view,
-        spec["scratch"],
-        hidden=spec["hidden"],
-        read_only=spec.get("read_only_root", False),
-    )
-
-
 def _enter(pid: int) -> None:
-    """See what that process sees."""
+    """Use the file system view of another process."""
     root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_CLOEXEC)
     if os.geteuid() != 0:
         user = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         if not _is_own("user", user):
-            linux.setns(user, linux.CLONE_NEWUSER)
+            syscalls.setns(user, syscalls.CLONE_NEWUSER)
     space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     if not _is_own("mnt", space):
-        linux.setns(space, linux.CLONE_NEWNS)
+        syscalls.setns(space, syscalls.CLONE_NEWNS)
         os.fchdir(root)
         os.chroot(".")
 
@@ -140,7 +127,7 @@ def _is_own(kind: str, descriptor: int) -> bool:
     return os.path.samestat(os.stat(f"/proc/self/ns/{kind}"), os.fstat(descriptor))
 
 
-def _give_up_rights(spec: Spec, keeper: int) -> None:
+def _drop_rights(spec: Spec, keeper: int) -> None:
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, _OPEN_FILES)
@@ -149,23 +136,16 @@ def _give_up_rights(spec: Spec, keeper: int) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     user = spec.get("user")
     if user is not None or os.geteuid() != 0:
-        linux.drop_capabilities()
+        syscalls.drop_capabilities()
     if user is not None:
         os.setgroups(user.get("groups") or [])
         os.setgid(user["gid"])
         os.setuid(user["uid"])
-    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    # After the change of user, which would clear it. A keeper that died before is seen below.
-    linux.die_with_parent()
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    # After the change of user, which would clear the setting. The keeper may have died before.
+    syscalls.die_with_parent()
     if os.getppid() != keeper:
         os._exit(128)
-
-
-def _change_folder(folder: str) -> None:
-    try:
-        os.chdir(folder)
-    except OSError as error:
-        raise OSError(f'chdir to cwd ("{folder}"): {_words(error)}') from error
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
@@ -187,9 +167,9 @@ def _exec(path: str, argv: list[str], env: dict[str, str]) -> NoReturn:
     if os.path.isdir(path):
         raise OSError(f'exec: "{path}": is a directory')
     try:
-        os.execve(path, argv, env)  # noqa: S606 - what this is for
+        os.execve(path, argv, env)  # noqa: S606 - the purpose of this module
     except FileNotFoundError as error:
-        # Also where the interpreter in a script's first line is missing.
+        # Also if the interpreter in a script's first line is missing.
         raise OSError(f'exec: "{path}": stat {path}: no such file or directory') from error
     except OSError as error:
         raise OSError(f'exec: "{path}": {_words(error)}') from error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the keeper waits for: descriptors, timers and the ends of children.
+"""The event loop of the keeper: descriptors, timers and signals.
 
-All timers go through one timer of the kernel on the clock that does not stop
-while the machine sleeps, so a deadline that passed meanwhile is met on waking.
+All timers use one kernel timer on CLOCK_BOOTTIME. So a deadline that passes while the
+machine is suspended takes effect when the machine resumes.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import select
 import signal
 from collections.abc import Callable
 
-from refloat.agent.keeper import linux
+from refloat.agent.keeper import syscalls
 
 Step = Callable[[], object]
 
@@ -21,7 +21,7 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class Timer:
-    """A step to be taken at a time; it can be taken back."""
+    """A step at a time, until `cancel`."""
 
     __slots__ = ("step", "when")
 
@@ -34,7 +34,7 @@ class Timer:
 
 
 class Loop:
-    """Calls back, one at a time, until told to stop."""
+    """Runs callbacks, one at a time, until `stop`."""
 
     def __init__(
         self, on_signal: Callable[[int], object], on_failure: Callable[[Exception], object]
@@ -46,25 +46,22 @@ class Loop:
         self._armed: float | None = None
         self._on_failure = on_failure
         self._running = True
-        self._timer = linux.timer()
+        self._timer = syscalls.timer()
         self.watch(self._timer, READ, lambda _: self._expired())
-        self._wake_on_signals(on_signal)
-
-    def _wake_on_signals(self, on_signal: Callable[[int], object]) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for each in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(each, lambda *_: None)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
 
-        def woken(_: int) -> None:
+        def read_signals(_: int) -> None:
             with contextlib.suppress(BlockingIOError):
                 for number in sorted(set(os.read(reader, 4096))):
                     on_signal(number)
 
-        self.watch(reader, READ, woken)
+        self.watch(reader, READ, read_signals)
 
     def watch(self, descriptor: int, events: int, ready: Callable[[int], object]) -> None:
-        """Call back with the events whenever there are some, until `forget`."""
+        """Call `ready` with the events of a descriptor, until `forget`."""
         if descriptor in self._ready:
             self._epoll.modify(descriptor, events)
         else:
@@ -76,14 +73,14 @@ class Loop:
             self._epoll.unregister(descriptor)
 
     def at(self, when: float, step: Step) -> Timer:
-        when = min(when, linux.LAST_MOMENT)
+        when = min(when, syscalls.LAST_MOMENT)
         timer = Timer(when, step)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         self._arm()
         return timer
 
     def after(self, seconds: float, step: Step) -> Timer:
-        return self.at(linux.now() + seconds, step)
+        return self.at(syscalls.now() + seconds, step)
 
     def stop(self) -> None:
         self._running = False
@@ -96,7 +93,7 @@ class Loop:
                     self.guarded(ready, events)
 
     def guarded(self, call: Callable[..., object], *arguments: object) -> None:
-        """A mistake in one container's life must not end those of all others."""
+        """Report an exception instead of raising: a bug must not end all containers."""
         try:
             call(*arguments)
         except Exception as error:
@@ -106,7 +103,7 @@ class Loop:
         with contextlib.suppress(BlockingIOError):
             os.read(self._timer, 8)
         self._armed = None
-        now = linux.now()
+        now = syscalls.now()
         while self._timers and self._timers[0][0] <= now:
             timer = heapq.heappop(self._timers)[2]
             if timer.step is not None:
@@ -118,5 +115,5 @@ class Loop:
             heapq.heappop(self._timers)
         due = self._timers[0][0] if self._timers else None
         if due != self._armed:
-            linux.arm(self._timer, due)
+            syscalls.arm(self._timer, due)
             self._armed = due

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files below a folder that a container can write, opened by descriptor.
 
-A container can replace any part of a path by a symbolic link between a check and
-a use. So agent and keeper never check a path and use it later. They hold a
-descriptor of the folder, open what is below without following a link, and act on
-the descriptor that they got.
+A container can replace any part of a path by a symbolic link between a check and a
+use. So agent and keeper never check a path and use the path later. They hold a
+descriptor of the folder, open files below without following links, and use the new
+descriptor.
 
-`openat2` does that in one system call. Kernels before 5.6, and filters of system
-calls that do not know it, get the same by a walk: one component at a time, each
-opened with O_NOFOLLOW in the folder before it.
+`openat2` does that in one system call. On kernels before 5.6, and under filters that
+refuse the call, `walk` does the same: one component at a time, each opened with
+O_NOFOLLOW in its folder.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ import os
 import stat
 from collections.abc import Iterator
 
-from refloat.agent.keeper import linux
+from refloat.agent.keeper import syscalls
 
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 ANY = os.O_PATH | os.O_CLOEXEC
 
-_RESOLVE = linux.RESOLVE_BENEATH | linux.RESOLVE_NO_SYMLINKS | linux.RESOLVE_NO_MAGICLINKS
+_RESOLVE = syscalls.RESOLVE_BENEATH | syscalls.RESOLVE_NO_SYMLINKS | syscalls.RESOLVE_NO_MAGICLINKS
 
-# What a kernel, or a filter of system calls, says that does not have openat2.
+# The errors of a kernel, or of a filter of system calls, without openat2.
 _UNKNOWN_CALL = (errno.ENOSYS, errno.EPERM)
 
-# openat2 answers EAGAIN if a rename elsewhere raced with the look-up of "..", which
-# does not occur in these paths; the kernel may still say it. Then the walk decides.
+# openat2 returns EAGAIN if a rename elsewhere raced with the look-up of "..". These paths
+# have no "..", but the kernel may still return EAGAIN. Then the walk decides.
 _UNDECIDED = (errno.EAGAIN,)
 
 
@@ -43,12 +43,12 @@ def components(path: str) -> list[str]:
 def open_below(folder: int, path: str, flags: int = ANY, *, same_mount: bool = False) -> int:
     """Open what is at a path below a folder; raises `OSError` (ELOOP) at a symbolic link.
 
-    With `same_mount` a mount on the way is refused too (EXDEV).
+    With `same_mount` a mount on the way is an error too (EXDEV).
     """
     parts = components(path)
-    resolve = _RESOLVE | (linux.RESOLVE_NO_XDEV if same_mount else 0)
+    resolve = _RESOLVE | (syscalls.RESOLVE_NO_XDEV if same_mount else 0)
     try:
-        return linux.openat2(folder, "/".join(parts) or ".", flags | os.O_CLOEXEC, resolve)
+        return syscalls.openat2(folder, "/".join(parts) or ".", flags | os.O_CLOEXEC, resolve)
     except OSError as error:
         if error.errno not in (*_UNKNOWN_CALL, *_UNDECIDED):
             raise
@@ -86,39 +86,40 @@ def _step(folder: int, name: str, flags: int) -> int:
 
 
 def make_folders(folder: int, path: str, mode: int, *, same_mount: bool = False) -> int:
-    """Open a path below a folder; folders that are missing are made with this mode."""
+    """Open a path below a folder; create missing folders with this mode."""
     at = os.open(".", FOLDER, dir_fd=folder)
     parts = components(path)
     for number, part in enumerate(parts):
-        is_last = number == len(parts) - 1
+        flags = ANY if number == len(parts) - 1 else FOLDER
         with closing(at):
-            at = _make_step(at, part, mode, ANY if is_last else FOLDER, same_mount=same_mount)
+            try:
+                at = open_below(at, part, flags, same_mount=same_mount)
+            except FileNotFoundError:
+                _make_folder(at, part, mode, same_mount=same_mount)
+                at = open_below(at, part, flags, same_mount=same_mount)
     return at
 
 
-def _make_step(at: int, part: str, mode: int, flags: int, *, same_mount: bool) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        return open_below(at, part, flags, same_mount=same_mount)
+def _make_folder(parent: int, name: str, mode: int, *, same_mount: bool) -> None:
     with contextlib.suppress(FileExistsError):  # another process may have been quicker
-        os.mkdir(part, 0o700, dir_fd=at)
+        os.mkdir(name, 0o700, dir_fd=parent)
         # Readable: the mode of a descriptor with O_PATH alone cannot be changed.
-        made = open_below(at, part, os.O_RDONLY | os.O_DIRECTORY, same_mount=same_mount)
-        with closing(made):
-            # If another process put its own folder here meanwhile, that keeps its mode.
-            if os.fstat(made).st_uid == os.geteuid():
-                os.fchmod(made, mode)
-    return open_below(at, part, flags, same_mount=same_mount)
+        new = open_below(parent, name, os.O_RDONLY | os.O_DIRECTORY, same_mount=same_mount)
+        with closing(new):
+            # If another process put its own folder here meanwhile, that folder keeps its mode.
+            if os.fstat(new).st_uid == os.geteuid():
+                os.fchmod(new, mode)
 
 
 def make_file(folder: int, name: str, mode: int) -> None:
-    """An empty file, unless something has that name."""
+    """Create an empty file, unless the name is taken."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.suppress(FileExistsError), closing(os.open(name, flags, mode, dir_fd=folder)):
         return
 
 
 def by_descriptor(descriptor: int) -> str:
-    """A path of this process for what a descriptor stands for, whatever its name is now."""
+    """A path of this process for the file of a descriptor, even after a rename."""
     return f"/proc/self/fd/{descriptor}"
 
 

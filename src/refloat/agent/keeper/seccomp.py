@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runtime's default filter of system calls, for `seccompProfile: RuntimeDefault`.
 
-Kubernetes leaves the profile to the runtime. This one refuses, with EPERM, what
-containerd's refuses to a container without capabilities: mounts, namespaces, kernel
-modules, the kernel's keys, clocks, swap, tracing of the kernel, io_uring. It allows
-all else. System calls of another architecture, such as those of 32-bit programs, are
-refused too: the numbers here would not fit them.
+Kubernetes leaves the profile to the runtime. This profile refuses, with EPERM, the calls
+that containerd refuses to a container without capabilities: mounts, namespaces, kernel
+modules, kernel keys, clocks, swap, tracing of the kernel, io_uring. The profile allows
+all others. It refuses all calls of another architecture, such as those of 32-bit
+programs, because their numbers differ.
 """
 
 import ctypes
 import errno
 import os
 
-from refloat.agent.keeper import linux
+from refloat.agent.keeper import syscalls
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
@@ -125,15 +125,15 @@ class _Program(ctypes.Structure):
 
 
 def is_available() -> bool:
-    """Whether this machine can filter, and the numbers of its system calls are known."""
+    """Whether the kernel has filters, and this module knows the machine's numbers."""
     return os.uname().machine in _MACHINES and os.path.exists("/proc/sys/kernel/seccomp")
 
 
 def install() -> None:
-    """Filter this process, and all that it starts, for ever; needs NoNewPrivs."""
+    """Filter this process and all its children, for ever; needs NoNewPrivs."""
     steps = _steps(*_MACHINES[os.uname().machine])
     program = _Program(len(steps), (_Step * len(steps))(*(_Step(*each) for each in steps)))
-    linux.set_filter(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(program))
+    syscalls.set_filter(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(program))
 
 
 def _steps(architecture: int, numbers: dict[str, int], clone: int) -> list[tuple[int, ...]]:
@@ -146,7 +146,7 @@ def _steps(architecture: int, numbers: dict[str, int], clone: int) -> list[tuple
         (_LOAD, 0, 0, _NUMBER),
         (_JUMP_AT_LEAST, 0, 1, _X32),
         refuse,
-        # The C library then uses clone, whose flags can be looked at.
+        # The C library then uses clone, whose flags a filter can check.
         (_JUMP_EQUAL, 0, 1, _CLONE3),
         unknown,
     ]

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a keeper may be asked, over a socket in the node's folder.
+"""Serves the requests of agents, over a socket in the node's folder.
 
-    hello     {}                                what this machine allows; makes the asker the agent
-    list      {}                                all attempts that are kept, and the deadlines
-    start     {spec}: see `process.request`     its record, once it runs or could not
-    stop      {pod, container, grace}           whether this was the first time
-    prepare   {pod, container, grace}           the same, of its hook alone
-    exec      {pod, container, argv, timeout}   its exit code and output, when it ended
-    stats     {}                                processes and memory of what runs
-    deadlines {at}                              ends pods at that CLOCK_BOOTTIME; null: never
-    remove    {pod}                             forgets a pod of which nothing runs
-    shutdown  {}                                kills everything, and ends
+    hello     {}                               makes the sender the agent; machine features
+    list      {}                               records of all attempts, and the deadlines
+    start     {spec} (`process.start_request`) the record, once the container runs or failed
+    stop      {pod, container, grace}          whether this is the first call
+    prepare   {pod, container, grace}          runs the preStop hook; whether first call
+    exec      {pod, container, argv, timeout}  exit code and output, after the end
+    stats     {}                               processes and memory of live containers
+    deadlines {at}                             ends pods at a CLOCK_BOOTTIME; null: never
+    remove    {pod}                            forgets a pod without live containers
+    shutdown  {}                               kills all containers and ends the keeper
 
-Only a process of the keeper's own user is heard, and none of a container (`peers`).
-One agent is heard at a time: whoever says hello replaces the one before, whose
-requests are no longer read. So an agent that was frozen cannot start what its
-successor has removed.
+The keeper accepts only processes of its own user, and none of a container
+(`peer_check`). One connection is the agent. A `hello` replaces the previous agent, and
+the keeper reads no further requests of that agent. So a frozen agent cannot start a
+container that its successor has removed.
 """
 
 import contextlib
@@ -26,24 +26,32 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from refloat.agent.keeper import container, groups, linux, members, peers, seccomp, specs
-from refloat.agent.keeper.container import Container, Keeping
+from refloat.agent.keeper import (
+    cgroups,
+    container,
+    peer_check,
+    process_tree,
+    seccomp,
+    start_request,
+    syscalls,
+)
+from refloat.agent.keeper.container import ContainerAttempt, ContainerTable
 from refloat.agent.keeper.loop import READ, Loop, Timer
-from refloat.agent.keeper.wire import Connection, Message
+from refloat.agent.keeper.wire import KeeperConnection, Message
 
-# Memory is measured so often, and only while something with a limit runs.
+# Seconds between two measurements of memory, while a container with a limit runs.
 MEASURE_SECONDS = 0.1
 
 _PURGE_SECONDS, _PURGE_STEP_SECONDS = 10.0, 0.005
 
-# What is left of a pod whose deadline has passed is killed again so often: the
-# first time may have met an error, or a process that hangs in the kernel.
+# Seconds between two kills of a pod whose deadline has passed: the first kill may have
+# met an error, or a process that hangs in the kernel.
 _FENCE_AGAIN_SECONDS = 1.0
 
 # One agent, and some commands that look for the keeper's process.
 _MAX_CONNECTIONS = 64
 
-# What a request of the wrong form leads to.
+# The exceptions that a malformed request causes.
 _MISTAKES = (
     AttributeError,
     KeyError,
@@ -57,24 +65,25 @@ _MISTAKES = (
 Answer = Callable[[Any], object]
 
 
-class Refused(Exception):
-    """What was asked cannot be done; the first word is for programs."""
+class RequestError(Exception):
+    """The keeper refuses a request; `code` is for programs."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Server:
+class KeeperServer:
     """All containers of one node."""
 
-    def __init__(self, loop: Loop, keeping: Keeping, listener: socket.socket) -> None:
-        self._loop, self._keeping, self._listener = loop, keeping, listener
-        self._kept: dict[str, dict[str, list[Container]]] = {}  # pod, name: newest attempt last
-        self._waiting: dict[str, list[Answer]] = {}  # by id, until it runs or could not
-        self._deadlines: dict[str, Timer] = {}  # by pod, also those that have passed
-        self._agent: Connection | None = None
-        self._connections: set[Connection] = set()
+    def __init__(self, loop: Loop, table: ContainerTable, listener: socket.socket) -> None:
+        self._loop, self._table, self._listener = loop, table, listener
+        # By pod and container; the newest attempt is the last.
+        self._attempts: dict[str, dict[str, list[ContainerAttempt]]] = {}
+        self._waiting: dict[str, list[Answer]] = {}  # by id, until the container runs or failed
+        self._deadlines: dict[str, Timer] = {}  # by pod, also past ones
+        self._agent: KeeperConnection | None = None
+        self._connections: set[KeeperConnection] = set()
         self._is_measuring = self._is_closing = False
         self._handlers: dict[str, Callable[[Message, Answer], None]] = {
             "hello": self._hello,
@@ -91,7 +100,7 @@ class Server:
         loop.watch(listener.fileno(), READ, lambda _: self._accept())
 
     def reap(self) -> None:
-        """Hear of all children that have ended."""
+        """Handle all children that have ended."""
         strays = False
         while True:
             try:
@@ -100,47 +109,49 @@ class Server:
                 pid = 0
             if pid == 0:
                 break
-            told = self._keeping.children.pop(pid, None)
-            if told is None:
+            on_exit = self._table.children.pop(pid, None)
+            if on_exit is None:
                 strays = True
             else:
-                told(status)
+                on_exit(status)
         if strays:
-            for each in list(self._keeping.live.values()):
-                each.poke()
+            for each in list(self._table.live.values()):
+                each.check_end()
 
     def close(self) -> None:
-        """Kill everything; the loop ends when nothing is left."""
+        """Kill all containers; the loop ends when no container is left."""
         self._is_closing = True
         self._listener.close()
-        for each in list(self._keeping.live.values()):
+        for each in list(self._table.live.values()):
             each.kill()
         self._end_if_empty()
 
     def finish(self) -> None:
-        """After the loop's end."""
+        """Send the last answers to the agent, after the loop's end."""
         if self._agent is not None:
             self._agent.finish()
 
     def _end_if_empty(self) -> None:
-        if self._is_closing and not self._keeping.live:
+        if self._is_closing and not self._table.live:
             self._loop.stop()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             end = self._listener.accept()[0]
             is_full = len(self._connections) >= _MAX_CONNECTIONS
-            if is_full or peers.refusal(end, (os.getpid(),)):
+            if is_full or peer_check.refusal(end, (os.getpid(),)):
                 end.close()
                 return
-            self._connections.add(Connection(self._loop, end, self._asked, self._left))
+            self._connections.add(
+                KeeperConnection(self._loop, end, self._on_message, self._on_close)
+            )
 
-    def _left(self, connection: Connection) -> None:
+    def _on_close(self, connection: KeeperConnection) -> None:
         self._connections.discard(connection)
         if self._agent is connection:
             self._agent = None
 
-    def _asked(self, connection: Connection, message: Message) -> None:
+    def _on_message(self, connection: KeeperConnection, message: Message) -> None:
         number, op = message.get("id"), message.get("op")
 
         def answer(value: Any) -> None:
@@ -148,79 +159,76 @@ class Server:
 
         try:
             if op == "hello":
-                self._replace_agent(connection)
+                before, self._agent = self._agent, connection
+                if before is not None and before is not connection:
+                    before.send({"event": "replaced"})
+                    before.close()
             handler = self._handlers.get(str(op))
             if handler is None:
-                raise Refused("Unknown", f"op: {op!r} is not known")
+                raise RequestError("Unknown", f"op: {op!r} is not known")
             handler(message, answer)
-        except Refused as error:
+        except RequestError as error:
             connection.send({"id": number, "error": str(error), "code": error.code})
         except _MISTAKES as error:
             text = f"{op}: {type(error).__name__}: {error}"
             connection.send({"id": number, "error": text, "code": "Failed"})
 
-    def _replace_agent(self, connection: Connection) -> None:
-        before, self._agent = self._agent, connection
-        if before is not None and before is not connection:
-            before.send({"event": "replaced"})
-            before.close()
-
     def _hello(self, message: Message, answer: Answer) -> None:
-        cgroups = self._keeping.cgroups
+        groups = self._table.cgroups
         answer(
             {
                 "pid": os.getpid(),
-                "protocol": specs.PROTOCOL,
-                "mounts": self._keeping.view,
-                "processes": cgroups.processes if cgroups is not None else groups.INHERITED,
-                "memory": cgroups.memory if cgroups is not None else groups.MEASURED,
+                "protocol": start_request.PROTOCOL,
+                "mounts": self._table.view,
+                "processes": groups.processes if groups is not None else cgroups.INHERITED,
+                "memory": groups.memory if groups is not None else cgroups.MEASURED,
                 "seccomp": seccomp.is_available(),
-                "read_only_root": self._keeping.can_protect,
-                "now": linux.now(),
+                "read_only_root": self._table.can_protect,
+                "now": syscalls.now(),
             }
         )
 
     def _list(self, message: Message, answer: Answer) -> None:
-        kept = [
+        records = [
             each.record()
-            for names in self._kept.values()
+            for names in self._attempts.values()
             for attempts in names.values()
             for each in attempts
         ]
         deadlines = {pod: timer.when for pod, timer in self._deadlines.items()}
-        answer({"containers": kept, "deadlines": deadlines})
+        answer({"containers": records, "deadlines": deadlines})
 
     def _start(self, message: Message, answer: Answer) -> None:
-        spec = specs.check(message["spec"])
+        spec = start_request.check(message["spec"])
         pod, name, attempt = spec["pod"], spec["container"], spec["attempt"]
         if self._is_closing:
-            raise Refused("Closing", "the keeper is about to end")
-        # With each start, so that a keeper that was started anew knows it before anything runs.
+            raise RequestError("Closing", "the keeper is about to end")
+        # Each start has the deadline, so that a new keeper knows it before the container runs.
         if pod not in self._deadlines and spec.get("deadline") is not None:
             self._set_deadline(pod, spec["deadline"])
         if self._has_passed(pod):
-            raise Refused("DeadlinePassed", f"pod {pod}: its deadline has passed")
-        attempts = self._kept.get(pod, {}).get(name, [])
+            raise RequestError("DeadlinePassed", f"pod {pod}: its deadline has passed")
+        attempts = self._attempts.get(pod, {}).get(name, [])
         newest = attempts[-1] if attempts else None
         if newest is not None and newest.spec["attempt"] == attempt:
-            self._answer_when_begun(newest, answer)
+            self._answer_when_started(newest, answer)
             return
         if newest is not None and not newest.has_ended:
-            raise Refused("Running", f"container {name} of pod {pod} still runs")
+            raise RequestError("Running", f"container {name} of pod {pod} still runs")
         if newest is not None and attempt < newest.spec["attempt"]:
-            raise Refused("Stale", f"attempt: {attempt} is before {newest.spec['attempt']}")
-        made = Container(self._keeping, spec, self._changed)
-        self._kept.setdefault(pod, {})[name] = [*attempts[-1:], made]
-        self._answer_when_begun(made, answer)
+            raise RequestError("Stale", f"attempt: {attempt} is before {newest.spec['attempt']}")
+        new = ContainerAttempt(self._table, spec, self._on_change)
+        self._attempts.setdefault(pod, {})[name] = [*attempts[-1:], new]
+        self._answer_when_started(new, answer)
         self._measure_if_needed()
 
-    def _answer_when_begun(self, made: Container, answer: Answer) -> None:
-        if made.record()["started_at"] is not None or made.has_ended:
-            answer(made.record())
+    def _answer_when_started(self, attempt: ContainerAttempt, answer: Answer) -> None:
+        if attempt.record()["started_at"] is not None or attempt.has_ended:
+            answer(attempt.record())
         else:
-            self._waiting.setdefault(made.id, []).append(answer)
+            self._waiting.setdefault(attempt.id, []).append(answer)
 
-    def _changed(self, changed: Container) -> None:
+    def _on_change(self, changed: ContainerAttempt) -> None:
         record = changed.record()
         for answer in self._waiting.pop(changed.id, ()):
             answer(record)
@@ -229,36 +237,36 @@ class Server:
         if changed.has_ended:
             self._end_if_empty()
 
-    def _find(self, message: Message) -> Container:
-        attempts = self._kept.get(message["pod"], {}).get(message["container"])
+    def _find(self, message: Message) -> ContainerAttempt:
+        attempts = self._attempts.get(message["pod"], {}).get(message["container"])
         if not attempts:
-            raise Refused("NotFound", f"no container {message['container']}")
+            raise RequestError("NotFound", f"no container {message['container']}")
         return attempts[-1]
 
     def _stop(self, message: Message, answer: Answer) -> None:
-        answer(self._find(message).stop(specs.number("grace", message["grace"])))
+        answer(self._find(message).stop(start_request.number("grace", message["grace"])))
 
     def _prepare(self, message: Message, answer: Answer) -> None:
-        answer(self._find(message).prepare_stop(specs.number("grace", message["grace"])))
+        answer(self._find(message).prepare_stop(start_request.number("grace", message["grace"])))
 
     def _exec(self, message: Message, answer: Answer) -> None:
-        found = self._find(message)
-        if found.state != container.RUNNING:
-            raise Refused("NotRunning", f"container {message['container']} does not run")
+        attempt = self._find(message)
+        if attempt.state != container.RUNNING:
+            raise RequestError("NotRunning", f"container {message['container']} does not run")
 
         def done(code: int | None, output: bytes) -> None:
             answer({"exit_code": code, "output": output.decode(errors="replace")})
 
-        argv = specs.texts("argv", message["argv"])
-        found.execute(argv, specs.number("timeout", message["timeout"]), done)
+        argv = start_request.texts("argv", message["argv"])
+        attempt.execute(argv, start_request.number("timeout", message["timeout"]), done)
 
     def _stats(self, message: Message, answer: Answer) -> None:
-        told, among = [], self._keeping.processes()
-        for each in self._keeping.live.values():
-            count, size = each.measure(among=among)
+        stats, processes = [], self._table.list_processes()
+        for each in self._table.live.values():
+            count, size = each.measure(processes=processes)
             where = {"pod": each.spec["pod"], "container": each.spec["container"]}
-            told.append({**where, "processes": count, "memory": size})
-        answer(told)
+            stats.append({**where, "processes": count, "memory": size})
+        answer(stats)
 
     def _set_deadlines(self, message: Message, answer: Answer) -> None:
         for pod, when in message["at"].items():
@@ -266,38 +274,38 @@ class Server:
         answer({"passed": [pod for pod in message["at"] if self._has_passed(pod)]})
 
     def _set_deadline(self, pod: str, when: float | None) -> None:
-        """One that has passed stays, even if an extension is heard before its timer."""
+        """Set or remove a deadline, unless the old one has passed, even before its timer ran."""
         if self._has_passed(pod):
             return
         if when is not None:
-            specs.number("at", when)
+            start_request.number("at", when)
         if (before := self._deadlines.pop(pod, None)) is not None:
             before.cancel()
         if when is not None:
-            self._deadlines[pod] = self._loop.at(float(when), functools.partial(self._pass, pod))
+            self._deadlines[pod] = self._loop.at(float(when), functools.partial(self._fence, pod))
 
     def _has_passed(self, pod: str) -> bool:
         timer = self._deadlines.get(pod)
-        return timer is not None and timer.when <= linux.now()
+        return timer is not None and timer.when <= syscalls.now()
 
-    def _pass(self, pod: str) -> None:
-        """The agent did not come back in time: what it cannot vouch for must not run."""
+    def _fence(self, pod: str) -> None:
+        """Kill a pod whose deadline the agent did not extend in time."""
         if self._agent is not None:
             self._agent.send({"event": "passed", "pod": pod})
-        newest = [attempts[-1] for attempts in self._kept.get(pod, {}).values()]
+        newest = [attempts[-1] for attempts in self._attempts.get(pod, {}).values()]
         live = [each for each in newest if not each.has_ended]
-        if live:  # first, whatever goes wrong below
-            self._loop.after(_FENCE_AGAIN_SECONDS, functools.partial(self._pass, pod))
+        if live:  # first, because the rest may raise
+            self._loop.after(_FENCE_AGAIN_SECONDS, functools.partial(self._fence, pod))
         for each in live:
             each.kill(container.FENCED, "The agent did not extend the pod's deadline")
 
     def _remove(self, message: Message, answer: Answer) -> None:
         pod = message["pod"]
-        names = self._kept.get(pod, {})
+        names = self._attempts.get(pod, {})
         live = [name for name, attempts in names.items() if not attempts[-1].has_ended]
         if live:
-            raise Refused("Running", f"container {live[0]} of pod {pod} still runs")
-        self._kept.pop(pod, None)
+            raise RequestError("Running", f"container {live[0]} of pod {pod} still runs")
+        self._attempts.pop(pod, None)
         if (timer := self._deadlines.pop(pod, None)) is not None:
             timer.cancel()
         answer({})
@@ -307,34 +315,34 @@ class Server:
         self.close()
 
     def _measure_if_needed(self) -> None:
-        live = self._keeping.live.values()
+        live = self._table.live.values()
         if not self._is_measuring and any(each.memory_limit for each in live):
             self._is_measuring = True
             self._loop.after(MEASURE_SECONDS, self._measure)
 
     def _measure(self) -> None:
         try:
-            among = self._keeping.processes()
-            for each in list(self._keeping.live.values()):
-                if each.holds_too_much(among=among):
+            processes = self._table.list_processes()
+            for each in list(self._table.live.values()):
+                if each.holds_too_much(processes=processes):
                     each.kill(container.OOM_KILLED)
-        finally:  # one look that failed is not the last
+        finally:  # also after a failed measurement
             self._is_measuring = False
             self._measure_if_needed()
 
 
-def purge(node: str, cgroups: groups.Groups | None) -> None:
-    """End what a keeper that was killed has left behind, before anybody is heard."""
-    for group in cgroups.left() if cgroups is not None else ():
+def purge(node: str, cgroups: cgroups.CgroupTree | None) -> None:
+    """Kill the containers of an earlier keeper, before this keeper listens."""
+    for group in cgroups.existing() if cgroups is not None else ():
         group.stop_forks()
         _end_all(group.members)
         group.remove()
-    _end_all(functools.partial(members.marked, node))
+    _end_all(functools.partial(process_tree.find_marked, node))
 
 
-def _end_all(found: Callable[[], list[int]]) -> None:
-    """A process that hangs in the kernel dies when it can: it is not waited for."""
-    give_up = linux.now() + _PURGE_SECONDS
-    while (pids := found()) and linux.now() < give_up:
+def _end_all(find: Callable[[], list[int]]) -> None:
+    """Kill processes until none is left, or for 10 s: some may hang in the kernel."""
+    give_up = syscalls.now() + _PURGE_SECONDS
+    while (pids := find()) and syscalls.now() < give_up:
         container.signal_all(pids)
         time.sleep(_PURGE_STEP_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keeper as a process: one for each folder, with a socket that only its owner can open."""
+"""The keeper process: one for each folder, with a socket that only its owner can open."""
 
 import binascii
 import contextlib
@@ -10,11 +10,11 @@ import signal
 import socket
 import sys
 
-from refloat.agent.keeper import launch, linux, mounts
-from refloat.agent.keeper.container import Keeping
-from refloat.agent.keeper.groups import Groups
+from refloat.agent.keeper import launch, mounts, syscalls
+from refloat.agent.keeper.cgroups import CgroupTree
+from refloat.agent.keeper.container import ContainerTable
 from refloat.agent.keeper.loop import Loop
-from refloat.agent.keeper.server import Server, purge
+from refloat.agent.keeper.server import KeeperServer, purge
 
 SOCKET, LOCK = "keeper.sock", "keeper.lock"
 
@@ -22,31 +22,31 @@ NO_GROUPS = "--no-groups"
 
 READY, KEPT = b"ready", b"kept"
 GOOD_WORDS = (READY, KEPT)
-"""What it says on its standard output: that it listens, or that another does."""
+"""The keeper's output: this keeper listens, or another keeper has the folder."""
 
 
 def node_mark(folder: str) -> str:
-    """With what the ids of a node's containers begin: the same for the same folder."""
+    """The prefix of the ids of a node's containers: a hash of the folder."""
     return f"{binascii.crc32(os.path.realpath(folder).encode()):08x}"
 
 
 def main(folder: str, *options: str) -> int:
     if os.fork():
-        os._exit(0)  # whoever started this has nothing to wait for
+        os._exit(0)  # the caller waits only for the first process
     lock = os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _say(KEPT)
+        _print_once(KEPT)
         return 0
-    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     launch.allow_many_files()
     for each in (signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
-    # An agent is started with some held back, and so would be its keeper, for ever.
+    # The agent may block signals, and its children inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     mark = node_mark(folder)
-    cgroups = None if NO_GROUPS in options else Groups.make(mark)
+    cgroups = None if NO_GROUPS in options else CgroupTree.make(mark)
     purge(mark, cgroups)
     _serve(folder, cgroups)
     if cgroups is not None:
@@ -54,9 +54,9 @@ def main(folder: str, *options: str) -> int:
     return 0
 
 
-def _serve(folder: str, cgroups: Groups | None) -> None:
+def _serve(folder: str, cgroups: CgroupTree | None) -> None:
     listener = _listen(f"{folder}/{SOCKET}")
-    server: Server | None = None
+    server: KeeperServer | None = None
 
     def on_signal(number: int) -> None:
         assert server is not None
@@ -65,22 +65,19 @@ def _serve(folder: str, cgroups: Groups | None) -> None:
             server.close()
 
     loop = Loop(on_signal, _report)
-    server = Server(loop, _keeping(loop, cgroups), listener)
-    gc.freeze()  # a fork shares what is never looked at again
-    _say(READY)
+    view = mounts.probe()
+    table = ContainerTable(loop, cgroups, view, can_protect=mounts.can_protect(view))
+    server = KeeperServer(loop, table, listener)
+    gc.freeze()  # so that forks share these pages
+    _print_once(READY)
     loop.run()
     server.finish()
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{folder}/{SOCKET}")
 
 
-def _keeping(loop: Loop, cgroups: Groups | None) -> Keeping:
-    view = mounts.probe()
-    return Keeping(loop, cgroups, view, can_protect=mounts.can_protect(view))
-
-
 def _listen(path: str) -> socket.socket:
-    """Under another name until only its owner can open it; a path of any length."""
+    """Listen at a path of any length, with rights for the owner only."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -95,8 +92,8 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def _say(word: bytes) -> None:
-    """On the standard output, which is then closed; whoever waited may have been killed."""
+def _print_once(word: bytes) -> None:
+    """Write to the standard output and close it; the reader may be dead."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, word)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of JSON over a socket that is never waited for.
+"""Lines of JSON over a socket, without blocking.
 
-A request is an object with `id` and `op`; its answer has the same `id` and
-either `ok` or `error`. What nobody asked for has `event` instead.
+A request is an object with `id` and `op`. The answer has the same `id`, and `ok` or
+`error`. A message without a request has `event` instead.
 """
 
 import contextlib
@@ -15,26 +15,27 @@ from refloat.agent.keeper.loop import READ, WRITE, Loop
 
 Message = dict[str, Any]
 
-# A request carries one container's command and environment, which the kernel bounds to 2 MB.
+# A request has one container's command and environment, which the kernel limits to 2 MB.
 MAX_LINE = 8 * 1024 * 1024
 
-# An agent that was frozen reads nothing. It is cut off, and asks for the list when it is back.
+# A frozen agent reads nothing. The keeper closes its connection, and the agent requests the
+# list when the agent runs again.
 MAX_UNREAD = 16 * 1024 * 1024
 
 _CHUNK = 256 * 1024
 
-_LAST_WORDS_SECONDS = 1.0
+_FINISH_SECONDS = 1.0
 
 
-class Connection:
-    """One agent, or one who asks."""
+class KeeperConnection:
+    """The connection of an agent or of another client."""
 
     def __init__(
         self,
         loop: Loop,
         end: socket.socket,
-        on_message: Callable[["Connection", Message], object],
-        on_close: Callable[["Connection"], object],
+        on_message: Callable[["KeeperConnection", Message], object],
+        on_close: Callable[["KeeperConnection"], object],
     ) -> None:
         self._loop, self._end = loop, end
         self._on_message, self._on_close = on_message, on_close
@@ -54,9 +55,9 @@ class Connection:
             self._flush()
 
     def finish(self) -> None:
-        """The last words, for which it waits a little: nothing else is left to do."""
+        """Wait a little until the peer has read all answers, then close."""
         if self.is_open:
-            self._end.settimeout(_LAST_WORDS_SECONDS)
+            self._end.settimeout(_FINISH_SECONDS)
             with contextlib.suppress(OSError):
                 self._end.sendall(self._unsent)
             self.close()
@@ -71,20 +72,8 @@ class Connection:
     def _ready(self, events: int) -> None:
         if events & WRITE:
             self._flush()
-        if self.is_open and events & ~WRITE:
-            self._receive()
-
-    def _flush(self) -> None:
-        try:
-            with contextlib.suppress(BlockingIOError):
-                sent = self._end.send(self._unsent)
-                del self._unsent[:sent]
-        except OSError:
-            self.close()
+        if not self.is_open or not events & ~WRITE:
             return
-        self._loop.watch(self._end.fileno(), READ | WRITE if self._unsent else READ, self._ready)
-
-    def _receive(self) -> None:
         try:
             chunk = self._end.recv(_CHUNK)
         except BlockingIOError:
@@ -97,11 +86,20 @@ class Connection:
             return
         if b"\n" not in chunk:
             return
-        *lines, rest = self._unread.split(b"\n")
-        self._unread = rest
+        *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
             if self.is_open:
                 self._take(line)
+
+    def _flush(self) -> None:
+        try:
+            with contextlib.suppress(BlockingIOError):
+                size = self._end.send(self._unsent)
+                del self._unsent[:size]
+        except OSError:
+            self.close()
+            return
+        self._loop.watch(self._end.fileno(), READ | WRITE if self._unsent else READ, self._ready)
 
     def _take(self, line: bytearray) -> None:
         try:

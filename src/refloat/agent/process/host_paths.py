@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The paths of the machine that pods name as `hostPath`, and their types.
 
-A path is used as it is: whoever may create such a pod may name any. But what a type
-has the agent make is made with the agent's rights, and a container that can write a
-folder on the way could put a link there. So where something has to be made, no link
-is followed that another user made.
+A user who may create such a pod may name any path. But for some types the agent creates
+the path with the agent's rights, and a container that can write a parent folder could
+put a link there. So when the agent creates a path, it follows no link of another user.
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -29,11 +29,11 @@ _IS_KIND = {
 
 _FOLDER_MODE, _FILE_MODE = 0o755, 0o644  # a kubelet's
 
-_MAX_LINKS = 40  # as the kernel has it
+_MAX_LINKS = 40  # the kernel's limit
 
 
 def find(volume: str, host: Object) -> Path:
-    """The path of a volume, made if its type says so; raises `StartError`."""
+    """The path of a volume, created if the type says so; raises `StartError`."""
     path, kind = Path(host["path"]), host.get("type") or ""
     try:
         if kind.endswith("OrCreate") and not path.exists():
@@ -63,7 +63,7 @@ def _make(path: str, *, folder: bool) -> None:
 
 
 def _make_folders(path: str) -> int:
-    """Open a folder; those that are missing on the way are made."""
+    """Open a folder; create missing folders."""
     waiting, links = path.split("/"), 0
     trail = [os.open("/", paths.FOLDER)]
     try:
@@ -84,30 +84,27 @@ def _make_folders(path: str) -> int:
 
 
 def _step(trail: list[int], part: str) -> str | None:
-    """Go on by one part of a path; the text of a link if it is one."""
+    """Open the next part of a path. Returns the target instead if the part is a link.
+
+    Raises `OSError` for a link of another user.
+    """
     if part == "..":
         _close(trail, keep=max(1, len(trail) - 1))
-    elif part not in ("", "."):
-        link = _read_link(trail[-1], part)
-        if link is not None:
-            return link
-        trail.append(paths.make_folders(trail[-1], part, _FOLDER_MODE))
-    return None
-
-
-def _read_link(folder: int, name: str) -> str | None:
-    """Where a link leads; None for all else. Raises `OSError` for one of another user."""
-    try:
-        link = os.open(name, paths.ANY | os.O_NOFOLLOW, dir_fd=folder)
-    except FileNotFoundError:
         return None
-    with closing(link):
-        found = os.fstat(link)
-        if not stat.S_ISLNK(found.st_mode):
-            return None
-        if found.st_uid not in (0, os.geteuid()):
-            raise OSError(errno.ELOOP, f"{name} is a symbolic link of user {found.st_uid}", name)
-        return os.readlink("", dir_fd=link)
+    if part in ("", "."):
+        return None
+    with (
+        contextlib.suppress(FileNotFoundError),
+        closing(os.open(part, paths.ANY | os.O_NOFOLLOW, dir_fd=trail[-1])) as link,
+    ):
+        info = os.fstat(link)
+        if stat.S_ISLNK(info.st_mode):
+            if info.st_uid not in (0, os.geteuid()):
+                text = f"{part} is a symbolic link of user {info.st_uid}"
+                raise OSError(errno.ELOOP, text, part)
+            return os.readlink("", dir_fd=link)
+    trail.append(paths.make_folders(trail[-1], part, _FOLDER_MODE))
+    return None
 
 
 def _close(trail: list[int], *, keep: int) -> None:

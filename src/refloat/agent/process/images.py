@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images, which mean nothing to a process: each exists, unless it is said not to.
+"""The images of a node, which have no effect on processes.
 
-So that what happens to pods whose image is missing or slow to pull can be
-made to happen. Messages and back-off are a kubelet's.
+Every image exists, unless the settings list it as missing or slow. So tests and demos
+can show pods whose image is missing. Messages and back-off are those of a kubelet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,15 @@ from refloat.api.meta import Object
 
 FIRST_SECONDS, LONGEST_SECONDS = 10.0, 300.0
 
-# A kubelet looks again soon after a failed pull, and then says that it backs off.
+# A kubelet syncs a pod again soon after a failed pull, and then reports the back-off.
 _LOOK_AGAIN_SECONDS = 2.0
 
-# Pods and images of which failures are remembered; the oldest are forgotten.
+# The most failures in memory, by pod and image; the oldest are dropped.
 _MAX_FAILURES = 10_000
 
 
 class ImageError(StartError):
-    """The image cannot be had, now; the event names only the reason."""
+    """The image cannot be pulled now; the event has only the reason."""
 
     def __init__(self, message: str, reason: str, retry_seconds: float | None = None) -> None:
         super().__init__(message, reason=reason)
@@ -35,16 +35,16 @@ class ImageError(StartError):
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """What is said of images; patterns as of a shell, the first that fits."""
+    """Settings by shell pattern of image names; the first match counts."""
 
     commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The command of containers that name none (`command`), by image."""
+    """The command of containers without one."""
 
     missing: Sequence[str] = ()
     """Images that no registry has."""
 
     pull_seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long pulling takes; 0 for others."""
+    """Seconds of a pull; 0 for others."""
 
 
 @dataclass(slots=True)
@@ -72,24 +72,21 @@ class Images:
         )
 
     def pull_seconds(self, container: Object) -> float:
-        """How long it takes until the image is there; only after `check`."""
+        """Seconds until the image is on the node; call `check` first."""
         image = container.get("image", "")
         if image in self._present and container.get("imagePullPolicy") != "Always":
             return 0.0
-        return next(
-            (
-                seconds
-                for pattern, seconds in self._settings.pull_seconds.items()
-                if fnmatchcase(image, pattern)
-            ),
-            0.0,
-        )
+        for pattern, seconds in self._settings.pull_seconds.items():
+            if fnmatchcase(image, pattern):
+                return seconds
+        return 0.0
 
-    def pulled(self, image: str) -> None:
+    def add(self, image: str) -> None:
+        """Record that an image is on the node."""
         self._present.add(image)
 
     def check(self, uid: str, container: Object, now: float) -> None:
-        """Raises `StartError` where the image cannot be had, now."""
+        """Raises `StartError` if the image cannot be pulled now."""
         image = container.get("image", "")
         if not any(fnmatchcase(image, each) for each in self._settings.missing):
             return

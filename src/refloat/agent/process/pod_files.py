@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removal and measurement of folders that a container could write, by descriptor.
+"""Removes and measures folders that a container could write, by descriptor.
 
-A container may have left, or may still be making, links, folders that its owner
-cannot read, and trees deeper than a path can be long. Nothing here follows a link,
-crosses a mount, or uses a path twice.
+A container may create links, folders that their owner cannot read, and trees deeper
+than the longest path, even during the removal. So this module follows no link, crosses
+no mount and uses no path twice.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ from pathlib import Path
 from refloat.agent.keeper import paths
 from refloat.agent.keeper.paths import closing
 
-# So many folders are open at once while a tree is removed. What is deeper is moved up.
+# The most folders that a removal has open. Deeper folders move to the top first.
 MAX_OPEN = 64
 
 # Rounds over a tree. Each goes MAX_OPEN folders deep, so a tree may be 640,000 deep; a
 # process that the kernel has not ended yet cannot keep the agent busy for ever.
 _MAX_ROUNDS = 10_000
 
-# Names that are read at once: a folder may have millions.
+# Names in one read: a folder may have millions.
 _MAX_NAMES = 10_000
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY
@@ -49,7 +49,7 @@ def remove(path: Path) -> None:
 
 
 class _Removal:
-    """One tree's."""
+    """The removal of one tree."""
 
     def __init__(self, top: int) -> None:
         self._top = top
@@ -77,31 +77,24 @@ class _Removal:
 
     def _remove(self, parent: int, name: str, depth: int) -> None:
         try:
-            if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                self._remove_folder(parent, name, depth)
-            else:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=parent)
                 self._removed += 1
+            elif depth >= MAX_OPEN:
+                # To the top, for the next round: a deep tree would use up all descriptors.
+                _make_writable(parent, name)
+                moved = f".moved-{self._moved}"
+                os.rename(name, moved, src_dir_fd=parent, dst_dir_fd=self._top)
+                self._moved += 1
+            else:
+                with closing(_open_folder(parent, name)) as folder:
+                    self._empty(folder, depth + 1)
+                os.rmdir(name, dir_fd=parent)
+                self._removed += 1
         except FileNotFoundError:
-            return  # it went by itself
+            return  # another process removed the entry
         except OSError as error:
-            self._error = self._error or error  # what follows from it is no news
-
-    def _remove_folder(self, parent: int, name: str, depth: int) -> None:
-        if depth >= MAX_OPEN:
-            self._move_up(parent, name)
-            return
-        with closing(_open_folder(parent, name)) as folder:
-            self._empty(folder, depth + 1)
-        os.rmdir(name, dir_fd=parent)
-        self._removed += 1
-
-    def _move_up(self, parent: int, name: str) -> None:
-        """To the top, for the next round: else a deep tree would use up all descriptors."""
-        _make_writable(parent, name)
-        moved = f".moved-{self._moved}"
-        os.rename(name, moved, src_dir_fd=parent, dst_dir_fd=self._top)
-        self._moved += 1
+            self._error = self._error or error  # later errors follow from the first
 
 
 def _names(folder: int) -> list[str]:
@@ -110,19 +103,19 @@ def _names(folder: int) -> list[str]:
 
 
 def _open_folder(parent: int, name: str) -> int:
-    """A folder that can be listed and changed; raises `OSError` at a link or a mount."""
+    """Open a folder for reading and changes; raises `OSError` at a link or a mount."""
     try:
         opened = paths.open_below(parent, name, _LIST, same_mount=True)
     except PermissionError:
         _make_writable(parent, name)
         opened = paths.open_below(parent, name, _LIST, same_mount=True)
     if os.geteuid() != 0 and stat.S_IMODE(os.fstat(opened).st_mode) & 0o700 != 0o700:
-        os.fchmod(opened, 0o700)  # a container may have shut its own folders
+        os.fchmod(opened, 0o700)  # a container may take rights from its own folders
     return opened
 
 
 def _make_writable(parent: int, name: str) -> None:
-    """Give the owner all rights of a folder; root needs none."""
+    """Give the owner all rights of a folder; root needs no rights."""
     if os.geteuid() == 0:
         return
     with closing(paths.open_below(parent, name, paths.FOLDER, same_mount=True)) as folder:
@@ -137,30 +130,30 @@ class _Sizes:
 
 
 def size(parent: int, name: str) -> int:
-    """The bytes on disk below a folder, as `du` counts; 0 if it is none.
+    """The bytes on disk below a folder, as `du` counts; 0 if the folder does not exist.
 
-    What is deeper than a path can be long (4096 bytes) is not counted.
+    Files below the longest possible path (4096 bytes) do not count.
     """
     try:
         top = paths.open_below(parent, name, _LIST)
     except OSError:
         return 0
-    counted = _Sizes()
+    sizes = _Sizes()
     with closing(top):
-        while counted.waiting:
-            inner = counted.waiting.pop()
+        while sizes.waiting:
+            inner = sizes.waiting.pop()
             with (
                 contextlib.suppress(OSError),
                 closing(paths.open_below(top, inner, _LIST, same_mount=True)) as folder,
             ):
-                _count(folder, inner, counted)
-    return counted.total
+                _count(folder, inner, sizes)
+    return sizes.total
 
 
-def _count(folder: int, inner: str, counted: _Sizes) -> None:
+def _count(folder: int, inner: str, sizes: _Sizes) -> None:
     with os.scandir(folder) as entries:
         for each in entries:
             with contextlib.suppress(OSError):
-                counted.total += each.stat(follow_symlinks=False).st_blocks * _BLOCK
+                sizes.total += each.stat(follow_symlinks=False).st_blocks * _BLOCK
                 if each.is_dir(follow_symlinks=False):
-                    counted.waiting.append(f"{inner}/{each.name}")
+                    sizes.waiting.append(f"{inner}/{each.name}")

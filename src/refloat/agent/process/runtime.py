@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `Runtime` whose containers are processes of this machine.
 
-It keeps a copy of what the keeper keeps, so that the worker can look without
-waiting, and makes requests of containers. All that must outlive the agent is
-with the keeper or on the disk: a new one connects and goes on. When the keeper
-dies its containers die too, and are reported as containers that nobody finds, once
-the next keeper has ended what was left of them.
+The runtime keeps a copy of the keeper's records, so that the pod worker can read them
+without waiting. All state that must outlive the agent is in the keeper or on the disk,
+so a new agent connects and goes on. The containers of a keeper die with the keeper.
+The runtime reports them as containers that could not be located, once the next keeper
+has killed the rest of their processes.
 """
 
 import asyncio
@@ -16,14 +16,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from refloat.agent import containers, machine
+from refloat.agent import container_status, machine_info
 from refloat.agent.keeper import service
-from refloat.agent.process import endings, link, request, security_context, volumes
+from refloat.agent.process import (
+    keeper_client,
+    security_context,
+    start_request,
+    termination_message,
+    volumes,
+)
 from refloat.agent.process.images import Images
-from refloat.agent.process.link import KeeperError, Link
+from refloat.agent.process.keeper_client import KeeperClient, KeeperError
 from refloat.agent.process.settings import ProcessSettings
-from refloat.agent.process.volumes import File, PodFolder
-from refloat.agent.runtime import Attempts, Containers, Record, StartError
+from refloat.agent.process.volumes import FileContent, PodFolder
+from refloat.agent.runtime import Attempts, ContainerRecord, Containers, StartError
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
@@ -35,192 +41,192 @@ T = TypeVar("T")
 
 KILLED = 137
 
-_PREFIX = "process://"  # of a container's id, as others see it
+_PREFIX = "process://"  # of a container's id in the API
 
-# While a keeper that was told to end still does, none can take its place.
+# A new keeper cannot start until the old one has ended.
 _CONNECT_SECONDS, _RETRY_SECONDS = 10.0, 0.05
 
-# Where no keeper can be started, a new one is tried for ever: nothing can be said without.
+# If no keeper can start, the runtime tries for ever, because it cannot work without one.
 _LONGEST_RETRY_SECONDS = 30.0
 
 
-class Resources(Protocol):
-    """What containers are given that only the API knows; raises `StartError`."""
+class InputSource(Protocol):
+    """Environments and volumes of containers, from the API; raises `StartError`."""
 
     async def environment(self, pod: Object, container: Object) -> dict[str, str]: ...
 
-    async def files(self, pod: Object, volume: Object) -> Mapping[str, File] | None: ...
+    async def files(self, pod: Object, volume: Object) -> Mapping[str, FileContent] | None: ...
 
     async def folder(self, pod: Object, volume: Object) -> Path | None: ...
 
 
-Whole = Callable[[Pod], Awaitable[Object]]
-"""All of a pod, as the API has it now; raises `StartError` where nothing may start any more."""
+FetchPod = Callable[[Pod], Awaitable[Object]]
+"""Reads the whole pod from the API; raises `StartError` if the pod must not start any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What one container uses now."""
+class ContainerStats:
+    """The present usage of one container."""
 
     processes: int
     memory_bytes: int
 
 
 @dataclass(slots=True)
-class _Making:
-    """A container whose image is being pulled, and which is then started."""
+class _ImagePull:
+    """A container that starts after the pull of its image."""
 
-    record: Record
+    record: ContainerRecord
     task: "asyncio.Task[None]"
 
 
 class ProcessRuntime:
-    """The containers of one node; `open` it first."""
+    """The containers of one node; call `open` first."""
 
     def __init__(
-        self, settings: ProcessSettings, *, clock: Clock, whole: Whole, resources: Resources
+        self, settings: ProcessSettings, *, clock: Clock, fetch_pod: FetchPod, inputs: InputSource
     ) -> None:
         self._settings, self._clock = settings, clock
-        self._whole, self._resources = whole, resources
+        self._fetch_pod, self._inputs = fetch_pod, inputs
         self._images = Images(settings.images)
-        self._link: Link | None = None
-        self._kept: dict[str, dict[str, Attempts]] = {}
-        self._making: dict[tuple[str, str], _Making] = {}
-        self._starting: set[str] = set()  # ids of containers that the keeper was asked to start
-        self._stopping: set[str] = set()  # ids of containers that were asked to end
-        self._prepared: set[str] = set()  # and of those whose hook was begun
-        self._deadlines: dict[str, float] = {}  # these outlive a keeper: starts carry them
+        self._keeper: KeeperClient | None = None
+        self._records: dict[str, dict[str, Attempts]] = {}
+        self._pulls: dict[tuple[str, str], _ImagePull] = {}
+        # Ids of containers, by the last request to the keeper.
+        self._starting: set[str] = set()
+        self._stopping: set[str] = set()
+        self._prepared: set[str] = set()
+        self._deadlines: dict[str, float] = {}  # also for the next keeper: starts have them
         self._folders: dict[str, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._changed: Callable[[str], object] = _nobody
+        self._changed: Callable[[str], object] = str  # until `listen`
         self._connecting = asyncio.Lock()
         self._recovering: asyncio.Task[None] | None = None
-        self.is_replaced = False  # another agent has taken over; nothing can be started any more
-        self.allows: dict[str, Any] = {}
+        self.is_replaced = False  # another agent runs the containers; this one starts no more
+        self.features: dict[str, Any] = {}
 
     async def open(self) -> None:
-        """Find the keeper and all that it keeps, or start one."""
+        """Connect to the keeper and read its records, or start a keeper."""
         settings = self._settings
         self._mark = service.node_mark(str(settings.folder))
         self._pods_folder = settings.folder / "pods"
         self._pods_folder.mkdir(parents=True, exist_ok=True)
         settings.folder.chmod(0o700)
-        await self._connected()
-        if self.allows["mounts"] == "none" and settings.user is not None:
-            settings.folder.chmod(0o711)  # else they could not reach their volumes
+        await self._open_keeper()
+        if self.features["mounts"] == "none" and settings.user is not None:
+            settings.folder.chmod(0o711)  # so that containers can reach their volumes
         self._folders = {each.name: None for each in self._pods_folder.iterdir()}
 
     async def close(self) -> None:
-        """Let go of the keeper; the containers run on."""
-        for making in self._making.values():
-            making.task.cancel()
+        """Disconnect from the keeper; the containers run on."""
+        for pull in self._pulls.values():
+            pull.task.cancel()
         self._stop_recovering()
-        if self._link is not None:
-            await self._link.close()
-            self._link = None
+        if self._keeper is not None:
+            await self._keeper.close()
+            self._keeper = None
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def shutdown(self) -> None:
-        """Kill all containers, end the keeper, and let go."""
+        """Kill all containers, end the keeper and disconnect."""
         self._stop_recovering()
-        connected = await self._connected()
-        self._link = None
-        await connected.send("shutdown")
-        await connected.ended()
+        keeper = await self._open_keeper()
+        self._keeper = None
+        await keeper.send("shutdown")
+        await keeper.ended()
         await self.close()
 
     def listen(self, changed: Callable[[str], object]) -> None:
         self._changed = changed
 
     def pods(self) -> Sequence[str]:
-        making = {uid: None for uid, _ in self._making}
-        return list(self._folders | dict.fromkeys(self._kept) | making)
+        pulling = {uid: None for uid, _ in self._pulls}
+        return list(self._folders | dict.fromkeys(self._records) | pulling)
 
     def containers(self, uid: str) -> Containers:
-        held: dict[str, Attempts] = dict(self._kept.get(uid, {}))
-        if self._making:
-            for (pod, name), making in self._making.items():
-                if pod == uid:
-                    before = held.get(name)
-                    held[name] = Attempts(making.record, before.current if before else None)
-        return held
+        attempts: dict[str, Attempts] = dict(self._records.get(uid, {}))
+        for (pod, name), pull in self._pulls.items():
+            if pod == uid:
+                before = attempts.get(name)
+                attempts[name] = Attempts(pull.record, before.current if before else None)
+        return attempts
 
     def folder(self, uid: str) -> PodFolder:
-        """Where a pod's logs and volumes are."""
+        """The folder of a pod's logs and volumes."""
         return PodFolder(self._pods_folder, uid)
 
     async def start(self, pod: Pod, container: str, attempt: int) -> None:
         uid = pod.metadata.uid
-        whole = await self._whole(pod)
+        whole = await self._fetch_pod(pod)
         if self.is_replaced:
             raise StartError("another agent runs this node's containers now")
-        spec = request.container_of(whole, container)
+        spec = start_request.container_of(whole, container)
         self._images.check(uid, spec, self._clock.monotonic())
         seconds = self._images.pull_seconds(spec)
         if not seconds:
             await self._launch(uid, whole, spec, attempt)
             return
         task = self._spawn(self._pull(pod, spec, attempt, seconds))
-        self._making[uid, container] = _Making(Record(attempt), task)
+        self._pulls[uid, container] = _ImagePull(ContainerRecord(attempt), task)
 
     def prepare_stop(self, uid: str, container: str, grace_seconds: float) -> bool:
         current = self._current(uid, container)
         if current is None or current.has_ended or current.container_id in self._prepared:
             return False
         self._prepared.add(current.container_id)
-        self._ask("prepare", pod=uid, container=container, grace=grace_seconds)
+        self._send("prepare", pod=uid, container=container, grace=grace_seconds)
         return True
 
     def stop(self, uid: str, container: str, grace_seconds: float) -> bool:
-        making = self._making.get((uid, container))
-        current = making.record if making is not None else self._current(uid, container)
+        pull = self._pulls.get((uid, container))
+        current = pull.record if pull is not None else self._current(uid, container)
         if current is None or current.has_ended:
             return False
-        made = self._id(uid, container, current.attempt)
-        if making is not None and made not in self._starting:
-            del self._making[uid, container]
-            making.task.cancel()
+        container_id = self._id(uid, container, current.attempt)
+        if pull is not None and container_id not in self._starting:
+            del self._pulls[uid, container]
+            pull.task.cancel()
             asyncio.get_running_loop().call_soon(self._changed, uid)
             return True
-        # One that is on its way into being is not given up: the keeper hears of this after it.
-        first = made not in self._stopping
-        self._stopping.add(made)
-        self._ask("stop", pod=uid, container=container, grace=grace_seconds)
+        # A start is never taken back: the keeper gets this request after the start.
+        first = container_id not in self._stopping
+        self._stopping.add(container_id)
+        self._send("stop", pod=uid, container=container, grace=grace_seconds)
         return first
 
     def remove(self, uid: str) -> None:
-        held = self._kept.pop(uid, {})
-        for each in held.values():
+        containers = self._records.pop(uid, {})
+        for each in containers.values():
             self._stopping.discard(each.current.container_id)
             self._prepared.discard(each.current.container_id)
         had_folder = self._folders.pop(uid, "") is None
-        if self._deadlines.pop(uid, None) is not None or held:
-            self._ask("remove", pod=uid)
+        if self._deadlines.pop(uid, None) is not None or containers:
+            self._send("remove", pod=uid)
         if had_folder:
             self._spawn(self._in_thread(self.folder(uid).remove))
 
     def crash(self) -> None:
-        connected, self._link = self._link, None
-        if connected is not None:
-            connected.send("shutdown")
-            connected.ignore()
-        for making in self._making.values():
-            making.task.cancel()
-        self._making.clear()
-        self._kept.clear()
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.send("shutdown")
+            keeper.ignore()
+        for pull in self._pulls.values():
+            pull.task.cancel()
+        self._pulls.clear()
+        self._records.clear()
         self._stopping.clear()
         self._deadlines.clear()
 
     @property
     def boot_id(self) -> str:
-        return machine.boot_id()
+        return machine_info.boot_id()
 
     def deadlines(self) -> Mapping[str, float]:
         return self._deadlines
 
     async def arm(self, uid: str, at: float) -> None:
         try:
-            answer = await (await self._connected()).send("deadlines", at={uid: at})
+            answer = await (await self._open_keeper()).send("deadlines", at={uid: at})
         except KeeperError as error:
             raise StartError(str(error)) from error
         if answer["passed"]:
@@ -232,30 +238,30 @@ class ProcessRuntime:
         moved = {uid: when for uid, when in at.items() if self._deadlines.get(uid, 0.0) > now}
         self._deadlines |= moved
         if moved:
-            self._ask("deadlines", at=moved)
+            self._send("deadlines", at=moved)
 
     def disarm(self, uid: str) -> None:
         if self._deadlines.pop(uid, None) is not None:
-            self._ask("deadlines", at={uid: None})
+            self._send("deadlines", at={uid: None})
 
-    async def usage(self) -> dict[str, dict[str, Usage]]:
-        """Processes and memory of all that runs, by pod and container."""
-        told = await (await self._connected()).send("stats")
-        found: dict[str, dict[str, Usage]] = {}
-        for each in told:
-            used = Usage(each["processes"], each["memory"])
-            found.setdefault(each["pod"], {})[each["container"]] = used
-        return found
+    async def usage(self) -> dict[str, dict[str, ContainerStats]]:
+        """Processes and memory of all live containers, by pod and container."""
+        samples = await (await self._open_keeper()).send("stats")
+        usage: dict[str, dict[str, ContainerStats]] = {}
+        for each in samples:
+            used = ContainerStats(each["processes"], each["memory"])
+            usage.setdefault(each["pod"], {})[each["container"]] = used
+        return usage
 
     async def disk_usage(self, uid: str) -> dict[str, int]:
-        """Bytes of each `volumes/NAME` and `logs/CONTAINER`; a walk through all files."""
+        """Bytes of each `volumes/NAME` and `logs/CONTAINER`; reads all folders."""
         return await self._in_thread(self.folder(uid).used_bytes)
 
     async def execute(
         self, uid: str, container: str, command: Sequence[str], timeout_seconds: float
     ) -> tuple[int | None, str]:
-        """Run something within a container; its exit code (None: timed out) and output."""
-        answer = await (await self._connected()).send(
+        """Run a command in a container. Returns exit code (None: timed out) and output."""
+        answer = await (await self._open_keeper()).send(
             "exec", pod=uid, container=container, argv=list(command), timeout=timeout_seconds
         )
         return answer["exit_code"], answer["output"]
@@ -263,28 +269,28 @@ class ProcessRuntime:
     async def _pull(self, pod: Pod, spec: Object, attempt: int, seconds: float) -> None:
         uid, name = pod.metadata.uid, spec["name"]
         await self._clock.sleep(seconds)
-        self._images.pulled(spec["image"])
+        self._images.add(spec["image"])
         try:
-            await self._launch(uid, await self._whole(pod), spec, attempt)
+            await self._launch(uid, await self._fetch_pod(pod), spec, attempt)
         except RefloatError as error:
-            # The worker starts it again, and is then told why it cannot be.
+            # The worker tries again and then gets the error.
             log.info("pod %s: container %s after its pull: %s", uid, name, error)
-        self._making.pop((uid, name), None)
+        self._pulls.pop((uid, name), None)
         self._changed(uid)
 
     async def _launch(self, uid: str, whole: Object, spec: Object, attempt: int) -> None:
         folder = self.folder(uid)
-        machine = security_context.Machine.of(self.allows)
-        security_context.judge(self._settings.user, whole, spec, machine)
-        variables = await self._resources.environment(whole, spec)
+        machine = security_context.Machine.of(self.features)
+        security_context.resolve(self._settings.user, whole, spec, machine)
+        variables = await self._inputs.environment(whole, spec)
         self._folders[uid] = None
         try:
-            begun = await self._in_thread(folder.prepare, spec["name"], attempt)
-            if begun >= attempt and self._forgot(uid, spec["name"], begun):
+            last = await self._in_thread(folder.prepare, spec["name"], attempt)
+            if last >= attempt and self._has_vanished(uid, spec["name"], last):
                 return
-            given = self._resources
-            await volumes.make_volumes(folder, whole, given.files, given.folder)
-            asked = request.build(
+            inputs = self._inputs
+            await volumes.make_volumes(folder, whole, inputs.files, inputs.folder)
+            request = start_request.build(
                 self._settings,
                 self._images,
                 whole,
@@ -297,121 +303,116 @@ class ProcessRuntime:
             )
         except OSError as error:
             raise StartError(f"{error.filename}: {error.strerror}") from error
-        except ValueError as error:  # the author of the pod wrote a zero into a path
+        except ValueError as error:  # a path of the pod has a zero byte
             raise StartError(f"a path of the pod cannot be used: {error}") from error
-        await self._send(asked)
+        await self._start(request)
 
-    def _forgot(self, uid: str, container: str, begun: int) -> bool:
-        """One that began and is with no keeper is not begun again: it has ended, unseen."""
+    def _has_vanished(self, uid: str, container: str, attempt: int) -> bool:
+        """Record the end of an attempt that started and that no keeper knows any more."""
         before = self._current(uid, container)
-        if before is not None and before.attempt >= begun:
+        if before is not None and before.attempt >= attempt:
             return False
-        record = Record(begun, self._id(uid, container, begun))
-        lost = Attempts(_vanished(record, self._clock.now()), before)
-        self._kept.setdefault(uid, {})[container] = lost
+        record = ContainerRecord(attempt, self._id(uid, container, attempt))
+        attempts = Attempts(_vanished(record, self._clock.now()), before)
+        self._records.setdefault(uid, {})[container] = attempts
         asyncio.get_running_loop().call_soon(self._changed, uid)
         return True
 
-    async def _send(self, asked: dict[str, Any]) -> None:
-        """Have the keeper start a container, until that runs."""
-        made = _PREFIX + asked["id"]
+    async def _start(self, request: dict[str, Any]) -> None:
+        """Let the keeper start a container, and wait until the container runs."""
+        container_id = _PREFIX + request["id"]
         try:
-            connected = await self._connected()
-            asked["deadline"] = self._deadlines.get(asked["pod"])
-            self._starting.add(made)
-            record = await connected.send("start", spec=asked)
+            keeper = await self._open_keeper()
+            request["deadline"] = self._deadlines.get(request["pod"])
+            self._starting.add(container_id)
+            record = await keeper.send("start", spec=request)
         except KeeperError as error:
             raise StartError(str(error)) from error
         finally:
-            self._starting.discard(made)
-        self._keep(record)
+            self._starting.discard(container_id)
+        self._take_record(record)
 
-    def _keep(self, told: Mapping[str, Any]) -> bool:
-        """Take over what the keeper says of an attempt; whether that is new."""
-        record = _record(told)
-        held = self._kept.setdefault(told["pod"], {})
-        before = held.get(told["container"])
+    def _take_record(self, answer: Mapping[str, Any]) -> bool:
+        """Store a record of the keeper. Returns whether the record is new."""
+        record = _record(answer)
+        containers = self._records.setdefault(answer["pod"], {})
+        before = containers.get(answer["container"])
         if before is None or before.current.attempt < record.attempt:
-            held[told["container"]] = Attempts(record, before.current if before else None)
+            containers[answer["container"]] = Attempts(record, before.current if before else None)
         elif before.current.attempt == record.attempt:
-            # The answer to `start` may be looked at after the end was heard of.
+            # The event of the end may come before the answer to `start`.
             if before.current.has_ended or before.current == record:
                 return False
-            held[told["container"]] = replace(before, current=record)
+            containers[answer["container"]] = replace(before, current=record)
         return True
 
     def _id(self, uid: str, container: str, attempt: int) -> str:
-        return _PREFIX + request.container_id(self._mark, uid, container, attempt)
+        return _PREFIX + start_request.container_id(self._mark, uid, container, attempt)
 
-    def _current(self, uid: str, container: str) -> Record | None:
-        held = self._kept.get(uid, {}).get(container)
-        return held.current if held is not None else None
+    def _current(self, uid: str, container: str) -> ContainerRecord | None:
+        attempts = self._records.get(uid, {}).get(container)
+        return attempts.current if attempts is not None else None
 
-    def _heard(self, message: Mapping[str, Any]) -> None:
+    def _on_event(self, message: Mapping[str, Any]) -> None:
         if message["event"] == "replaced":
             self.is_replaced = True
             log.error("another agent has taken over %s", self._settings.folder)
         elif message["event"] == "passed":
             self._changed(message["pod"])
-        elif message["event"] == "container" and self._is_news(message["record"]):
-            self._changed(message["record"]["pod"])
+        elif message["event"] == "container":
+            record = message["record"]
+            # The caller of `start` learns from the answer that the container runs.
+            has_caller = record["exit_code"] is None and _PREFIX + record["id"] in self._starting
+            if self._take_record(record) and not has_caller:
+                self._changed(record["pod"])
 
-    def _is_news(self, told: Mapping[str, Any]) -> bool:
-        # That it runs is the answer to `start` too, and whoever waits for that looks by itself.
-        is_awaited = _PREFIX + told["id"] in self._starting
-        return self._keep(told) and (told["exit_code"] is not None or not is_awaited)
-
-    async def _connected(self) -> Link:
+    async def _open_keeper(self) -> KeeperClient:
         async with self._connecting:
-            if self._link is None:
-                self._link = await self._connect()
-            return self._link
+            if self._keeper is None:
+                self._keeper = await self._connect()
+            return self._keeper
 
-    async def _connect(self) -> Link:
+    async def _connect(self) -> KeeperClient:
         give_up = self._clock.monotonic() + _CONNECT_SECONDS
+        options = [] if self._settings.use_groups else [service.NO_GROUPS]
         while True:
             try:
-                made = await link.connect(
-                    self._settings.folder, self._heard, self._lost, options=self._options()
+                client = await keeper_client.connect(
+                    self._settings.folder, self._on_event, self._on_close, options=options
                 )
-                listed = await self._greet(made)
+                listing = await self._greet(client)
             except KeeperError:
                 if self._clock.monotonic() > give_up:
                     raise
                 await self._clock.sleep(_RETRY_SECONDS)
                 continue
-            for each in sorted(listed["containers"], key=lambda record: int(record["attempt"])):
-                self._keep(each)
-            self._lose({_PREFIX + each["id"] for each in listed["containers"]})
-            self._deadlines |= listed["deadlines"]
-            return made
+            for each in sorted(listing["containers"], key=lambda record: int(record["attempt"])):
+                self._take_record(each)
+            # Containers that the keeper does not list have died with an earlier keeper.
+            ids, now = {each["id"] for each in listing["containers"]}, self._clock.now()
+            for containers in self._records.values():
+                for name, each in containers.items():
+                    current = each.current
+                    if not current.has_ended and current.container_id[len(_PREFIX) :] not in ids:
+                        containers[name] = replace(each, current=_vanished(current, now))
+            self._deadlines |= listing["deadlines"]
+            return client
 
-    async def _greet(self, made: Link) -> dict[str, Any]:
-        """Become its agent; all that it keeps."""
+    async def _greet(self, client: KeeperClient) -> dict[str, Any]:
+        """Become the agent of a keeper. Returns the keeper's records and deadlines."""
         try:
-            self.allows = await made.send("hello")
-            listed: dict[str, Any] = await made.send("list")
+            self.features = await client.send("hello")
+            listing: dict[str, Any] = await client.send("list")
         except asyncio.CancelledError:
-            made.ignore()  # else it would hear that we have replaced ourselves
+            client.ignore()  # else the next `hello` would report a replacement by itself
             raise
-        return listed
+        return listing
 
-    def _options(self) -> list[str]:
-        return [] if self._settings.use_groups else [service.NO_GROUPS]
-
-    def _lose(self, listed: set[str]) -> None:
-        """What a keeper does not know has ended with the one before, and the rest of it since."""
-        now = self._clock.now()
-        for held in self._kept.values():
-            for name, each in held.items():
-                if not each.current.has_ended and each.current.container_id not in listed:
-                    held[name] = replace(each, current=_vanished(each.current, now))
-
-    def _lost(self, lost: Link) -> None:
-        """The keeper died, or has cut us off. What ran may do so still (behaviour D4.5)."""
-        if lost is not self._link or self.is_replaced:
+    def _on_close(self, client: KeeperClient) -> None:
+        """The keeper died or closed the connection. Containers may still run (behaviour D4.5)."""
+        if client is not self._keeper or self.is_replaced:
             return
-        self._link = None
+        self._keeper = None
         log.error("the keeper of %s is gone", self._settings.folder)
         self._recovering = self._spawn(self._recover())
 
@@ -420,31 +421,31 @@ class ProcessRuntime:
             self._recovering.cancel()
 
     async def _recover(self) -> None:
-        """Find or start a keeper, which ends what is left before it listens; then tell all."""
+        """Connect to a new keeper, which first kills old processes; then report all pods."""
         wait = _RETRY_SECONDS
         while True:
             try:
-                await self._connected()
+                await self._open_keeper()
                 break
             except (KeeperError, OSError) as error:
                 log.error("the keeper of %s cannot be replaced: %s", self._settings.folder, error)
             wait = min(2 * wait, _LONGEST_RETRY_SECONDS)
             await self._clock.sleep(wait)
-        for uid in list(self._kept):
+        for uid in list(self._records):
             self._changed(uid)
 
-    def _ask(self, op: str, **arguments: Any) -> None:
-        """Without waiting: what cannot be asked for has ended with the keeper."""
-        if self._link is not None:
-            self._link.send(op, **arguments)
+    def _send(self, op: str, **arguments: Any) -> None:
+        """Send a request without waiting. Without a keeper there are no containers either."""
+        if self._keeper is not None:
+            self._keeper.send(op, **arguments)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_end)
         return task
 
-    def _done(self, task: "asyncio.Task[Any]") -> None:
+    def _on_task_end(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("process runtime: %s", error)
@@ -453,17 +454,17 @@ class ProcessRuntime:
         return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)
 
 
-def _record(told: Mapping[str, Any]) -> Record:
-    code, message = told["exit_code"], told["message"]
+def _record(answer: Mapping[str, Any]) -> ContainerRecord:
+    code, message = answer["exit_code"], answer["message"]
     if code is not None and not message:
-        message = endings.message(told["memo"], code)
-    return Record(
-        told["attempt"],
-        _PREFIX + told["id"],
-        started_at=_time(told["started_at"]),
+        message = termination_message.message(answer["memo"], code)
+    return ContainerRecord(
+        answer["attempt"],
+        _PREFIX + answer["id"],
+        started_at=_time(answer["started_at"]),
         exit_code=code,
-        finished_at=_time(told["finished_at"]),
-        reason=told["reason"],
+        finished_at=_time(answer["finished_at"]),
+        reason=answer["reason"],
         message=message,
     )
 
@@ -472,15 +473,11 @@ def _time(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def _vanished(record: Record, now: datetime) -> Record:
+def _vanished(record: ContainerRecord, now: datetime) -> ContainerRecord:
     return replace(
         record,
         exit_code=KILLED,
         finished_at=now,
-        reason=containers.UNKNOWN,
-        message=containers.GONE_WHILE_RUNNING,
+        reason=container_status.UNKNOWN,
+        message=container_status.GONE_WHILE_RUNNING,
     )
-
-
-def _nobody(uid: str) -> None:
-    """Until somebody listens."""

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The security context of a container: each field is honoured, or the container is refused.
+"""The security context of a container: the runtime honours each field or refuses the pod.
 
-A process has less around it than a container: no image, no user namespace of the pod's,
-and the machine's own processes beside it. What a field asks for and a process cannot
-have is a reason to wait with `CreateContainerConfigError`, as for a kubelet. It is never
-ignored. What every container has, whatever it asks for: no way to gain rights
-(NoNewPrivs) and no capability.
+A process of this runtime has no image, no user namespace, and the machine's own
+processes beside it. If a process cannot have the value of a field, the container waits
+with `CreateContainerConfigError`, as with a kubelet. The runtime ignores no field.
+Every container runs without capabilities and cannot gain rights (NoNewPrivs).
 
-Pure: the facts of the machine are given.
+Pure: `Machine` has the facts of the machine.
 """
 
 import grp
@@ -17,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from refloat.agent.keeper import mounts, specs
-from refloat.agent.process.settings import User
+from refloat.agent.keeper import mounts, start_request
+from refloat.agent.process.settings import ContainerUser
 from refloat.agent.runtime import StartError
 from refloat.api.meta import Object
 
 REASON = "CreateContainerConfigError"
 
-# These a container sets for itself, and else takes from its pod.
+# Fields that a container takes from its pod if it does not set them.
 _SHARED = (
     "runAsUser",
     "runAsGroup",
@@ -53,10 +52,10 @@ def _primary_group(uid: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this machine allows, and who the agent is."""
+    """The features of this machine, and the user of the agent."""
 
     view: str = mounts.NAMESPACE
-    """Which namespace the keeper can make."""
+    """The kind of namespace that the keeper can make."""
 
     read_only_root: bool = True
     seccomp: bool = True
@@ -64,115 +63,116 @@ class Machine:
     gid: int = field(default_factory=os.getegid)
     groups: Callable[[], Iterable[int]] = os.getgroups
     is_known_group: Callable[[int], bool] = _is_known_group
-    """Whether the machine has a name for a group: some of these are as good as root."""
+    """Whether the machine has a name for a group: some named groups are as good as root."""
 
     primary_group: Callable[[int], int | None] = _primary_group
     """The group of a user of the machine."""
 
     @classmethod
-    def of(cls, allows: dict[str, Any]) -> "Machine":
-        """From what the keeper says; raises `StartError` if it is of another version.
+    def of(cls, features: dict[str, Any]) -> "Machine":
+        """From the keeper's answer to `hello`; raises `StartError` for another version.
 
-        An older one would ignore what it does not know, such as which part of a volume is meant.
+        An older keeper would ignore new fields of a request, such as the part of a volume.
         """
-        protocol = allows.get("protocol", 1)
-        if protocol != specs.PROTOCOL:
-            pid = allows.get("pid")
+        protocol = features.get("protocol", 1)
+        if protocol != start_request.PROTOCOL:
+            pid = features.get("pid")
             raise StartError(
                 f"the keeper of this node (process {pid}) is of another version of Refloat: it has "
-                f"protocol {protocol}, the agent has {specs.PROTOCOL}. What runs goes on, and "
-                f"nothing can start. Drain the node, then `kill {pid}` on its machine: that ends "
-                "the keeper and what is left of its containers, and the agent starts a new keeper"
+                f"protocol {protocol}, the agent has {start_request.PROTOCOL}. What runs goes on, "
+                f"and nothing can start. Drain the node, then `kill {pid}` on its machine: that "
+                "ends the keeper and the rest of its containers, and the agent starts a new keeper"
             )
         return cls(
-            view=allows["mounts"],
-            read_only_root=allows["read_only_root"],
-            seccomp=allows["seccomp"],
+            view=features["mounts"],
+            read_only_root=features["read_only_root"],
+            seccomp=features["seccomp"],
         )
 
 
-def judge(user: User | None, pod: Object, container: Object, machine: Machine) -> dict[str, Any]:
-    """What the keeper is asked for; raises `StartError` for what cannot be honoured.
+def resolve(
+    user: ContainerUser | None, pod: Object, container: Object, machine: Machine
+) -> dict[str, Any]:
+    """The security fields of a start request; raises `StartError` to refuse the container.
 
-    `user` is who containers run as that do not say; None: the agent's own user.
+    `user` is the user of containers without `runAsUser`; None: the agent's own user.
     """
     spec = pod["spec"]
     of_pod = spec.get("securityContext") or {}
     own = container.get("securityContext") or {}
-    asked = {name: own.get(name, of_pod.get(name)) for name in _SHARED} | {
+    context = {name: own.get(name, of_pod.get(name)) for name in _SHARED} | {
         name: value for name, value in own.items() if name not in _SHARED
     }
-    for why in (*_of_pod(spec, of_pod), *_of_container(asked), *_of_machine(asked, machine)):
+    if spec.get("hostUsers") is False:
+        raise StartError(
+            "hostUsers: false: a process has no user namespace of its pod's", reason=REASON
+        )
+    if of_pod.get("sysctls"):
+        raise StartError("sysctls: they would change the whole machine", reason=REASON)
+    for why in (*_unsupported(context), *_unsupported_here(context, machine)):
         raise StartError(why, reason=REASON)
     groups = [*(of_pod.get("supplementalGroups") or ())]
     if of_pod.get("fsGroup") is not None:
         groups.append(of_pod["fsGroup"])
     return {
-        "user": _identity(user, asked, groups, machine),
-        "read_only_root": bool(asked.get("readOnlyRootFilesystem")),
-        "seccomp": (asked["seccompProfile"] or {}).get("type") == "RuntimeDefault",
+        "user": _identity(user, context, groups, machine),
+        "read_only_root": bool(context.get("readOnlyRootFilesystem")),
+        "seccomp": (context["seccompProfile"] or {}).get("type") == "RuntimeDefault",
     }
 
 
-def _of_pod(spec: Object, asked: Object) -> Iterator[str]:
-    if spec.get("hostUsers") is False:
-        yield "hostUsers: false: a process has no user namespace of its pod's"
-    if asked.get("sysctls"):
-        yield "sysctls: they would change the whole machine"
-
-
-def _of_container(asked: Object) -> Iterator[str]:
-    """What no machine can do for a process."""
-    if asked.get("privileged"):
+def _unsupported(context: Object) -> Iterator[str]:
+    """Fields that a process cannot have on any machine."""
+    if context.get("privileged"):
         yield "privileged: a process of this runtime gets no rights of the machine"
-    added = (asked.get("capabilities") or {}).get("add")
+    added = (context.get("capabilities") or {}).get("add")
     if added:
         yield f"capabilities.add: {', '.join(added)}: a process of this runtime has no capability"
-    if asked.get("procMount") not in (None, "Default"):
-        yield f"procMount: {asked['procMount']}: a process sees the machine's /proc"
-    if asked["seLinuxOptions"]:
+    if context.get("procMount") not in (None, "Default"):
+        yield f"procMount: {context['procMount']}: a process sees the machine's /proc"
+    if context["seLinuxOptions"]:
         yield "seLinuxOptions: this runtime sets no label"
-    if asked["windowsOptions"]:
+    if context["windowsOptions"]:
         yield "windowsOptions: this node runs Linux"
     for name in ("seccompProfile", "appArmorProfile"):
-        profile = (asked[name] or {}).get("type", "Unconfined")
+        profile = (context[name] or {}).get("type", "Unconfined")
         if profile == "Localhost":
             yield f"{name}: Localhost: this runtime loads no profile"
-    if (asked["appArmorProfile"] or {}).get("type") == "RuntimeDefault":
+    if (context["appArmorProfile"] or {}).get("type") == "RuntimeDefault":
         yield "appArmorProfile: RuntimeDefault: this runtime has no AppArmor profile"
 
 
-def _of_machine(asked: Object, machine: Machine) -> Iterator[str]:
-    """What some machines can do."""
-    if asked.get("readOnlyRootFilesystem") and not machine.read_only_root:
+def _unsupported_here(context: Object, machine: Machine) -> Iterator[str]:
+    """Fields that a process cannot have on this machine."""
+    if context.get("readOnlyRootFilesystem") and not machine.read_only_root:
         yield (
             "readOnlyRootFilesystem: the agent cannot make a mount namespace here, or the "
             "kernel is older than 5.12"
         )
-    if (asked["seccompProfile"] or {}).get("type") == "RuntimeDefault" and not machine.seccomp:
+    if (context["seccompProfile"] or {}).get("type") == "RuntimeDefault" and not machine.seccomp:
         yield "seccompProfile: RuntimeDefault: this machine cannot filter system calls"
 
 
 def _identity(
-    user: User | None, asked: Object, groups: list[int], machine: Machine
+    user: ContainerUser | None, context: Object, groups: list[int], machine: Machine
 ) -> dict[str, Any] | None:
     why = ""
     if user is None:
-        why = _other_than_own(asked, groups, machine)
+        why = _other_than_own(context, groups, machine)
         if not why:
             return None
         raise StartError(why, reason=REASON)
-    uid = user.uid if asked["runAsUser"] is None else asked["runAsUser"]
-    gid = user.gid if asked["runAsGroup"] is None else asked["runAsGroup"]
+    uid = user.uid if context["runAsUser"] is None else context["runAsUser"]
+    gid = user.gid if context["runAsGroup"] is None else context["runAsGroup"]
     if uid == 0 or gid == 0:
         why = "runAsUser and runAsGroup: 0 would be root of this machine, not of a container"
     elif gid not in (user.gid, machine.primary_group(uid)) and machine.is_known_group(gid):
         why = f"runAsGroup: {gid} is a group of this machine, and some are as good as root"
     else:
-        known = [each for each in groups if each == 0 or machine.is_known_group(each)]
-        if known:
+        unsafe = [each for each in groups if each == 0 or machine.is_known_group(each)]
+        if unsafe:
             why = (
-                f"supplementalGroups and fsGroup: {known[0]} would be groups of this machine, "
+                f"supplementalGroups and fsGroup: {unsafe[0]} would be groups of this machine, "
                 "and some are as good as root"
             )
     if why:
@@ -180,16 +180,16 @@ def _identity(
     return {"uid": uid, "gid": gid, "groups": groups}
 
 
-def _other_than_own(asked: Object, groups: list[int], machine: Machine) -> str:
-    """Of an agent that is not root, or is told not to change the user."""
+def _other_than_own(context: Object, groups: list[int], machine: Machine) -> str:
+    """The refusal of an agent that cannot or must not change the user; empty if none."""
     for name, own in (("runAsUser", machine.uid), ("runAsGroup", machine.gid)):
-        if asked[name] not in (None, own):
-            return f"{name}: {asked[name]}: an agent without root runs containers as {own} only"
-    if asked["runAsNonRoot"] and machine.uid == 0:
+        if context[name] not in (None, own):
+            return f"{name}: {context[name]}: an agent without root runs containers as {own} only"
+    if context["runAsNonRoot"] and machine.uid == 0:
         return "runAsNonRoot: containers of this agent run as root"
-    held = {machine.gid, *machine.groups()}
+    own_groups = {machine.gid, *machine.groups()}
     for each in groups:
-        if each not in held:
+        if each not in own_groups:
             return (
                 f"supplementalGroups and fsGroup: {each}: an agent without root can give "
                 "containers its own groups only"

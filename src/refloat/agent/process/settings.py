@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a node runs containers as processes."""
+"""The settings of a node that runs containers as processes."""
 
 import os
 from dataclasses import dataclass, field
@@ -11,44 +11,44 @@ NOBODY = 65534
 
 
 @dataclass(frozen=True, slots=True)
-class User:
-    """Whom containers run as."""
+class ContainerUser:
+    """The user of containers."""
 
     uid: int = NOBODY
     gid: int = NOBODY
 
 
-def default_user() -> User | None:
-    """Nobody, where the agent is root; else the agent's own user, who cannot change."""
-    return User() if os.geteuid() == 0 else None
+def default_user() -> ContainerUser | None:
+    """User 65534 if the agent is root; else the agent's own user, who cannot change."""
+    return ContainerUser() if os.geteuid() == 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """One node's."""
+    """The settings of one node."""
 
     folder: Path
-    """All that the node keeps on disk; one node each, only its owner can look into it."""
+    """The data of the node; other users cannot read the folder, and nodes do not share one."""
 
-    user: User | None = field(default_factory=default_user)
-    """Whom containers run as that do not say; None: the agent's own user."""
+    user: ContainerUser | None = field(default_factory=default_user)
+    """The user of containers without `runAsUser`; None: the agent's own user."""
 
     hidden: tuple[Path, ...] = ()
-    """Files and folders of this machine that no container sees, besides `folder`."""
+    """Files and folders of this machine that containers must not see, besides `folder`."""
 
     shared: Path | None = None
-    """Where the folders behind claims are, which the nodes of this machine share."""
+    """The folder of persistent volumes, which the nodes of this machine share."""
 
     images: ImageSettings = field(default_factory=ImageSettings)
 
     log_bytes: int = 10 * 1024 * 1024
-    """When a log is rotated: a kubelet's default."""
+    """The size of a full log, which then rotates: a kubelet's default."""
 
     log_files: int = 5
-    """How many files a container's log has at most: a kubelet's default."""
+    """The most files of a container's log: a kubelet's default."""
 
     max_pids: int = 4096
-    """Processes and threads that a container may have: far from what a machine has in all."""
+    """The most processes and threads of a container: a small part of a machine's limit."""
 
     use_groups: bool = True
-    """Whether a cgroup holds each container together, where the machine allows it."""
+    """Whether each container gets a cgroup, if the machine allows cgroups."""

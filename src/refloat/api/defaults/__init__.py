@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fields are when nobody set them: one module per kind.
+"""The default values of fields: one module for each kind.
 
 Every `apply` changes a decoded object in place, and only where a field is
-absent. What an admission plugin or the registry sets is not here.
+absent. Admission and the registry set other fields.
 """

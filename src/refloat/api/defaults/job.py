@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Job's fields are when nobody says, and how its pods are told apart."""
+"""The default values of a Job's fields, and the labels and selector of its pods."""
 
 from refloat.api.defaults import pod
 from refloat.api.meta import Object
@@ -9,12 +9,12 @@ NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")
 UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
 
 BACKOFF_LIMIT = 6
-# With a limit for each index, the one for all of them should not get in the way.
+# With a limit for each index there is no common limit.
 UNLIMITED = 2**31 - 1
 
 
 def apply(job: Object, *, replacement: bool = True) -> None:
-    """Fill in; podReplacementPolicy has a gate of its own, and is left alone without it."""
+    """Fill in the defaults; without its gate podReplacementPolicy has none."""
     spec = job.setdefault("spec", {})
     template = spec.setdefault("template", {})
     apply_labels(job)
@@ -24,7 +24,10 @@ def apply(job: Object, *, replacement: bool = True) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
     if (policy := spec.get("podFailurePolicy")) is not None:
-        _condition_statuses(policy)
+        for rule in policy.get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                if not pattern.get("status"):
+                    pattern["status"] = "True"
     if replacement:
         apply_replacement(spec)
 
@@ -35,10 +38,10 @@ def apply_replacement(spec: Object) -> None:
 
 
 def apply_labels(job: Object) -> None:
-    """A Job without labels has those of its template, and not a copy of them.
+    """A Job without labels shares those of its template, not a copy.
 
-    Kubernetes does so whenever it decodes a Job, also a stored one: a Job that
-    was created without any labels reads back with those generated for its pods.
+    Kubernetes does so at each decoding of a Job, also of a stored one: a Job that
+    was created without any labels has the generated labels of the pods later.
     """
     labels = (job["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not job["metadata"].get("labels"):
@@ -55,35 +58,20 @@ def _counts(spec: Object) -> None:
         spec["backoffLimit"] = BACKOFF_LIMIT if per_index is None else UNLIMITED
 
 
-def _condition_statuses(policy: Object) -> None:
-    for rule in policy.get("rules") or ():
-        for pattern in rule.get("onPodConditions") or ():
-            if not pattern.get("status"):
-                pattern["status"] = "True"
-
-
 def prepare_create(job: Object) -> None:
     """Drop the status, and label and select the pods by the Job's own identity."""
     job["status"] = {}
     job["metadata"]["generation"] = 1
     if not job["spec"].get("manualSelector"):
-        _label_pods(job)
-        _select_pods(job)
-
-
-def _label_pods(job: Object) -> None:
-    metadata = job["metadata"]
-    template = job["spec"]["template"].setdefault("metadata", {})
-    given = template.get("labels")
-    name, uid = metadata.get("name", ""), metadata.get("uid", "")
-    own = dict.fromkeys(NAME_LABELS, name) | dict.fromkeys(UID_LABELS, uid)
-    template["labels"] = own | (given or {})
-    # Labels that the Job has from its template only: it gets these as well.
-    if given and metadata.get("labels") is given:
-        metadata["labels"] = template["labels"]
-
-
-def _select_pods(job: Object) -> None:
-    selector = job["spec"].get("selector") or {}
-    own = {UID_LABELS[1]: job["metadata"].get("uid", "")}
-    job["spec"]["selector"] = selector | {"matchLabels": own | (selector.get("matchLabels") or {})}
+        metadata = job["metadata"]
+        template = job["spec"]["template"].setdefault("metadata", {})
+        labels = template.get("labels")
+        name, uid = metadata.get("name", ""), metadata.get("uid", "")
+        own = dict.fromkeys(NAME_LABELS, name) | dict.fromkeys(UID_LABELS, uid)
+        template["labels"] = own | (labels or {})
+        # A Job that shares the labels of the template gets these too.
+        if labels and metadata.get("labels") is labels:
+            metadata["labels"] = template["labels"]
+        selector = job["spec"].get("selector") or {}
+        match = {UID_LABELS[1]: uid} | (selector.get("matchLabels") or {})
+        job["spec"]["selector"] = selector | {"matchLabels": match}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Namespace has when nobody says: a label with its name, and a phase."""
+"""The default values of a Namespace: a label with its name, and a phase."""
 
+from refloat.api.defaults import pod
 from refloat.api.meta import Object
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -12,13 +13,11 @@ def apply(namespace: Object) -> None:
     if name := metadata.get("name"):
         metadata["labels"] = {**(metadata.get("labels") or {}), NAME_LABEL: name}
     namespace.setdefault("spec", {})
-    status = namespace.setdefault("status", {})
-    if not status.get("phase"):
-        status["phase"] = "Active"
+    pod.fill(namespace.setdefault("status", {}), {"phase": "Active"})
 
 
 def prepare_create(namespace: Object) -> None:
-    """A new namespace is active, and cannot go before its contents went."""
+    """A new namespace is active, and its finalizer keeps it until it is empty."""
     apply(namespace)
     namespace["status"] = {"phase": "Active"}
     finalizers = namespace["spec"].get("finalizers") or []

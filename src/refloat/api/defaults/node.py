@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Node's fields are when nobody says."""
+"""The default values of a Node's fields."""
 
 from refloat.api.defaults import pod
 from refloat.api.meta import Object
@@ -13,8 +13,8 @@ def apply(node: Object) -> None:
         status["allocatable"] = dict(status["capacity"])
     spec = node.get("spec") or {}
     if spec.get("podCIDR"):  # the older field, which is the first of the list
-        listed = spec.get("podCIDRs") or []
-        if not listed or listed[0] != spec["podCIDR"]:
+        cidrs = spec.get("podCIDRs") or []
+        if not cidrs or cidrs[0] != spec["podCIDR"]:
             spec["podCIDRs"] = [spec["podCIDR"]]
     elif spec.get("podCIDRs"):
         spec["podCIDR"] = spec["podCIDRs"][0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a PersistentVolumeClaim's fields are when nobody says.
+"""The default values of a PersistentVolumeClaim's fields.
 
 A claim names its data source twice, in an old field and in a new one; the
 server copies each into the other.
@@ -8,20 +8,19 @@ server copies each into the other.
 from refloat.api.defaults import pod
 from refloat.api.meta import Object
 
-_SNAPSHOTS = "snapshot.storage.k8s.io"
+_VOLUME_DATA = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
 def apply(claim: Object) -> None:
     spec = claim.setdefault("spec", {})
     spec.setdefault("volumeMode", "Filesystem")
     status = claim.setdefault("status", {})
-    asked = spec.get("resources") or {}
-    for amounts in (asked.get("limits"), asked.get("requests")):
+    resources = spec.get("resources") or {}
+    for amounts in (resources.get("limits"), resources.get("requests")):
         pod.round_amounts(amounts)
     for name in ("capacity", "allocatedResources"):
         pod.round_amounts(status.get(name))
-    if not status.get("phase"):
-        status["phase"] = "Pending"
+    pod.fill(status, {"phase": "Pending"})
 
 
 def prepare_create(claim: Object) -> None:
@@ -35,24 +34,16 @@ def prepare_update(new: Object, old: Object) -> None:
 
 
 def prepare_sources(spec: Object, old: Object | None) -> None:
-    """Drop what is not supported, then make both fields say the same."""
+    """Drop unsupported sources, then copy each field into the other."""
     reference = spec.get("dataSourceRef")
     stored = (old or {}).get("dataSourceRef") is not None
     if reference and reference.get("namespace") and not stored:
         del spec["dataSourceRef"]  # across namespaces: not in this version
     in_use = stored or (old or {}).get("dataSource") is not None
     source = spec.get("dataSource")
-    if not in_use and spec.get("dataSourceRef") is None and not _is_volume_data(source):
-        spec.pop("dataSource", None)
-    _mirror(spec)
-
-
-def _is_volume_data(source: Object | None) -> bool:
     pair = (source or {}).get("apiGroup") or "", (source or {}).get("kind", "")
-    return pair in (("", "PersistentVolumeClaim"), (_SNAPSHOTS, "VolumeSnapshot"))
-
-
-def _mirror(spec: Object) -> None:
+    if not in_use and spec.get("dataSourceRef") is None and pair not in _VOLUME_DATA:
+        spec.pop("dataSource", None)
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod's fields are when nobody set them.
+"""The default values of a pod's fields.
 
-A template gets most of it too, but not what only a pod of its own needs:
-requests out of limits, host ports, service links.
+A template gets most of them, but not requests from limits, host ports and
+service links.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
-from refloat.api import quantity, requests
+from refloat.api import quantity, resource_requests
 from refloat.api.meta import Object
-from refloat.api.requests import Amounts
+from refloat.api.resource_requests import Amounts
 
 MESSAGE_PATH = "/dev/termination-log"
 GRACE_SECONDS = 30
@@ -21,20 +21,27 @@ TOKEN_SECONDS = 3600
 _CONTAINERS = ("containers", "initContainers")
 _ALL_CONTAINERS = (*_CONTAINERS, "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_PROBE_NUMBERS = (
-    ("timeoutSeconds", 1),
-    ("periodSeconds", 10),
-    ("successThreshold", 1),
-    ("failureThreshold", 3),
-)
+_PROBE_NUMBERS = {
+    "timeoutSeconds": 1,
+    "periodSeconds": 10,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
+_MESSAGE = {"terminationMessagePath": MESSAGE_PATH, "terminationMessagePolicy": "File"}
 _MODED = ("secret", "configMap", "downwardAPI", "projected")
+_SOURCES: dict[str, Object] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+_AZURE_DISK = {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False}
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _MILLI = -3
 _POD_LEVEL = ("cpu", "memory")
 _HUGEPAGES = "hugepages-"
 
-# A reference to an image: a registry, a path, a tag, a digest. What does not
-# match is no reference; validation does not mind, so neither does this.
+# A reference to an image: a registry, a path, a tag, a digest. Validation accepts other
+# texts too.
 _HOST = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _DOMAIN = rf"(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -54,14 +61,16 @@ def apply(pod: Object) -> None:
     """Fill in a pod, in place."""
     spec = pod.setdefault("spec", {})
     _apply_spec(spec)
-    # A template keeps what it says, and is warned about it.
+    # A template keeps its value, and gets a warning.
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
     for container in _each(spec, _CONTAINERS):
-        _default_requests(container)
+        # Limits without requests are requests too.
+        own = container["resources"]
+        if limits := own.get("limits"):
+            own["requests"] = {**limits, **(own.get("requests") or {})}
     if resources := spec.get("resources"):
-        _default_pod_limits(spec, resources)
-        _default_pod_requests(spec, resources)
+        _default_pod_resources(spec, resources)
     spec.setdefault("enableServiceLinks", True)
     if status := pod.get("status"):
         _apply_status(status)
@@ -83,16 +92,16 @@ def _each(spec: Object, kinds: Sequence[str]) -> Iterator[Object]:
 
 
 def _apply_spec(spec: Object) -> None:
-    for key, value in (("restartPolicy", "Always"), ("dnsPolicy", "ClusterFirst")):
-        if not spec.get(key):
-            spec[key] = value
+    fill(spec, {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"})
     if spec.get("terminationGracePeriodSeconds") is None:
         spec["terminationGracePeriodSeconds"] = GRACE_SECONDS
     if spec.get("securityContext") is None:
         spec["securityContext"] = {}
-    if not spec.get("schedulerName"):
-        spec["schedulerName"] = SCHEDULER
-    _mirror_account(spec)
+    fill(spec, {"schedulerName": SCHEDULER})
+    # The account has two fields; the newer one wins.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in spec.get("volumes") or ():
         _apply_volume(volume)
     for container in _each(spec, _ALL_CONTAINERS):
@@ -101,29 +110,16 @@ def _apply_spec(spec: Object) -> None:
         round_amounts(amounts)
 
 
-def _mirror_account(spec: Object) -> None:
-    """One account under two names; the newer one counts."""
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account:
-        spec["serviceAccountName"] = spec["serviceAccount"] = account
-
-
 def _apply_status(status: Object) -> None:
-    _mirror_address(status)
-    amounts = [status.get("allocatedResources"), *_lists(status.get("resources"))]
-    for container in _each(status, _STATUSES):
-        amounts += [container.get("allocatedResources"), *_lists(container.get("resources"))]
-    for each in amounts:
-        round_amounts(each)
-
-
-def _mirror_address(status: Object) -> None:
-    """The first of a pod's addresses under two names; the older one counts."""
-    single, listed = status.get("podIP"), status.get("podIPs")
-    if single and (not listed or listed[0].get("ip") != single):
+    # The first of a pod's addresses has two fields; the older one wins.
+    single, addresses = status.get("podIP"), status.get("podIPs")
+    if single and (not addresses or addresses[0].get("ip") != single):
         status["podIPs"] = [{"ip": single}]
-    elif listed and not single:
-        status["podIP"] = listed[0].get("ip", "")
+    elif addresses and not single:
+        status["podIP"] = addresses[0].get("ip", "")
+    for owner in (status, *_each(status, _STATUSES)):
+        for amounts in (owner.get("allocatedResources"), *_lists(owner.get("resources"))):
+            round_amounts(amounts)
 
 
 def _lists(resources: Object | None) -> tuple[Amounts | None, ...]:
@@ -140,13 +136,9 @@ def round_amounts(amounts: Amounts | None) -> None:
 def _apply_container(container: Object) -> None:
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = _pull_policy(container.get("image", ""))
-    if not container.get("terminationMessagePath"):
-        container["terminationMessagePath"] = MESSAGE_PATH
-    if not container.get("terminationMessagePolicy"):
-        container["terminationMessagePolicy"] = "File"
+    fill(container, _MESSAGE)
     for port in container.get("ports") or ():
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
+        fill(port, {"protocol": "TCP"})
     for variable in container.get("env") or ():
         if source := variable.get("valueFrom"):
             _apply_selectors(source)
@@ -158,9 +150,23 @@ def _apply_container(container: Object) -> None:
     _apply_probes(container)
 
 
+def _apply_probes(container: Object) -> None:
+    for kind in _PROBES:
+        if (probe := container.get(kind)) is not None:
+            fill(probe, _PROBE_NUMBERS)
+            _apply_handler(probe)
+    hooks = container.get("lifecycle") or {}
+    for hook in ("postStart", "preStop"):
+        if handler := hooks.get(hook):
+            _apply_handler(handler)
+
+
 def _pull_policy(image: str) -> str:
-    """Always for what changes under its name: no tag, or `latest`."""
-    domain, path = _split_domain(image)
+    """Always for an image that changes under its name: no tag, or `latest`."""
+    # The registry, by default the official one, and the rest.
+    head, slash, rest = image.partition("/")
+    has_registry = "." in head or ":" in head or head == "localhost" or head.lower() != head
+    domain, path = (head, rest) if slash and has_registry else (_OFFICIAL[0], image)
     match = _read_image(path)
     if match is None or not _is_domain(domain) or _is_identifier(image):
         return "IfNotPresent"
@@ -169,13 +175,6 @@ def _pull_policy(image: str) -> str:
         return "IfNotPresent"
     tag = match["tag"] or ("" if match["digest"] else "latest")
     return "Always" if tag == "latest" else "IfNotPresent"
-
-
-def _split_domain(image: str) -> tuple[str, str]:
-    """The registry, the official one when none is named, and the rest."""
-    head, slash, rest = image.partition("/")
-    named = "." in head or ":" in head or head == "localhost" or head.lower() != head
-    return (head, rest) if slash and named else (_OFFICIAL[0], image)
 
 
 def _apply_selectors(source: Object) -> None:
@@ -189,25 +188,9 @@ def _apply_selectors(source: Object) -> None:
         file.setdefault("optional", False)
 
 
-def _apply_probes(container: Object) -> None:
-    for kind in _PROBES:
-        if (probe := container.get(kind)) is not None:
-            for key, number in _PROBE_NUMBERS:
-                if not probe.get(key):
-                    probe[key] = number
-            _apply_handler(probe)
-    if hooks := container.get("lifecycle"):
-        for hook in ("postStart", "preStop"):
-            if handler := hooks.get(hook):
-                _apply_handler(handler)
-
-
 def _apply_handler(handler: Object) -> None:
     if (http := handler.get("httpGet")) is not None:
-        if not http.get("path"):
-            http["path"] = "/"
-        if not http.get("scheme"):
-            http["scheme"] = "HTTP"
+        fill(http, {"path": "/", "scheme": "HTTP"})
     if (grpc := handler.get("grpc")) is not None and grpc.get("service") is None:
         grpc["service"] = ""
 
@@ -219,85 +202,57 @@ def _apply_volume(volume: Object) -> None:
     for kind in _MODED:
         if (source := volume.get(kind)) is not None:
             source.setdefault("defaultMode", FILE_MODE)
-    _apply_files(volume)
-    if (host := volume.get("hostPath")) is not None:
-        host.setdefault("type", "")
+    for part in (volume, *((volume.get("projected") or {}).get("sources") or ())):
+        for item in (part.get("downwardAPI") or {}).get("items") or ():
+            _apply_selectors(item)
+        if (token := part.get("serviceAccountToken")) is not None:
+            token.setdefault("expirationSeconds", TOKEN_SECONDS)
     if (image := volume.get("image")) is not None and not image.get("pullPolicy"):
         image["pullPolicy"] = _pull_policy(image.get("reference", ""))
-    _apply_storage(volume)
-
-
-def _apply_files(volume: Object) -> None:
-    for item in (volume.get("downwardAPI") or {}).get("items") or ():
-        _apply_selectors(item)
-    for source in (volume.get("projected") or {}).get("sources") or ():
-        for item in (source.get("downwardAPI") or {}).get("items") or ():
-            _apply_selectors(item)
-        if (token := source.get("serviceAccountToken")) is not None:
-            token.setdefault("expirationSeconds", TOKEN_SECONDS)
-
-
-def _apply_storage(volume: Object) -> None:
-    """Sources of which only few were ever left to say."""
-    if (iscsi := volume.get("iscsi")) is not None:
-        _fill(iscsi, {"iscsiInterface": "default"})
-    if (rbd := volume.get("rbd")) is not None:
-        _fill(rbd, {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"})
-    if (scale := volume.get("scaleIO")) is not None:
-        _fill(scale, {"storageMode": "ThinProvisioned", "fsType": "xfs"})
-    if (disk := volume.get("azureDisk")) is not None:
-        disk.setdefault("cachingMode", "ReadWrite")
-        disk.setdefault("fsType", "ext4")
-        disk.setdefault("readOnly", False)
-        disk.setdefault("kind", "Shared")
-    if ephemeral := volume.get("ephemeral"):
-        _apply_claim(ephemeral.get("volumeClaimTemplate") or {})
-
-
-def _fill(source: Object, values: dict[str, str]) -> None:
-    for key, value in values.items():
-        if not source.get(key):
-            source[key] = value
-
-
-def _apply_claim(template: Object) -> None:
+    apply_source(volume)
+    template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}
     if (spec := template.get("spec")) is not None:
         spec.setdefault("volumeMode", "Filesystem")
         for amounts in _lists(spec.get("resources")):
             round_amounts(amounts)
 
 
-def _default_requests(container: Object) -> None:
-    """Who limits itself asks for no less than that."""
-    resources = container["resources"]
-    if limits := resources.get("limits"):
-        resources["requests"] = {**limits, **(resources.get("requests") or {})}
+def apply_source(volume: Object) -> None:
+    """The defaults of the sources that pods and PersistentVolumes have in common."""
+    if (host := volume.get("hostPath")) is not None:
+        host.setdefault("type", "")
+    for kind, values in _SOURCES.items():
+        if (source := volume.get(kind)) is not None:
+            fill(source, values)
+    if (disk := volume.get("azureDisk")) is not None:
+        for name, value in _AZURE_DISK.items():
+            disk.setdefault(name, value)
 
 
-def _default_pod_limits(spec: Object, resources: Object) -> None:
-    """Huge pages of the containers become the pod's, where it says nothing of them."""
-    if not resources.get("limits") and not resources.get("requests"):
-        return
-    asked = resources.get("requests") or {}
-    limits = resources.get("limits") or {}
-    for name, amount in requests.aggregate(spec, "limits").items():
-        if name.startswith(_HUGEPAGES) and name not in asked and name not in limits:
-            limits = {**limits, name: amount}
-    if limits:
-        resources["limits"] = limits
+def fill(obj: Object, values: Object) -> None:
+    """Set the fields that are missing or empty."""
+    for key, value in values.items():
+        if not obj.get(key):
+            obj[key] = value
 
 
-def _default_pod_requests(spec: Object, resources: Object) -> None:
-    """What the containers need together, or else what the pod is limited to."""
-    limits = resources.get("limits")
+def _default_pod_resources(spec: Object, resources: Object) -> None:
+    """The pod's resources that follow from those of the containers."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if limits or requests:
+        for name, amount in resource_requests.aggregate(spec, "limits").items():
+            if name.startswith(_HUGEPAGES) and name not in requests and name not in limits:
+                limits = {**limits, name: amount}
     if not limits:
         return
-    asked = dict(resources.get("requests") or {})
-    for name, amount in requests.aggregate(spec, "requests").items():
+    resources["limits"] = limits
+    # The sum of the containers, or else the pod's limit.
+    requests = dict(requests)
+    for name, amount in resource_requests.aggregate(spec, "requests").items():
         if name in _POD_LEVEL:
-            asked.setdefault(name, amount)
+            requests.setdefault(name, amount)
     for name, amount in limits.items():
         if name in _POD_LEVEL or name.startswith(_HUGEPAGES):
-            asked.setdefault(name, amount)
-    if asked:
-        resources["requests"] = asked
+            requests.setdefault(name, amount)
+    if requests:
+        resources["requests"] = requests

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a PriorityClass's fields are when nobody says."""
+"""The default values of a PriorityClass's fields."""
 
 from refloat.api.meta import Object
 

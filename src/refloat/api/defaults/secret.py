@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Secret's fields are when nobody says."""
+"""The default values of a Secret's fields."""
 
 import base64
 
@@ -7,7 +7,7 @@ from refloat.api.meta import Object
 
 
 def apply(secret: Object) -> None:
-    """Also turn `stringData`, which is only ever written, into data."""
+    """Fill in the type, and convert `stringData` into data."""
     if not secret.get("type"):
         secret["type"] = "Opaque"
     texts = secret.pop("stringData", None)
@@ -19,6 +19,6 @@ def apply(secret: Object) -> None:
 
 
 def prepare_update(new: Object, old: Object) -> None:
-    """Without a type it keeps the one it has."""
+    """An update without a type keeps the old one."""
     if not new.get("type"):
         new["type"] = old.get("type", "")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service's fields are when nobody says. Addresses are not given out."""
+"""The default values of a Service's fields. Refloat allocates no addresses."""
 
+from refloat.api.defaults import pod
 from refloat.api.meta import Object
 
 CLIENT_IP_SECONDS = 3 * 3600
@@ -9,23 +10,7 @@ _WITH_CLUSTER_IP = ("ClusterIP", "NodePort", "LoadBalancer")
 
 def apply(service: Object) -> None:
     spec = service.setdefault("spec", {})
-    _session_affinity(spec)
-    if not spec.get("type"):
-        spec["type"] = "ClusterIP"
-    for port in spec.get("ports") or ():
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
-        if not port.get("targetPort"):
-            port["targetPort"] = port.get("port", 0)
-    _traffic_policies(spec)
-    if spec["type"] == "LoadBalancer":
-        spec.setdefault("allocateLoadBalancerNodePorts", True)
-        _ip_modes(service.get("status") or {})
-
-
-def _session_affinity(spec: Object) -> None:
-    if not spec.get("sessionAffinity"):
-        spec["sessionAffinity"] = "None"
+    pod.fill(spec, {"sessionAffinity": "None"})
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     elif spec["sessionAffinity"] == "ClientIP":
@@ -33,6 +18,19 @@ def _session_affinity(spec: Object) -> None:
         if client.get("timeoutSeconds") is None:
             seconds = {"timeoutSeconds": CLIENT_IP_SECONDS}
             spec["sessionAffinityConfig"] = {"clientIP": seconds}
+    pod.fill(spec, {"type": "ClusterIP"})
+    for port in spec.get("ports") or ():
+        pod.fill(port, {"protocol": "TCP", "targetPort": port.get("port", 0)})
+    if is_reachable_from_outside(spec):
+        pod.fill(spec, {"externalTrafficPolicy": "Cluster"})
+    if spec["type"] in _WITH_CLUSTER_IP:
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        balancer = (service.get("status") or {}).get("loadBalancer") or {}
+        for ingress in balancer.get("ingress") or ():
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
 
 
 def is_reachable_from_outside(spec: Object) -> bool:
@@ -40,19 +38,6 @@ def is_reachable_from_outside(spec: Object) -> bool:
     return kind in ("LoadBalancer", "NodePort") or bool(
         kind == "ClusterIP" and spec.get("externalIPs")
     )
-
-
-def _traffic_policies(spec: Object) -> None:
-    if is_reachable_from_outside(spec) and not spec.get("externalTrafficPolicy"):
-        spec["externalTrafficPolicy"] = "Cluster"
-    if spec["type"] in _WITH_CLUSTER_IP:
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-
-
-def _ip_modes(status: Object) -> None:
-    for ingress in (status.get("loadBalancer") or {}).get("ingress") or ():
-        if ingress.get("ip"):
-            ingress.setdefault("ipMode", "VIP")
 
 
 def prepare_create(service: Object) -> None:
@@ -64,7 +49,7 @@ def prepare_create(service: Object) -> None:
 
 
 def _headless_families(spec: Object) -> None:
-    """Without a selector nobody knows what its addresses are, so it may have both."""
+    """Without a selector the families of its endpoints are unknown, so both are possible."""
     families = ["IPv4"] if spec.get("selector") else ["IPv4", "IPv6"]
     policy = "SingleStack" if spec.get("selector") else "RequireDualStack"
     spec.setdefault("ipFamilies", families)
@@ -72,17 +57,17 @@ def _headless_families(spec: Object) -> None:
 
 
 def _list_address(spec: Object) -> None:
-    """An address that was given alone is the first of the list."""
+    """A single address is the first of the list."""
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
 
 
-# What goes with the type, unless the same update says something new about it.
+# The fields that an update of the type keeps or drops, unless the update changes them.
 _ADDRESSING = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
 def prepare_update(new: Object, old: Object) -> None:
-    """Keep the address that an update leaves out; drop what its type cannot have."""
+    """Keep the address that an update omits; drop the fields that its type cannot have."""
     spec, before = new["spec"], old["spec"]
     if "ExternalName" not in (spec["type"], before.get("type")):
         for name in _ADDRESSING:
@@ -92,14 +77,10 @@ def prepare_update(new: Object, old: Object) -> None:
         for name in (*_ADDRESSING, "internalTrafficPolicy"):
             if name in spec and spec[name] == before.get(name):
                 del spec[name]
-    if spec.get("clusterIP") and spec["clusterIP"] != before.get("clusterIP"):
-        _forget_list(spec, before)
+    is_changed = spec.get("clusterIP") and spec["clusterIP"] != before.get("clusterIP")
+    # A client that changes only the address changes the list too.
+    if is_changed and spec.get("clusterIPs") == before.get("clusterIPs"):
+        spec.pop("clusterIPs", None)
     _list_address(spec)
     if spec.get("clusterIP") == "None" and spec["type"] != "ExternalName":
         _headless_families(spec)
-
-
-def _forget_list(spec: Object, before: Object) -> None:
-    """Whoever changes the address alone means the list as well."""
-    if spec.get("clusterIPs") == before.get("clusterIPs"):
-        spec.pop("clusterIPs", None)

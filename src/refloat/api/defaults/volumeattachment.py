@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VolumeAttachment's fields are when nobody says."""
+"""The default values of a VolumeAttachment's fields."""
 
-from refloat.api.defaults import persistentvolume
+from refloat.api.defaults import pod
 from refloat.api.meta import Object
 
 
@@ -9,4 +9,4 @@ def apply(attachment: Object) -> None:
     source = (attachment.get("spec") or {}).get("source") or {}
     inline = source.get("inlineVolumeSpec")
     if inline is not None:
-        persistentvolume.apply_spec_sources(inline)
+        pod.apply_source(inline)

@@ -2,5 +2,5 @@
 """Whether an object is valid: one module per kind, the pod's in several.
 
 Objects come decoded, type-checked and defaulted. Every function returns the
-list of mistakes, worded and ordered as Kubernetes does, and never raises.
+list of errors, in Kubernetes' words and order, and never raises.
 """

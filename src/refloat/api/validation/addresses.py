@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """IP addresses and ranges of them, in the fields of older kinds.
 
-These once took anything that Go's parser did; what is stored already may
-stay as it is, new values must be well-formed.
+These fields once took everything that Go's parser accepts. Stored values stay
+valid; new values must be well-formed.
 """
 
 import ipaddress
@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from refloat.api import fields
 from refloat.api.fields import FieldError
+from refloat.api.validation.rules import Errors
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Interface | ipaddress.IPv6Interface
@@ -30,7 +31,7 @@ def parse(text: str) -> Address | None:
 
 
 def parse_cidr(text: str) -> Network | None:
-    """A range, leading zeroes forgiven; its length must be digits only."""
+    """A range, with or without leading zeroes; the length must be digits only."""
     address, slash, length = text.partition("/")
     if not slash or not (length.isascii() and length.isdigit()) or parse(address) is None:
         return None
@@ -70,9 +71,7 @@ def validate_cidr(text: str, path: str, stored: Sequence[str] = ()) -> list[Fiel
     if text in stored:
         return []
     network = parse_cidr(text)
-    if network is None:
-        return [fields.invalid(path, text, _NO_CIDR)]
-    complaint = _cidr_complaint(text, network)
+    complaint = _NO_CIDR if network is None else _cidr_complaint(text, network)
     return [fields.invalid(path, text, complaint)] if complaint else []
 
 
@@ -87,23 +86,24 @@ def _cidr_complaint(text: str, network: Network) -> str:
     return ""
 
 
-def validate_endpoint(text: str, path: str) -> list[FieldError]:
-    """An address that others can send to, and that is well-formed already."""
+def validate_endpoint(text: str, path: str) -> Errors:
+    """A well-formed address that others can send to."""
     address = parse(text)
     assert address is not None, text
-    mistakes = []
+    errors = Errors()
     if address.is_unspecified:
-        mistakes.append(fields.invalid(path, text, f"may not be unspecified ({text})"))
-    if address.is_loopback:
-        detail = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
-        mistakes.append(fields.invalid(path, text, detail))
-    if address.is_link_local:
-        detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-        mistakes.append(fields.invalid(path, text, detail))
-    if address in _LINK_LOCAL_MULTICAST[address.version]:
-        detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
-        mistakes.append(fields.invalid(path, text, detail))
-    return mistakes
+        errors.invalid(path, text, f"may not be unspecified ({text})")
+    for is_in_range, detail in (
+        (address.is_loopback, "loopback range (127.0.0.0/8, ::1/128)"),
+        (address.is_link_local, "link-local range (169.254.0.0/16, fe80::/10)"),
+        (
+            address in _LINK_LOCAL_MULTICAST[address.version],
+            "link-local multicast range (224.0.0.0/24, ff02::/10)",
+        ),
+    ):
+        if is_in_range:
+            errors.invalid(path, text, f"may not be in the {detail}")
+    return errors
 
 
 _LINK_LOCAL_MULTICAST = {
@@ -113,7 +113,7 @@ _LINK_LOCAL_MULTICAST = {
 
 
 def warnings(text: str, path: str) -> list[str]:
-    """What is accepted, or was once, but should be written otherwise."""
+    """The warnings about an address that is valid, but not in its usual form."""
     address = parse(text)
     if address is None:
         return []
@@ -131,19 +131,19 @@ def cidr_warnings(text: str, path: str) -> list[str]:
     network = parse_cidr(text)
     if network is None:
         return []
-    found = []
+    texts = []
     if network.ip != network.network.network_address:
         single = f"{network.ip}/{network.max_prefixlen}"
-        found.append(
+        texts.append(
             f'{path}: CIDR value "{text}" is ambiguous in this context '
             f'(should be "{network.network}" or "{single}"?)'
         )
     if _cidr_complaint(text, network).startswith("must not have leading"):
-        found.append(
+        texts.append(
             f'{path}: non-standard CIDR value "{text}" is invalid: use "{network.network}"'
         )
-    if not found and network.version == 6 and str(network) != text:
-        found.append(
+    if not texts and network.version == 6 and str(network) != text:
+        texts.append(
             f'{path}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{network}")'
         )
-    return found
+    return texts

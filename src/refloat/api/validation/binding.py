@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a pod's Binding must be."""
 
-from refloat.api import fields
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
+from refloat.api.validation.rules import Errors
 
 
 def validate_create(binding: Object) -> list[FieldError]:
     target = binding.get("target") or {}
-    mistakes = []
+    errors = Errors()
     if target.get("kind") not in (None, "", "Node"):
-        mistakes.append(fields.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+        errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))
     if not target.get("name"):
-        mistakes.append(fields.required("target.name"))
-    return mistakes
+        errors.required("target.name")
+    return errors

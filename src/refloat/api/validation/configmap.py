@@ -1,57 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a ConfigMap must be."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from refloat.api import fields, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
-from refloat.api.validation import meta, rules
+from refloat.api.validation import meta
+from refloat.api.validation.rules import Errors
 
 MAX_BYTES = 1024 * 1024  # what fits well into one value of the store
 _LOCKED = "field is immutable when `immutable` is set"
 
 
 def validate_create(config: Object) -> list[FieldError]:
-    """Also what an update must keep to."""
-    mistakes = meta.validate(config["metadata"], namespaced=True, name_check=names.dns_subdomain)
+    """The rules of an update too."""
+    errors = meta.validate(config["metadata"], namespaced=True, name_check=names.dns_subdomain)
     data, binary = config.get("data") or {}, config.get("binaryData") or {}
     for key in data:
-        path = f"data[{key}]"
-        mistakes += rules.named(names.config_map_key(key), path, key)
+        errors.named(f"data[{key}]", key, names.config_map_key)
         if key in binary:
-            mistakes.append(fields.invalid(path, key, "duplicate of key present in binaryData"))
+            errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
     for key in binary:
-        mistakes += rules.named(names.config_map_key(key), f"binaryData[{key}]", key)
-    if sum(map(_text_size, data.values())) + sum(map(decoded_size, binary.values())) > MAX_BYTES:
-        mistakes.append(fields.too_long("[]", MAX_BYTES))  # a path of nothing
-    return mistakes
+        errors.named(f"binaryData[{key}]", key, names.config_map_key)
+    texts = sum(len(each) if each.isascii() else len(each.encode()) for each in data.values())
+    if texts + sum(map(decoded_size, binary.values())) > MAX_BYTES:
+        errors.append(fields.too_long("[]", MAX_BYTES))  # Kubernetes' path is empty
+    return errors
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    return [
-        *meta.validate_update(new["metadata"], old["metadata"]),
-        *locked(new, old, "data", "binaryData"),
-        *validate_create(new),
-    ]
+    errors = meta.validate_update(new["metadata"], old["metadata"])
+    check_locked(new, old, ("data", "binaryData"), errors)
+    return [*errors, *validate_create(new)]
 
 
-def locked(new: Object, old: Object, *contents: str) -> list[FieldError]:
-    """The contents of an object that once said `immutable: true` stay."""
-    if not old.get("immutable"):
-        return []
-    mistakes = []
-    if not new.get("immutable"):
-        mistakes.append(fields.forbidden("immutable", _LOCKED))
-    changed = [name for name in contents if (new.get(name) or {}) != (old.get(name) or {})]
-    return mistakes + [fields.forbidden(name, _LOCKED) for name in changed]
-
-
-def _text_size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
+def check_locked(new: Object, old: Object, contents: Sequence[str], errors: Errors) -> None:
+    """The contents of an object with `immutable: true` stay."""
+    if old.get("immutable"):
+        if not new.get("immutable"):
+            errors.forbidden("immutable", _LOCKED)
+        for name in contents:
+            if (new.get(name) or {}) != (old.get(name) or {}):
+                errors.forbidden(name, _LOCKED)
 
 
 def decoded_size(encoded: Any) -> int:
-    """How many bytes some base64 holds."""
+    """The number of bytes in some base64."""
     text = encoded or ""
     return len(text) * 3 // 4 - text[-2:].count("=")

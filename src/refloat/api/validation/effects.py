@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which effects a taint or a toleration may have.
 
-`ForceEviction` is Refloat's (KEP-36). While its gate is off it is as unknown as
-it is to Kubernetes, but what was stored while it was on stays valid as it is:
-else nobody could write the object any more, not even to take it off.
+`ForceEviction` is Refloat's own (KEP-36). While the gate is off the effect is unknown,
+as in Kubernetes. A stored taint or toleration with the effect stays valid, because
+otherwise no client could write the object, not even to remove the effect.
 """
 
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ class Effects:
         """Those that this taint or toleration may have."""
         if each.get("effect") != FORCE_EVICTION and not self.force_eviction:
             return STOCK  # the ordinary case; thousands of them are not compared with each other
-        known = self.force_eviction or _identity(each) in self._forced
-        return (*STOCK, FORCE_EVICTION) if known else STOCK
+        is_allowed = self.force_eviction or _identity(each) in self._forced
+        return (*STOCK, FORCE_EVICTION) if is_allowed else STOCK
 
 
 def _identity(each: Object) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an Eviction must be; whether a budget allows it is not known here.
+"""What an Eviction must be; another module asks the disruption budgets.
 
-The rest of its `deleteOptions` keeps to the rules of any delete.
+The other fields of `deleteOptions` follow the rules of any delete.
 """
 
 from refloat.api import fields

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a write of a Job's status must keep to, whoever the Job's controller is.
+"""The rules of a write to a Job's status, for every controller of Jobs.
 
-Most rules hold only when what they speak of changes in this very write, so
-that a status from older times can still be written on.
+Most rules hold only if this write changes the fields that they name, so that
+a controller can still write to an older status.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from refloat.api import fields, internal, intervals
+from refloat.api import fields, go_internal_types, index_intervals
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
-from refloat.api.validation import meta, rules
+from refloat.api.validation import meta
+from refloat.api.validation.rules import Errors
 
 _STARTED_ONCE = "field is immutable for unsuspended job once set"
 _TERMINAL = ("Failed", "Complete", "FailureTarget")
@@ -19,7 +20,7 @@ _TERMINAL = ("Failed", "Complete", "FailureTarget")
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """A status, with the questions that the rules ask of it."""
+    """A status, with the answers that the rules need."""
 
     status: Object
 
@@ -30,7 +31,7 @@ class _Side:
         return self.status.get(name) or 0
 
     def has(self, condition: str, value: str = "True") -> bool:
-        """Any condition of this type with this status, not only the first."""
+        """Whether any condition of this type has this status, not only the first."""
         return any(
             each.get("type") == condition and each.get("status") == value
             for each in self.status.get("conditions") or ()
@@ -66,7 +67,7 @@ class _Write:
     spec: Object
 
     def changes(self, *what: str) -> bool:
-        """Whether any of these fields or answers is not what it was."""
+        """Whether the write changes any of these fields or answers."""
         return any(_value(self.new, name) != _value(self.old, name) for name in what)
 
     @property
@@ -97,229 +98,165 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     write = _Write(
         _Side(new.get("status") or {}), _Side(old.get("status") or {}), new.get("spec") or {}
     )
-    return [
-        *meta.validate_update(new["metadata"], old["metadata"]),
-        *_counters(write.new),
-        *_uncounted_pods(write.new),
-        *_completion(write),
-        *_ending(write),
-        *_indexes(write),
-        *_pods(write),
-        *_success(write),
-        *_steps_back(write),
-        *_start(write),
-        *_success_changes(write),
-    ]
-
-
-def _conflict(detail: str) -> FieldError:
-    return fields.invalid("status.conditions", fields.OMITTED, detail)
-
-
-def _counters(new: _Side) -> list[FieldError]:
-    mistakes = []
+    errors = meta.validate_update(new["metadata"], old["metadata"])
     for name in ("active", "succeeded", "failed", "ready", "terminating"):
-        mistakes += rules.nonnegative(new.get(name), f"status.{name}")
-    return mistakes
-
-
-def _uncounted_pods(new: _Side) -> list[FieldError]:
-    mistakes = []
-    seen: set[str] = set()
-    pods = _uncounted(new) or ([], [])
+        errors.not_negative(f"status.{name}", write.new.get(name))
+    uids_so_far: set[str] = set()
+    pods = _uncounted(write.new) or ([], [])
     for name, uids in zip(("succeeded", "failed"), pods, strict=True):
         for i, uid in enumerate(uids):
             path = f"status.uncountedTerminatedPods.{name}[{i}]"
             if not uid:
-                mistakes.append(fields.invalid(path, uid, "must not be empty"))
-            elif uid in seen:
-                mistakes.append(fields.duplicate(path, internal.typed(uid)))
-            seen.add(uid)
-    return mistakes
+                errors.invalid(path, uid, "must not be empty")
+            elif uid in uids_so_far:
+                errors.duplicate(path, go_internal_types.typed(uid))
+            uids_so_far.add(uid)
+    _check_completion(write, errors)
+    _check_ending(write, errors)
+    _check_indexes(write, errors)
+    _check_pods_and_success(write, errors)
+    _check_steps_back(write, errors)
+    return errors
 
 
-def _completion(write: _Write) -> list[FieldError]:
-    new = write.new
-    mistakes = []
-    if write.changes("complete", "failed") and new.complete and new.failed:
-        mistakes.append(_conflict("cannot set Complete=True and Failed=true conditions"))
-    if write.changes("complete", "failing") and new.complete and new.failing:
-        mistakes.append(_conflict("cannot set Complete=True and FailureTarget=true conditions"))
-    return mistakes + _completion_time(write)
+def _check_conflicts(errors: Errors, *conflicts: tuple[bool, str]) -> None:
+    """Conditions that exclude each other, each with its message."""
+    for is_conflict, detail in conflicts:
+        if is_conflict:
+            errors.invalid("status.conditions", fields.OMITTED, detail)
 
 
-def _completion_time(write: _Write) -> list[FieldError]:
+def _check_completion(write: _Write, errors: Errors) -> None:
     new, path = write.new, "status.completionTime"
+    _check_conflicts(
+        errors,
+        (
+            write.changes("complete", "failed") and new.complete and new.failed,
+            "cannot set Complete=True and Failed=true conditions",
+        ),
+        (
+            write.changes("complete", "failing") and new.complete and new.failing,
+            "cannot set Complete=True and FailureTarget=true conditions",
+        ),
+    )
     start, end = new.get("startTime"), new.get("completionTime")
-    mistakes = []
     if write.changes("complete", "completionTime"):
         if end is not None and not new.complete:
             detail = "cannot set completionTime when there is no Complete=True condition"
-            mistakes.append(fields.invalid(path, end, detail))
+            errors.invalid(path, end, detail)
         if end is None and new.complete:
-            detail = "completionTime is required for Complete jobs"
-            mistakes.append(fields.required(path, detail))
-    # Times are written in one form, so that their texts sort as they do.
+            errors.required(path, "completionTime is required for Complete jobs")
+    # Times have one form, so their texts are in the order of the times.
     if write.changes("startTime", "completionTime") and start and end and end < start:
-        mistakes.append(fields.invalid(path, end, "must be equal to or after `startTime`"))
-    return mistakes
+        errors.invalid(path, end, "must be equal to or after `startTime`")
 
 
-def _ending(write: _Write) -> list[FieldError]:
-    new = write.new
-    mistakes = []
-    if write.changes("failed", "failedIndexes") and new.failed and not new.failing:
-        detail = "cannot set Failed=True condition without the FailureTarget=true condition"
-        mistakes.append(_conflict(detail))
-    if write.changes("complete", "succeeding") and new.complete and not new.succeeding:
-        detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
-        mistakes.append(_conflict(detail))
-    return mistakes + (_finished(write) if new.finished else [])
-
-
-def _finished(write: _Write) -> list[FieldError]:
+def _check_ending(write: _Write, errors: Errors) -> None:
     new, spec = write.new, write.spec
-    mistakes = []
+    _check_conflicts(
+        errors,
+        (
+            write.changes("failed", "failedIndexes") and new.failed and not new.failing,
+            "cannot set Failed=True condition without the FailureTarget=true condition",
+        ),
+        (
+            write.changes("complete", "succeeding") and new.complete and not new.succeeding,
+            "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+        ),
+    )
+    if not new.finished:
+        return
     if write.changes("finished", "active") and new.count("active") > 0:
-        detail = "active>0 is invalid for finished job"
-        mistakes.append(fields.invalid("status.active", new.get("active"), detail))
+        errors.invalid("status.active", new.get("active"), "active>0 is invalid for finished job")
     never_ran = spec.get("suspend") is True and spec.get("completions") == 0
     if write.changes("finished", "startTime") and not never_ran and new.get("startTime") is None:
-        mistakes.append(
-            fields.required("status.startTime", "startTime is required for finished job")
-        )
-    if write.changes("finished", "uncountedTerminatedPods") and any(_uncounted(new) or ()):
-        path = "status.uncountedTerminatedPods"
-        shown = internal.shown("batch.UncountedTerminatedPods", new.get("uncountedTerminatedPods"))
-        mistakes.append(fields.invalid(path, shown, "must be empty for finished job"))
-    return mistakes
+        errors.required("status.startTime", "startTime is required for finished job")
+    name = "uncountedTerminatedPods"
+    if write.changes("finished", name) and any(_uncounted(new) or ()):
+        value_text = go_internal_types.shown("batch.UncountedTerminatedPods", new.get(name))
+        errors.invalid(f"status.{name}", value_text, "must be empty for finished job")
 
 
-def _indexes(write: _Write) -> list[FieldError]:
-    return [
-        *_index_formats(write),
-        *_index_owners(write),
-        *_index_overlap(write),
-    ]
-
-
-def _index_formats(write: _Write) -> list[FieldError]:
+def _check_indexes(write: _Write, errors: Errors) -> None:
     completions = write.spec.get("completions")
-    if completions is None:
-        return []
-    mistakes = []
-    if write.changes("completedIndexes"):
-        mistakes += _format(write, "completedIndexes", completions)
-    if write.changes("failedIndexes") and write.spec.get("backoffLimitPerIndex") is not None:
-        mistakes += _format(write, "failedIndexes", completions)
-    return mistakes
-
-
-def _format(write: _Write, name: str, completions: int) -> list[FieldError]:
-    text = write.new.get(name) or ""
-    try:
-        intervals.check(text, completions)
-    except intervals.BadIndexes as complaint:
-        # Kubernetes has failedIndexes behind a pointer, and so shows them as JSON.
-        shown = internal.typed(text) if name == "failedIndexes" else text
-        return [fields.invalid(f"status.{name}", shown, f"error parsing {name}: {complaint}")]
-    return []
-
-
-def _index_owners(write: _Write) -> list[FieldError]:
-    new = write.new
-    mistakes = []
-    completed, failed = new.get("completedIndexes"), new.get("failedIndexes")
-    if write.changes("completedIndexes") and completed and not write.indexed:
-        detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
-        mistakes.append(fields.invalid("status.completedIndexes", completed, detail))
     per_index = write.spec.get("backoffLimitPerIndex") is not None
-    if write.changes("failedIndexes") and failed is not None and not per_index:
+    completed, failed = write.new.get("completedIndexes"), write.new.get("failedIndexes")
+    changed = [each for each in ("completedIndexes", "failedIndexes") if write.changes(each)]
+    for name in changed:
+        if completions is not None and (name == "completedIndexes" or per_index):
+            text = write.new.get(name) or ""
+            # In Kubernetes failedIndexes is a pointer, so messages show JSON.
+            value_text = go_internal_types.typed(text) if name == "failedIndexes" else text
+            try:
+                index_intervals.check(text, completions)
+            except index_intervals.BadIndexes as error:
+                errors.invalid(f"status.{name}", value_text, f"error parsing {name}: {error}")
+    if "completedIndexes" in changed and completed and not write.indexed:
+        detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        errors.invalid("status.completedIndexes", completed, detail)
+    if "failedIndexes" in changed and failed is not None and not per_index:
         detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-        mistakes.append(fields.invalid("status.failedIndexes", failed, detail))
-    return mistakes
+        errors.invalid("status.failedIndexes", failed, detail)
+    if changed and completions is not None and failed is not None:
+        common = index_intervals.first_common(completed or "", failed, completions)
+        if common is not None:
+            detail = f"failedIndexes and completedIndexes overlap at index: {common}"
+            errors.invalid("status.failedIndexes", failed, detail)
 
 
-def _index_overlap(write: _Write) -> list[FieldError]:
-    completions, failed = write.spec.get("completions"), write.new.get("failedIndexes")
-    if completions is None or failed is None:
-        return []
-    if not write.changes("failedIndexes", "completedIndexes"):
-        return []
-    common = intervals.first_common(write.new.get("completedIndexes") or "", failed, completions)
-    if common is None:
-        return []
-    detail = f"failedIndexes and completedIndexes overlap at index: {common}"
-    return [fields.invalid("status.failedIndexes", failed, detail)]
-
-
-def _pods(write: _Write) -> list[FieldError]:
+def _check_pods_and_success(write: _Write, errors: Errors) -> None:
     new = write.new
-    mistakes = []
-    terminating = new.count("terminating")
+    terminating, ready = new.count("terminating"), new.get("ready")
     if write.changes("finished", "terminating") and terminating > 0 and new.finished:
         detail = "terminating>0 is invalid for finished job"
-        mistakes.append(fields.invalid("status.terminating", terminating, detail))
-    ready = new.get("ready")
+        errors.invalid("status.terminating", terminating, detail)
     if write.changes("ready", "active") and ready is not None and ready > new.count("active"):
-        detail = "cannot set more ready pods than active"
-        mistakes.append(fields.invalid("status.ready", ready, detail))
-    return mistakes
+        errors.invalid("status.ready", ready, "cannot set more ready pods than active")
+    has_policy = write.spec.get("successPolicy") is not None
+    _check_conflicts(
+        errors,
+        (
+            new.succeeding and new.failed,
+            "cannot set SuccessCriteriaMet=True and Failed=true conditions",
+        ),
+        (
+            new.succeeding and new.failing,
+            "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
+        ),
+        (
+            has_policy and new.complete and not new.succeeding,
+            "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
+        ),
+    )
 
 
-def _success(write: _Write) -> list[FieldError]:
-    new = write.new
-    mistakes = []
-    if new.succeeding and new.failed:
-        mistakes.append(_conflict("cannot set SuccessCriteriaMet=True and Failed=true conditions"))
-    if new.succeeding and new.failing:
-        detail = "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"
-        mistakes.append(_conflict(detail))
-    if write.spec.get("successPolicy") is not None and new.complete and not new.succeeding:
-        detail = (
-            "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True"
-        )
-        mistakes.append(_conflict(detail))
-    return mistakes
-
-
-def _steps_back(write: _Write) -> list[FieldError]:
-    """What has been reached stays reached."""
+def _check_steps_back(write: _Write, errors: Errors) -> None:
+    """A Job does not go back to an earlier state."""
     new, old = write.new, write.old
-    mistakes = [
-        _conflict(f"cannot disable the terminal {name}=True condition")
-        for name in _TERMINAL
-        if old.has(name) and not new.has(name)
-    ]
+    for name in _TERMINAL:
+        detail = f"cannot disable the terminal {name}=True condition"
+        _check_conflicts(errors, (old.has(name) and not new.has(name), detail))
     names = ["failed"]
     if not write.indexed or write.spec.get("completions") != write.spec.get("parallelism"):
         names.append("succeeded")
     for name in names:
         if new.count(name) < old.count(name):
-            detail = f"cannot decrease the {name} counter"
-            mistakes.append(fields.invalid(f"status.{name}", new.count(name), detail))
+            errors.invalid(f"status.{name}", new.count(name), f"cannot decrease the {name} counter")
     end, before = new.get("completionTime"), old.get("completionTime")
-    if end is not None and before is not None and end != before:
-        mistakes.append(fields.invalid("status.completionTime", end, meta.IMMUTABLE))
-    return mistakes
-
-
-def _start(write: _Write) -> list[FieldError]:
-    new, old = write.new, write.old
+    if end is not None and before is not None:
+        errors.immutable("status.completionTime", end, before)
     resuming = old.has("Suspended") and new.has("Suspended", "False")
-    if not write.changes("startTime") or resuming or write.spec.get("suspend"):
-        return []
-    if old.get("startTime") is None:
-        return []
-    return [fields.invalid("status.startTime", new.get("startTime"), _STARTED_ONCE)]
-
-
-def _success_changes(write: _Write) -> list[FieldError]:
-    new, old = write.new, write.old
-    mistakes = []
-    if old.succeeding and not new.succeeding:
-        mistakes.append(_conflict("cannot disable the SuccessCriteriaMet=True condition"))
-    if old.complete and not old.succeeding and new.succeeding:
-        detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
-        mistakes.append(_conflict(detail))
-    return mistakes
+    start, before = new.get("startTime"), old.get("startTime")
+    if start != before and before is not None and not resuming and not write.spec.get("suspend"):
+        errors.invalid("status.startTime", start, _STARTED_ONCE)
+    _check_conflicts(
+        errors,
+        (
+            old.succeeding and not new.succeeding,
+            "cannot disable the SuccessCriteriaMet=True condition",
+        ),
+        (
+            old.complete and not old.succeeding and new.succeeding,
+            "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions",
+        ),
+    )

@@ -4,10 +4,11 @@
 import re
 from typing import Any
 
-from refloat.api import fields, internal, names
+from refloat.api import go_internal_types, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
-from refloat.api.validation import meta, rules
+from refloat.api.validation import meta
+from refloat.api.validation.rules import Errors
 
 EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 _CONDITION_STATUSES = ("False", "True", "Unknown")
@@ -24,9 +25,8 @@ _REASON_RULE = (
 
 
 def validate_create(budget: Object) -> list[FieldError]:
-    """The name is only checked when all else is right: the kind has no rule for it."""
-    mistakes = _spec(budget.get("spec") or {})
-    return mistakes or meta.validate(
+    """Metadata comes last and only without other errors: the kind has no rule for names."""
+    return _spec_errors(budget.get("spec") or {}) or meta.validate(
         budget["metadata"],
         namespaced=True,
         name_check=names.path_segment,
@@ -35,84 +35,60 @@ def validate_create(budget: Object) -> list[FieldError]:
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    return meta.validate_common_update(new["metadata"], old["metadata"]) + _spec(
-        new.get("spec") or {}
-    )
+    errors = meta.validate_common_update(new["metadata"], old["metadata"])
+    return [*errors, *_spec_errors(new.get("spec") or {})]
 
 
 def validate_status_update(new: Object, old: Object) -> list[FieldError]:
     status = new.get("status") or {}
-    mistakes = meta.validate_common_update(new["metadata"], old["metadata"])
-    mistakes += conditions(status.get("conditions") or [], "status.conditions")
+    errors = meta.validate_common_update(new["metadata"], old["metadata"])
+    errors += conditions(status.get("conditions") or [], "status.conditions")
     for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
-        mistakes += rules.nonnegative(status.get(name), f"status.{name}")
-    return mistakes
+        errors.not_negative(f"status.{name}", status.get(name))
+    return errors
 
 
-def _spec(spec: Object) -> list[FieldError]:
-    mistakes = []
-    low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
-    if low is not None and high is not None:
-        whole = internal.shown("policy.PodDisruptionBudgetSpec", spec)
-        detail = "minAvailable and maxUnavailable cannot be both set"
-        mistakes.append(fields.invalid("spec", whole, detail))
-    mistakes += _amount(low, "spec.minAvailable")
-    mistakes += _amount(high, "spec.maxUnavailable")
-    if spec.get("selector") is not None:
-        mistakes += meta.validate_label_selector(spec["selector"], "spec.selector")
+def _spec_errors(spec: Object) -> Errors:
+    errors = Errors()
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        value_text = go_internal_types.shown("policy.PodDisruptionBudgetSpec", spec)
+        errors.invalid("spec", value_text, "minAvailable and maxUnavailable cannot be both set")
+    for name in ("minAvailable", "maxUnavailable"):
+        _check_amount(spec.get(name), f"spec.{name}", errors)
+    errors += meta.validate_label_selector(spec.get("selector"), "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in EVICTION_POLICIES:
-        path = "spec.unhealthyPodEvictionPolicy"
-        mistakes.append(rules.unsupported(path, policy, EVICTION_POLICIES))
-    return mistakes
+    errors.one_of("spec.unhealthyPodEvictionPolicy", policy, EVICTION_POLICIES)
+    return errors
 
 
-def _amount(value: Any, path: str) -> list[FieldError]:
+def _check_amount(value: Any, path: str, errors: Errors) -> None:
     """A count of pods or a share of them."""
     if not isinstance(value, str):
-        return rules.nonnegative(value, path)
-    complaints = names.percent(value)
-    if complaints:
-        return rules.named(complaints, path, value)
-    digits = value[:-1].lstrip("0")
-    if len(digits) > 3 or int(digits or "0") > 100:
-        return [fields.invalid(path, value, "must not be greater than 100%")]
-    return []
+        errors.not_negative(path, value)
+    elif complaints := names.percent(value):
+        errors.each(path, value, complaints)
+    else:
+        digits = value[:-1].lstrip("0")
+        if len(digits) > 3 or int(digits or "0") > 100:
+            errors.invalid(path, value, "must not be greater than 100%")
 
 
-def conditions(items: list[Object], path: str) -> list[FieldError]:
+def conditions(items: list[Object], path: str) -> Errors:
     """Conditions of the shape that newer kinds share."""
-    mistakes = []
-    seen = set()
+    errors = Errors()
+    types_so_far: set[str] = set()
     for i, item in enumerate(items):
-        kind = item.get("type", "")
-        if kind in seen:
-            mistakes.append(fields.duplicate(f"{path}[{i}].type", kind))
-        seen.add(kind)
-        mistakes += _condition(item, f"{path}[{i}]")
-    return mistakes
-
-
-def _condition(item: Object, path: str) -> list[FieldError]:
-    kind, status = item.get("type", ""), item.get("status", "")
-    mistakes = rules.named(names.qualified_name(kind), f"{path}.type", kind)
-    if status not in _CONDITION_STATUSES:
-        mistakes.append(fields.not_supported(f"{path}.status", status, _CONDITION_STATUSES))
-    if (generation := item.get("observedGeneration", 0)) < 0:
-        detail = "must be greater than or equal to zero"
-        mistakes.append(fields.invalid(f"{path}.observedGeneration", generation, detail))
-    if not item.get("lastTransitionTime"):
-        mistakes.append(fields.required(f"{path}.lastTransitionTime"))
-    mistakes += _reason(item.get("reason", ""), f"{path}.reason")
-    if names.longer(item.get("message", ""), _MAX_MESSAGE):
-        mistakes.append(fields.too_long(f"{path}.message", _MAX_MESSAGE))
-    return mistakes
-
-
-def _reason(reason: str, path: str) -> list[FieldError]:
-    if not reason:
-        return [fields.required(path)]
-    mistakes = [] if _is_reason(reason) else [fields.invalid(path, reason, _REASON_RULE)]
-    if names.longer(reason, _MAX_REASON):
-        mistakes.append(fields.too_long(path, _MAX_REASON))
-    return mistakes
+        where, kind, status = f"{path}[{i}]", item.get("type", ""), item.get("status", "")
+        errors.unique(f"{where}.type", kind, types_so_far)
+        errors.named(f"{where}.type", kind, names.qualified_name)
+        if status not in _CONDITION_STATUSES:
+            errors.not_supported(f"{where}.status", status, _CONDITION_STATUSES)
+        if (generation := item.get("observedGeneration", 0)) < 0:
+            detail = "must be greater than or equal to zero"
+            errors.invalid(f"{where}.observedGeneration", generation, detail)
+        errors.required_keys(item, ("lastTransitionTime", "reason"), where)
+        if (reason := item.get("reason", "")) and not _is_reason(reason):
+            errors.invalid(f"{where}.reason", reason, _REASON_RULE)
+        errors.too_long(f"{where}.reason", reason, _MAX_REASON)
+        errors.too_long(f"{where}.message", item.get("message", ""), _MAX_MESSAGE)
+    return errors

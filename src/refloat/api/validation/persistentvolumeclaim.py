@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a PersistentVolumeClaim must be; a bound one may only ask for more room."""
+"""What a PersistentVolumeClaim must be; a bound one may only request more storage."""
 
 from typing import Any
 
-from refloat.api import fields, internal, names, quantity
+from refloat.api import go_internal_types, names, quantity
 from refloat.api import meta as objects
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
-from refloat.api.validation import meta, persistentvolume, rules
+from refloat.api.validation import meta, persistentvolume, pod_resources
+from refloat.api.validation.rules import Errors
 
 CLASS_ANNOTATION = persistentvolume.CLASS_ANNOTATION
 RESIZE_STATUSES = (
@@ -17,233 +18,177 @@ RESIZE_STATUSES = (
     "NodeResizeInfeasible",
     "NodeResizePending",
 )
-_SIZE_PATH = "spec.resources.requests.storage"
 
 
 def validate_create(claim: Object) -> list[FieldError]:
-    return _claim(claim, checks_group=True)
+    return _claim_errors(claim, checks_group=True)
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
     before = old.get("spec") or {}
     sources = (before.get("dataSource") or {}, before.get("dataSourceRef") or {})
     checks_group = all(each.get("apiGroup") is None for each in sources)
-    return [
-        *meta.validate_update(new["metadata"], old["metadata"]),
-        *_claim(new, checks_group=checks_group),
-        *_change(new, old),
-    ]
+    errors = meta.validate_update(new["metadata"], old["metadata"])
+    errors += _claim_errors(new, checks_group=checks_group)
+    _check_change(new, old, errors)
+    return errors
 
 
-def _claim(claim: Object, *, checks_group: bool) -> list[FieldError]:
-    mistakes = meta.validate(claim["metadata"], namespaced=True, name_check=names.dns_subdomain)
-    return mistakes + _spec(claim.get("spec") or {}, checks_group=checks_group)
+def _claim_errors(claim: Object, *, checks_group: bool) -> Errors:
+    errors = meta.validate(claim["metadata"], namespaced=True, name_check=names.dns_subdomain)
+    check_spec(claim.get("spec") or {}, "spec", errors, checks_group=checks_group)
+    return errors
 
 
-def _spec(spec: Object, *, checks_group: bool) -> list[FieldError]:
-    modes = persistentvolume.access_modes(spec, "spec", "at least 1 access mode is required")
-    missing = 0 if spec.get("accessModes") else 1
-    return [
-        *modes[:missing],
-        *meta.validate_label_selector(spec.get("selector"), "spec.selector"),
-        *modes[missing:],
-        *_size(spec),
-        *persistentvolume.class_name(spec.get("storageClassName") or "", "spec.storageClassName"),
-        *persistentvolume.volume_mode(spec.get("volumeMode"), "spec.volumeMode"),
-        *_source(spec.get("dataSource"), "spec.dataSource", checks_group=checks_group),
-        *_source(spec.get("dataSourceRef"), "spec.dataSourceRef", checks_group=checks_group),
-        *_source_namespace(spec.get("dataSourceRef") or {}),
-        *_sources_agree(spec),
-        *persistentvolume.class_name(
-            spec.get("volumeAttributesClassName") or "", "spec.volumeAttributesClassName"
-        ),
-    ]
+def check_spec(spec: Object, path: str, errors: Errors, *, checks_group: bool = True) -> None:
+    """The specification of a claim, or of a pod's ephemeral volume."""
+    modes = spec.get("accessModes") or []
+    if not modes:
+        errors.required(f"{path}.accessModes", "at least 1 access mode is required")
+    errors += meta.validate_label_selector(spec.get("selector"), f"{path}.selector")
+    persistentvolume.check_known_modes(modes, f"{path}.accessModes", errors)
+    size = _requests(spec).get("storage")
+    if size is None:
+        errors.required(f"{path}.resources[storage]")
+    else:
+        errors.positive_amount(f"{path}.resources[storage]", size)
+    if name := spec.get("storageClassName"):
+        errors.named(f"{path}.storageClassName", name, names.dns_subdomain)
+    mode = spec.get("volumeMode")
+    errors.one_of(f"{path}.volumeMode", mode, persistentvolume.VOLUME_MODES)
+    _check_sources(spec, path, errors, checks_group=checks_group)
+    if name := spec.get("volumeAttributesClassName"):
+        errors.named(f"{path}.volumeAttributesClassName", name, names.dns_subdomain)
 
 
 def _requests(spec: Object) -> dict[str, str]:
     return (spec.get("resources") or {}).get("requests") or {}
 
 
-def _size(spec: Object) -> list[FieldError]:
-    path, size = "spec.resources[storage]", _requests(spec).get("storage")
-    if size is None:
-        return [fields.required(path)]
-    return rules.positive_quantity(size, path)
-
-
-def _source(source: Object | None, path: str, *, checks_group: bool) -> list[FieldError]:
-    if source is None:
-        return []
-    kind, group = source.get("kind", ""), source.get("apiGroup") or ""
-    mistakes = [fields.required(f"{path}.{key}") for key in ("name", "kind") if not source.get(key)]
-    if not group and kind != "PersistentVolumeClaim":
-        detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        mistakes.append(fields.invalid(path, kind, detail))
-    if group and checks_group:
-        mistakes += rules.named(names.dns_subdomain(group), f"{path}.apiGroup", group)
-    return mistakes
-
-
-def _source_namespace(reference: Object) -> list[FieldError]:
-    namespace = reference.get("namespace") or ""
-    if not namespace:
-        return []
-    return rules.named(names.dns_label(namespace), "spec.dataSourceRef.namespace", namespace)
-
-
-def _sources_agree(spec: Object) -> list[FieldError]:
+def _check_sources(spec: Object, path: str, errors: Errors, *, checks_group: bool) -> None:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    for where, each in ((f"{path}.dataSource", source), (f"{path}.dataSourceRef", reference)):
+        if each is None:
+            continue
+        errors.required_keys(each, ("name", "kind"), where)
+        kind, group = each.get("kind", ""), each.get("apiGroup") or ""
+        if not group and kind != "PersistentVolumeClaim":
+            detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            errors.invalid(where, kind, detail)
+        if group and checks_group:
+            errors.named(f"{where}.apiGroup", group, names.dns_subdomain)
+        if namespace := each.get("namespace"):
+            errors.named(f"{where}.namespace", namespace, names.dns_label)
     if source is None or reference is None:
-        return []
-    # The value shown is a field path, which has nothing that could be shown.
+        return
+    # Kubernetes shows a field path as the value, which is an empty object in JSON.
     if reference.get("namespace"):
-        detail = "may not be specified when dataSourceRef.namespace is specified"
-        return [fields.invalid("spec", {}, detail)]
-    if any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name")):
-        return [fields.invalid("spec", {}, "must match dataSourceRef")]
-    return []
+        errors.invalid(path, {}, "may not be specified when dataSourceRef.namespace is specified")
+    elif any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name")):
+        errors.invalid(path, {}, "must match dataSourceRef")
 
 
-def _change(new: Object, old: Object) -> list[FieldError]:
+def _check_change(new: Object, old: Object, errors: Errors) -> None:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    return [
-        *_class_annotation(new, old),
-        *_spec_change(new, old),
-        *_shrinking(spec, before, old),
-        *rules.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode"),
-        *_attributes_class(spec, before, old),
-    ]
+    if not _class_from_annotation(new, old):
+        had, has = (objects.annotations(each).get(CLASS_ANNOTATION, "") for each in (old, new))
+        errors.immutable(f"metadata.annotations.{CLASS_ANNOTATION}", has, had)
+    _check_spec_change(new, old, errors)
+    status = old.get("status") or {}
+    new_size, old_size = (_amount(_requests(each).get("storage")) for each in (spec, before))
+    capacity = _amount((status.get("capacity") or {}).get("storage"))
+    if new_size < old_size and new_size <= capacity:
+        path = "spec.resources.requests.storage"
+        errors.forbidden(path, "field can not be less than status.capacity")
+    errors.immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
+    name = "volumeAttributesClassName"
+    current = status.get("currentVolumeAttributesClassName")
+    if spec.get(name) != before.get(name) and current is not None and not spec.get(name):
+        what = "nil" if spec.get(name) is None else "empty string"
+        detail = (
+            f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+        )
+        errors.forbidden(f"spec.{name}", detail)
 
 
 def _class_from_annotation(new: Object, old: Object) -> bool:
-    """Whether the class moves from the old annotation into its field."""
+    """Whether the update moves the class from the old annotation into the field."""
     had, has = (objects.annotations(each).get(CLASS_ANNOTATION) for each in (old, new))
-    wanted = new["spec"].get("storageClassName")
+    class_name = new["spec"].get("storageClassName")
     return (
         had is not None
         and old["spec"].get("storageClassName") is None
-        and wanted == had
+        and class_name == had
         and has in (None, had)
     )
 
 
-def _class_annotation(new: Object, old: Object) -> list[FieldError]:
-    if _class_from_annotation(new, old):
-        return []
-    had, has = (objects.annotations(each).get(CLASS_ANNOTATION, "") for each in (old, new))
-    return rules.immutable(has, had, f"metadata.annotations.{CLASS_ANNOTATION}")
-
-
-def _spec_change(new: Object, old: Object) -> list[FieldError]:
+def _check_spec_change(new: Object, old: Object, errors: Errors) -> None:
     if new["spec"] == old["spec"]:
-        return []
+        return
     kind = "core.PersistentVolumeClaimSpec"
     spec, before = dict(new["spec"]), dict(old["spec"])
     if not before.get("volumeName"):
         before["volumeName"] = spec.get("volumeName")
-    if _may_set_class(new, old):
-        spec["storageClassName"] = before.get("storageClassName")
+    class_name, old_class = spec.get("storageClassName"), before.get("storageClassName")
+    if class_name is not None and old_class is None:
+        had = objects.annotations(old).get(CLASS_ANNOTATION)
+        if had is None or class_name == had:
+            spec["storageClassName"] = None
     if (new.get("status") or {}).get("phase") == "Bound":
-        _forgive_growth(spec, before)
-    if internal.equal(kind, spec, before):
-        return []
-    detail = (
-        "spec is immutable after creation except resources.requests and "
-        "volumeAttributesClassName for bound claims\n"
-    )
-    return [fields.forbidden("spec", detail + internal.diff(kind, before, spec))]
-
-
-def _may_set_class(new: Object, old: Object) -> bool:
-    wanted = new["spec"].get("storageClassName")
-    if wanted is None or old["spec"].get("storageClassName") is not None:
-        return False
-    had = objects.annotations(old).get(CLASS_ANNOTATION)
-    return _class_from_annotation(new, old) or had is None or wanted == had
-
-
-def _forgive_growth(spec: Object, before: Object) -> None:
-    spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
-    requests = _requests(spec)
-    if requests:
-        size = _requests(before).get("storage")
-        spec["resources"] = spec["resources"] | {"requests": requests | {"storage": size}}
-
-
-def _shrinking(spec: Object, before: Object, old: Object) -> list[FieldError]:
-    new_size, old_size = (_amount(_requests(each).get("storage")) for each in (spec, before))
-    if new_size >= old_size:
-        return []
-    capacity = (old.get("status") or {}).get("capacity") or {}
-    if new_size > _amount(capacity.get("storage")):
-        return []
-    return [fields.forbidden(_SIZE_PATH, "field can not be less than status.capacity")]
+        spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
+        if requests := _requests(spec):
+            size = _requests(before).get("storage")
+            spec["resources"] = spec["resources"] | {"requests": requests | {"storage": size}}
+    if not go_internal_types.equal(kind, spec, before):
+        detail = (
+            "spec is immutable after creation except resources.requests and "
+            "volumeAttributesClassName for bound claims\n"
+        )
+        errors.forbidden("spec", detail + go_internal_types.diff(kind, before, spec))
 
 
 def _amount(text: str | None) -> Any:
     return quantity.value(text) if text else 0
 
 
-def _attributes_class(spec: Object, before: Object, old: Object) -> list[FieldError]:
-    name = "volumeAttributesClassName"
-    current = (old.get("status") or {}).get("currentVolumeAttributesClassName")
-    if spec.get(name) == before.get(name) or current is None or spec.get(name):
-        return []
-    what = "nil" if spec.get(name) is None else "empty string"
-    detail = (
-        f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-    )
-    return [fields.forbidden(f"spec.{name}", detail)]
-
-
 def validate_status_update(new: Object, old: Object) -> list[FieldError]:
     status = new.get("status") or {}
-    mistakes = meta.validate_update(new["metadata"], old["metadata"])
+    errors = meta.validate_update(new["metadata"], old["metadata"])
     if not new["metadata"].get("resourceVersion"):
-        mistakes.append(fields.required("resourceVersion"))
+        errors.required("resourceVersion")
     if not (new.get("spec") or {}).get("accessModes"):
-        mistakes.append(fields.required("Spec.accessModes"))
+        errors.required("Spec.accessModes")
     for name, amount in (status.get("capacity") or {}).items():
-        mistakes += persistentvolume.basic_quantity(amount, f"status.capacity[{name}]")
+        persistentvolume.check_int64_amount(amount, f"status.capacity[{name}]", errors)
     for name, phase in (status.get("allocatedResourceStatuses") or {}).items():
-        mistakes += _resize(name, phase)
+        path = "status.allocatedResourceStatuses"
+        _check_resource_key(name, path, errors)
+        if phase not in RESIZE_STATUSES:
+            # Kubernetes shows the name and not the status.
+            errors.not_supported(path, go_internal_types.typed(name), sorted(RESIZE_STATUSES))
     for name, amount in (status.get("allocatedResources") or {}).items():
-        mistakes += _allocated(name, amount)
-    return mistakes
+        path, before = "status.allocatedResources", len(errors)
+        _check_resource_key(name, path, errors)
+        if len(errors) == before:
+            persistentvolume.check_int64_amount(amount, f"{path}[{name}]", errors)
+        if len(errors) == before:
+            errors.not_negative_amount(f"{path}[{name}]", amount)
+    return errors
 
 
-def _resize(name: str, phase: str) -> list[FieldError]:
-    path = "status.allocatedResourceStatuses"
-    mistakes = _resource_key(name, path)
-    if phase not in RESIZE_STATUSES:
-        mistakes.append(rules.unsupported(path, name, sorted(RESIZE_STATUSES)))
-    return mistakes
-
-
-def _allocated(name: str, amount: str) -> list[FieldError]:
-    path = "status.allocatedResources"
-    mistakes = _resource_key(name, path)
-    if mistakes:
-        return mistakes
-    path = f"{path}[{name}]"
-    return persistentvolume.basic_quantity(amount, path) or rules.nonnegative_quantity(amount, path)
-
-
-def _resource_key(name: str, path: str) -> list[FieldError]:
-    mistakes = rules.named(names.qualified_name(name), path, name)
-    if mistakes:
-        return mistakes
-    native = "/" not in name or "kubernetes.io/" in name
-    if native and name != "storage":
-        return [fields.not_supported(path, name, ("storage",))]
-    return []
+def _check_resource_key(name: str, path: str, errors: Errors) -> None:
+    if complaints := names.qualified_name(name):
+        errors.each(path, name, complaints)
+    elif pod_resources.is_native(name) and name != "storage":
+        errors.not_supported(path, name, ("storage",))
 
 
 def warnings(claim: Object) -> list[str]:
     """What is accepted but will not work as written."""
-    found = []
+    texts = []
     if CLASS_ANNOTATION in objects.annotations(claim):
-        found.append(
+        texts.append(
             f"metadata.annotations[{CLASS_ANNOTATION}]: "
             'deprecated since v1.8; use "storageClassName" attribute instead'
         )
@@ -251,8 +196,8 @@ def warnings(claim: Object) -> list[str]:
     for name in ("requests", "limits"):
         size = (resources.get(name) or {}).get("storage")
         if size is not None and quantity.value(size) % 1:
-            found.append(
+            texts.append(
                 f"spec.resources.{name}[storage]: fractional byte value "
                 f'"{size}" is invalid, must be an integer'
             )
-    return found
+    return texts

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a pod, or a template of pods, is valid, and may change so.
 
-The way in to the `pod_*` modules beside this one, which nobody else imports.
+The entry point to the `pod_*` modules, which other packages do not import.
 """
 
-from refloat.api import fields, names
+from refloat.api import names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import (
@@ -18,19 +18,19 @@ from refloat.api.validation import (
     pod_warnings,
 )
 from refloat.api.validation.effects import Effects
-from refloat.api.validation.pod_rules import Errors
+from refloat.api.validation.rules import Errors
 
 
 def validate_create(pod: Object, *, force_eviction: bool = False) -> list[FieldError]:
     """What is wrong with a new pod."""
-    errors: Errors = []
+    errors = Errors()
     _check_metadata_and_spec(pod, {}, errors, Effects(force_eviction))
     spec = pod.get("spec") or {}
     if spec.get("ephemeralContainers"):
-        errors.append(fields.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         detail = "cannot be set until all schedulingGates have been cleared"
-        errors.append(fields.forbidden("spec.nodeName", detail))
+        errors.forbidden("spec.nodeName", detail)
     pod_security.check_annotations_agree(pod["metadata"], spec, "spec", errors)
     return errors
 
@@ -39,7 +39,7 @@ def validate_template(
     template: Object, path: str, *, stored: Object | None = None, force_eviction: bool = False
 ) -> list[FieldError]:
     """What is wrong with a template that pods are made from, and that may be stored already."""
-    errors: Errors = []
+    errors = Errors()
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     annotations = metadata.get("annotations") or {}
     errors += meta.validate_labels(metadata.get("labels") or {}, f"{path}.labels")
@@ -52,7 +52,7 @@ def validate_template(
     pod_security.check_annotations_agree(metadata, spec, f"{path}.spec", errors)
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
-        errors.append(fields.forbidden(f"{path}.spec.ephemeralContainers", detail))
+        errors.forbidden(f"{path}.spec.ephemeralContainers", detail)
     return errors
 
 
@@ -77,13 +77,13 @@ def validate_status_update(new: Object, old: Object) -> list[FieldError]:
 
 def warnings(pod: Object) -> list[str]:
     """What a new pod is accepted with, but should not have."""
-    found = []
+    texts = []
     if complaints := names.dns_label(pod["metadata"].get("name", "")):
-        found.append(
+        texts.append(
             "metadata.name: this is used in the Pod's hostname, which can result in surprising "
             f"behavior; a DNS label is recommended: [{' '.join(complaints)}]"
         )
-    return found + pod_warnings.warnings(pod, "")
+    return texts + pod_warnings.warnings(pod, "")
 
 
 def status_warnings(pod: Object) -> list[str]:
@@ -107,16 +107,12 @@ def _check_metadata_and_spec(pod: Object, stored: Object, errors: Errors, effect
         pod_annotations.check(annotations, spec, "metadata.annotations", errors)
     pod_spec.check_spec(spec, metadata, "spec", errors, effects, stored=stored)
     if not spec.get("serviceAccountName"):
-        _check_no_tokens(spec, errors)
+        for k, volume in enumerate(spec.get("volumes") or ()):
+            for j, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+                if source.get("serviceAccountToken") is not None:
+                    detail = "must not be specified when serviceAccountName is not set"
+                    path = f"spec.volumes[{k}].projected.sources[{j}].serviceAccountToken"
+                    errors.forbidden(path, detail)
     for kind in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(kind) or ()):
             pod_containers.check_image_unpadded(container, f"spec.{kind}[{i}]", errors)
-
-
-def _check_no_tokens(spec: Object, errors: Errors) -> None:
-    for i, volume in enumerate(spec.get("volumes") or ()):
-        for j, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
-            if source.get("serviceAccountToken") is not None:
-                detail = "must not be specified when serviceAccountName is not set"
-                path = f"spec.volumes[{i}].projected.sources[{j}].serviceAccountToken"
-                errors.append(fields.forbidden(path, detail))

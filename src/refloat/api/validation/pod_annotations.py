@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations of a pod that mean something to Kubernetes.
+"""Annotations of a pod with a meaning in Kubernetes.
 
-Some were fields before there were fields; they are checked still.
+Some are older than the fields with the same meaning; Kubernetes still checks them.
 """
 
+import re
 from typing import Any
 
-from refloat.api import fields, gojson
+from refloat.api import gojson
 from refloat.api.meta import Object
 from refloat.api.validation import pod_affinity, pod_security
-from refloat.api.validation.pod_rules import Errors
+from refloat.api.validation.rules import Errors
 
 MIRROR = "kubernetes.io/config.mirror"
 TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 _PATH = "metadata.annotations"
+
+# A whole number without a plus and without leading zeros; after a minus Go allows zeros.
+_is_whole = re.compile("0|[1-9][0-9]{0,9}|-0*[0-9]{1,10}").fullmatch
 
 # The fields of a toleration: how they are named in JSON and in complaints.
 _TOLERATION_FIELDS = {
@@ -33,12 +37,12 @@ _TOLERATION_FIELDS = {
 def check(annotations: dict[str, str], spec: Object, path: str, errors: Errors) -> None:
     if MIRROR in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
-        errors.append(fields.invalid(f"{path}[{MIRROR}]", annotations[MIRROR], detail))
+        errors.invalid(f"{path}[{MIRROR}]", annotations[MIRROR], detail)
     if tolerations := annotations.get(TOLERATIONS):
         _check_tolerations(tolerations, path, errors)
     cost = annotations.get(DELETION_COST)
-    if cost is not None and not _is_deletion_cost(cost):
-        errors.append(fields.invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+    if cost is not None and not (_is_whole(cost) and -(2**31) <= int(cost) < 2**31):
+        errors.invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer")
     pod_security.check_seccomp_annotations(annotations, path, errors)
     pod_security.check_apparmor_annotations(annotations, spec, path, errors)
 
@@ -60,43 +64,25 @@ def check_changes(new: Object, old: Object, errors: Errors) -> None:
 def _check_fixed(key: str, act: str, errors: Errors) -> None:
     """Annotations that a pod is born with, or never gets."""
     if key.startswith(pod_security.APPARMOR_CONTAINER):
-        detail = f"may not {act} AppArmor annotations"
-        errors.append(fields.forbidden(f"{_PATH}[{key}]", detail))
+        errors.forbidden(f"{_PATH}[{key}]", f"may not {act} AppArmor annotations")
     if key == MIRROR:
-        detail = f"may not {act} mirror pod annotation"
-        errors.append(fields.forbidden(f"{_PATH}[{key}]", detail))
-
-
-def _is_deletion_cost(text: str) -> bool:
-    """A whole number of 32 bits, without a plus and without leading zeros."""
-    if text != "0" and not text.startswith(("-", *"123456789")):
-        return False
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > len("2147483648"):
-        return False
-    return -(2**31) <= int(text) < 2**31
+        errors.forbidden(f"{_PATH}[{key}]", f"may not {act} mirror pod annotation")
 
 
 class _Unreadable(Exception):
-    """What Go says of JSON that it cannot read into tolerations."""
+    """Go's error for JSON that does not fit into tolerations."""
 
 
 def _check_tolerations(text: str, path: str, errors: Errors) -> None:
     try:
-        tolerations = _read_tolerations(text)
+        value = gojson.parse(text.encode("utf-8", "surrogatepass"))
+        if value is not None and gojson.kind(value) != "array":
+            raise _wrong_type(value, "value of type []core.Toleration")
+        tolerations = [_read_toleration(each) for each in value or ()]
     except (gojson.SyntaxProblem, _Unreadable) as problem:
-        errors.append(fields.invalid(path, TOLERATIONS, str(problem)))
+        errors.invalid(path, TOLERATIONS, str(problem))
     else:
         pod_affinity.check_tolerations(tolerations, f"{path}.{TOLERATIONS}", errors)
-
-
-def _read_tolerations(text: str) -> list[Object]:
-    value = gojson.parse(text.encode("utf-8", "surrogatepass"))
-    if value is None:
-        return []
-    if gojson.kind(value) != "array":
-        raise _wrong_type(value, "value of type []core.Toleration")
-    return [_read_toleration(each) for each in value]
 
 
 def _read_toleration(value: Any) -> Object:
@@ -107,10 +93,10 @@ def _read_toleration(value: Any) -> Object:
         raise _wrong_type(value, "value of type core.Toleration")
     toleration: Object = {}
     for key, member in members:
-        known = _TOLERATION_FIELDS.get(key.lower())
-        if known and member is not None:
-            name, shown, kind = known
-            toleration[name] = _read_field(member, shown, kind)
+        field = _TOLERATION_FIELDS.get(key.lower())
+        if field and member is not None:
+            name, label, kind = field
+            toleration[name] = _read_field(member, label, kind)
     return toleration
 
 

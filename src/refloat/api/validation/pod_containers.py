@@ -6,14 +6,12 @@ What all containers obey comes first, then what each sort has of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from refloat.api import fields, internal, names
+from refloat.api import go_internal_types, names
 from refloat.api.meta import Object
 from refloat.api.validation import pod_env, pod_probes, pod_resources, pod_security
 from refloat.api.validation import pod_mounts as mounts
-from refloat.api.validation import pod_rules as rules
-from refloat.api.validation.pod_rules import Errors
+from refloat.api.validation.rules import Errors
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -26,7 +24,6 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _RESTART_ACTIONS = ("Restart", "RestartAllContainers")
 _RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
-_RULES_ALONE = "must specify restartPolicy when restart rules are used"
 _NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
 _EPHEMERAL_FORBIDDEN = (
     *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
@@ -35,7 +32,7 @@ _EPHEMERAL_FORBIDDEN = (
 
 
 @dataclass(slots=True)
-class Surroundings:
+class PodContext:
     """What containers refer to in their pod."""
 
     volumes: Mapping[str, Object]  # the valid ones, by name
@@ -46,18 +43,16 @@ class Surroundings:
 
 
 def check_containers(
-    containers: Sequence[Object], pod: Surroundings, path: str, errors: Errors
+    containers: Sequence[Object], pod: PodContext, path: str, errors: Errors
 ) -> None:
     if not containers:
-        errors.append(fields.required(path))
+        errors.required(path)
         return
-    seen: set[str] = set()
+    names_so_far: set[str] = set()
     for i, container in enumerate(containers):
         where = f"{path}[{i}]"
         _check_common(container, pod, where, errors)
-        name = container.get("name", "")
-        rules.repeated(errors, f"{where}.name", name, seen)
-        seen.add(name)
+        errors.unique(f"{where}.name", container.get("name", ""), names_so_far)
         pod_probes.check_probes_and_hooks(container, pod.grace, where, errors)
         _check_restart(container, where, errors)
     _check_host_ports(containers, path, errors)
@@ -66,92 +61,75 @@ def check_containers(
 def check_init_containers(
     containers: Sequence[Object],
     others: Sequence[Object],
-    pod: Surroundings,
+    pod: PodContext,
     path: str,
     errors: Errors,
 ) -> None:
-    seen = {each.get("name", "") for each in others}
+    names_so_far = {each.get("name", "") for each in others}
     for i, container in enumerate(containers):
         where = f"{path}[{i}]"
         _check_common(container, pod, where, errors)
-        _check_init_restart(container, where, errors)
+        _check_restart(container, where, errors, is_init=True)
         name = container.get("name", "")
-        if not rules.repeated(errors, f"{where}.name", name, seen) and name:
-            seen.add(name)
+        if not errors.repeated(f"{where}.name", name, names_so_far) and name:
+            names_so_far.add(name)
         _check_host_ports((container,), path, errors)
         if container.get("restartPolicy") == "Always":
             pod_probes.check_probes_and_hooks(container, pod.grace, where, errors)
-        else:
-            _check_no_sidecar(container, where, errors)
-
-
-def _check_no_sidecar(container: Object, path: str, errors: Errors) -> None:
-    """What ends before the pod starts is neither probed nor restarted in place."""
-    for key in ("lifecycle", *pod_probes.PROBES):
-        if container.get(key) is not None:
-            errors.append(fields.forbidden(f"{path}.{key}", _ONLY_SIDECARS))
-    for i, policy in enumerate(container.get("resizePolicy") or ()):
-        if policy.get("restartPolicy") == "RestartContainer":
-            detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
-            where = f"{path}.resizePolicy[{i}].restartPolicy"
-            errors.append(fields.invalid(where, "RestartContainer", detail))
+            continue
+        # The kubelet neither probes nor restarts a container that ends before the pod starts.
+        for key in ("lifecycle", *pod_probes.PROBES):
+            if container.get(key) is not None:
+                errors.forbidden(f"{where}.{key}", _ONLY_SIDECARS)
+        for j, policy in enumerate(container.get("resizePolicy") or ()):
+            if (restart := policy.get("restartPolicy")) == "RestartContainer":
+                detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+                errors.invalid(f"{where}.resizePolicy[{j}].restartPolicy", restart, detail)
 
 
 def check_ephemeral_containers(
     containers: Sequence[Object],
     others: Sequence[Object],
-    pod: Surroundings,
+    pod: PodContext,
     path: str,
     errors: Errors,
 ) -> None:
     targets = {each.get("name", "") for each in others}
-    seen = set(targets)
+    names_so_far = set(targets)
     for i, container in enumerate(containers):
         where = f"{path}[{i}]"
         _check_common(container, pod, where, errors)
         check_image_unpadded(container, where, errors)
-        name = container.get("name", "")
-        rules.repeated(errors, f"{where}.name", name, seen)
-        seen.add(name)
+        errors.unique(f"{where}.name", container.get("name", ""), names_so_far)
         target = container.get("targetContainerName", "")
         if target and target not in targets:
-            errors.append(fields.not_found(f"{where}.targetContainerName", target))
-        _check_ephemeral_fields(container, where, errors)
-
-
-def _check_ephemeral_fields(container: Object, path: str, errors: Errors) -> None:
-    errors += [
-        fields.forbidden(f"{path}.{key}", _NOT_EPHEMERAL)
-        for key in _EPHEMERAL_FORBIDDEN
-        if container.get(key)
-    ]
-    for i, mount in enumerate(container.get("volumeMounts") or ()):
-        errors += [
-            fields.forbidden(f"{path}.volumeMounts[{i}].{key}", _NOT_EPHEMERAL)
-            for key in ("subPath", "subPathExpr")
-            if mount.get(key)
-        ]
+            errors.not_found(f"{where}.targetContainerName", target)
+        for key in _EPHEMERAL_FORBIDDEN:
+            if container.get(key):
+                errors.forbidden(f"{where}.{key}", _NOT_EPHEMERAL)
+        for j, mount in enumerate(container.get("volumeMounts") or ()):
+            for key in ("subPath", "subPathExpr"):
+                if mount.get(key):
+                    errors.forbidden(f"{where}.volumeMounts[{j}].{key}", _NOT_EPHEMERAL)
 
 
 def check_image_unpadded(container: Object, path: str, errors: Errors) -> None:
     image = container.get("image", "")
     if image != image.strip():
-        detail = "must not have leading or trailing whitespace"
-        errors.append(fields.invalid(f"{path}.image", image, detail))
+        errors.invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
 
 
-def _check_common(container: Object, pod: Surroundings, path: str, errors: Errors) -> None:
-    rules.required_name(errors, f"{path}.name", container.get("name", ""), names.dns_label)
-    rules.required_keys(errors, container, ("image",), path)
+def _check_common(container: Object, pod: PodContext, path: str, errors: Errors) -> None:
+    errors.required_name(f"{path}.name", container.get("name", ""), names.dns_label)
+    errors.required_keys(container, ("image",), path)
     policy = container.get("terminationMessagePolicy", "")
-    where = f"{path}.terminationMessagePolicy"
-    rules.required_one_of(errors, where, policy, _MESSAGE_POLICIES)
+    errors.required_one_of(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES)
     for key, check in _PARTS.items():
         if part := container.get(key):
             check(part, f"{path}.{key}", errors)
     mounts.check_mounts_and_devices(container, pod.volumes, path, errors)
     policy = container.get("imagePullPolicy", "")
-    rules.required_one_of(errors, f"{path}.imagePullPolicy", policy, PULL_POLICIES)
+    errors.required_one_of(f"{path}.imagePullPolicy", policy, PULL_POLICIES)
     if resources := container.get("resources"):
         pod_resources.check_container(resources, pod.claims, f"{path}.resources", errors)
     if policies := container.get("resizePolicy"):
@@ -162,97 +140,71 @@ def _check_common(container: Object, pod: Surroundings, path: str, errors: Error
 
 
 def _check_ports(ports: Sequence[Object], path: str, errors: Errors) -> None:
-    seen: set[str] = set()
+    names_so_far: set[str] = set()
     for i, port in enumerate(ports):
         where = f"{path}[{i}]"
         if name := port.get("name"):
-            _check_port_name(name, seen, f"{where}.name", errors)
-        _check_port_numbers(port, where, errors)
+            if complaints := names.port_name(name):
+                errors.each(f"{where}.name", name, complaints)
+            else:
+                errors.unique(f"{where}.name", name, names_so_far)
+        if number := port.get("containerPort"):
+            errors.each(f"{where}.containerPort", number, names.port_number(number))
+        else:
+            errors.required(f"{where}.containerPort")
+        if number := port.get("hostPort"):
+            errors.each(f"{where}.hostPort", number, names.port_number(number))
         protocol = port.get("protocol", "")
-        rules.required_one_of(errors, f"{where}.protocol", protocol, PROTOCOLS)
-
-
-def _check_port_name(name: str, seen: set[str], path: str, errors: Errors) -> None:
-    if complaints := names.port_name(name):
-        errors += fields.invalid_each(path, name, complaints)
-    else:
-        rules.repeated(errors, path, name, seen)
-        seen.add(name)
-
-
-def _check_port_numbers(port: Object, path: str, errors: Errors) -> None:
-    if number := port.get("containerPort"):
-        complaints = names.port_number(number)
-        errors += fields.invalid_each(f"{path}.containerPort", number, complaints)
-    else:
-        errors.append(fields.required(f"{path}.containerPort"))
-    if number := port.get("hostPort"):
-        complaints = names.port_number(number)
-        errors += fields.invalid_each(f"{path}.hostPort", number, complaints)
+        errors.required_one_of(f"{where}.protocol", protocol, PROTOCOLS)
 
 
 def _check_host_ports(containers: Sequence[Object], path: str, errors: Errors) -> None:
-    """A port of the host can be given away once."""
-    seen: set[str] = set()
+    """Only one container can have a port of the host."""
+    ports: set[str] = set()
     for i, container in enumerate(containers):
         for j, port in enumerate(container.get("ports") or ()):
             if number := port.get("hostPort"):
                 key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{number}"
-                where = f"{path}[{i}].ports[{j}].hostPort"
-                rules.repeated(errors, where, key, seen)
-                seen.add(key)
+                errors.unique(f"{path}[{i}].ports[{j}].hostPort", key, ports)
 
 
 def _check_resize(
     policies: Sequence[Object], restart_policy: str, path: str, errors: Errors
 ) -> None:
-    seen: set[str] = set()
+    resources: set[str] = set()
     for i, policy in enumerate(policies):
         resource = policy.get("resourceName", "")
-        if resource in seen:
-            errors.append(fields.duplicate(f"{path}[{i}]", internal.typed(resource)))
-        seen.add(resource)
-        rules.required_one_of(errors, path, resource, ("cpu", "memory"))
+        if resource in resources:
+            errors.duplicate(f"{path}[{i}]", go_internal_types.typed(resource))
+        resources.add(resource)
+        errors.required_one_of(path, resource, ("cpu", "memory"))
         restart = policy.get("restartPolicy", "")
-        rules.required_one_of(errors, path, restart, _RESIZE_POLICIES)
+        errors.required_one_of(path, restart, _RESIZE_POLICIES)
         if restart_policy == "Never" and restart != "NotRequired":
             detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            errors.append(fields.invalid(path, internal.typed(restart), detail))
+            errors.invalid(path, go_internal_types.typed(restart), detail)
 
 
-def _check_init_restart(container: Object, path: str, errors: Errors) -> None:
-    """The same for what prepares a pod: rules without a policy are looked at no further."""
-    if container.get("restartPolicy") is not None:
-        _check_restart(container, path, errors)
-    elif container.get("restartPolicyRules"):
-        errors.append(fields.required(f"{path}.restartPolicy", _RULES_ALONE))
-
-
-def _check_restart(container: Object, path: str, errors: Errors) -> None:
+def _check_restart(container: Object, path: str, errors: Errors, *, is_init: bool = False) -> None:
     """A container's own restart policy, with rules by exit code."""
-    policy, given = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
-    if policy is None:
-        if given:
-            errors.append(fields.required(f"{path}.restartPolicy", _RULES_ALONE))
-    else:
-        rules.one_of(errors, f"{path}.restartPolicy", policy, RESTART_POLICIES)
+    policy, restart_rules = container.get("restartPolicy"), container.get("restartPolicyRules")
+    if policy is None and restart_rules:
+        detail = "must specify restartPolicy when restart rules are used"
+        errors.required(f"{path}.restartPolicy", detail)
+    if policy is None and is_init:
+        return  # Kubernetes does not look at the rules of an init container without a policy
+    errors.one_of(f"{path}.restartPolicy", policy, RESTART_POLICIES)
     where = f"{path}.restartPolicyRules"
-    if len(given) > MAX_RESTART_RULES:
-        errors.append(fields.too_many(where, len(given), MAX_RESTART_RULES))
-    for i, rule in enumerate(given):
-        _check_restart_rule(rule, f"{where}[{i}]", errors)
-
-
-def _check_restart_rule(rule: Object, path: str, errors: Errors) -> None:
-    rules.one_of(errors, f"{path}.action", rule.get("action", ""), _RESTART_ACTIONS)
-    codes: Any = rule.get("exitCodes")
-    if codes is None:
-        errors.append(fields.required(f"{path}.exitCodes", "must be specified"))
-        return
-    operator = codes.get("operator", "")
-    rules.one_of(errors, f"{path}.exitCodes.operator", operator, ("In", "NotIn"))
-    if (count := len(codes.get("values") or ())) > MAX_EXIT_CODES:
-        errors.append(fields.too_many(f"{path}.exitCodes.values", count, MAX_EXIT_CODES))
+    errors.too_many(where, restart_rules or (), MAX_RESTART_RULES)
+    for i, rule in enumerate(restart_rules or ()):
+        errors.one_of(f"{where}[{i}].action", rule.get("action", ""), _RESTART_ACTIONS)
+        codes: Object | None = rule.get("exitCodes")
+        if codes is None:
+            errors.required(f"{where}[{i}].exitCodes", "must be specified")
+            continue
+        operator, values = codes.get("operator", ""), codes.get("values") or ()
+        errors.one_of(f"{where}[{i}].exitCodes.operator", operator, ("In", "NotIn"))
+        errors.too_many(f"{where}[{i}].exitCodes.values", values, MAX_EXIT_CODES)
 
 
 _PARTS = {

@@ -4,10 +4,11 @@
 The downward API's selectors are here too; volumes use the same ones.
 """
 
-from refloat.api import fields, names, quantity
+from collections.abc import Callable
+
+from refloat.api import names, quantity
 from refloat.api.meta import Object
-from refloat.api.validation import pod_rules as rules
-from refloat.api.validation.pod_rules import Errors
+from refloat.api.validation.rules import Errors
 
 ENV_FIELDS = (
     "metadata.name",
@@ -28,7 +29,7 @@ VOLUME_FIELDS = (
     "metadata.uid",
 )
 
-# What the API can name at all; where it may be used is narrower.
+# All fields that the API can name; each place allows fewer.
 _KNOWN_FIELDS = frozenset(
     (*ENV_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase")
 )
@@ -59,7 +60,6 @@ _BYTE_RESOURCES = {
     "hugepages": ("hugepages", _BYTE_DIVISORS, ", ".join(_BYTE_DIVISORS)),
 }
 
-_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _NO_SOURCE = (
     "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, "
     "`secretKeyRef` or `fileKeyRef`"
@@ -70,67 +70,62 @@ _MANY_SOURCES = "may not have more than one field specified at a time"
 def check_env(variables: list[Object], path: str, errors: Errors) -> None:
     for i, variable in enumerate(variables):
         where = f"{path}[{i}]"
-        rules.required_name(errors, f"{where}.name", variable.get("name", ""), names.env_var_name)
+        errors.required_name(f"{where}.name", variable.get("name", ""), names.env_var_name)
         if (source := variable.get("valueFrom")) is not None:
-            _check_value_from(source, variable.get("value", ""), f"{where}.valueFrom", errors)
-
-
-def _check_value_from(source: Object, value: str, path: str, errors: Errors) -> None:
-    given = [each for each in _SOURCES if source.get(each) is not None]
-    for each in given:
-        _CHECKS[each](source[each], f"{path}.{each}", errors)
-    if not given:
-        errors.append(fields.invalid(path, "", _NO_SOURCE))
-    elif value:
-        errors.append(fields.invalid(path, "", "may not be specified when `value` is not empty"))
-    elif len(given) > 1:
-        errors.append(fields.invalid(path, "", _MANY_SOURCES))
+            where = f"{where}.valueFrom"
+            kinds = [each for each in _CHECKS if source.get(each) is not None]
+            for each in kinds:
+                _CHECKS[each](source[each], f"{where}.{each}", errors)
+            if not kinds:
+                errors.invalid(where, "", _NO_SOURCE)
+            elif variable.get("value"):
+                errors.invalid(where, "", "may not be specified when `value` is not empty")
+            elif len(kinds) > 1:
+                errors.invalid(where, "", _MANY_SOURCES)
 
 
 def check_env_from(sources: list[Object], path: str, errors: Errors) -> None:
     for i, source in enumerate(sources):
         where = f"{path}[{i}]"
         if prefix := source.get("prefix"):
-            rules.named(errors, f"{where}.prefix", prefix, names.env_var_name)
-        given = [each for each in ("configMapRef", "secretRef") if source.get(each) is not None]
-        for each in given:
+            errors.named(f"{where}.prefix", prefix, names.env_var_name)
+        references = [
+            each for each in ("configMapRef", "secretRef") if source.get(each) is not None
+        ]
+        for each in references:
             name = source[each].get("name", "")
-            rules.required_name(errors, f"{where}.{each}.name", name, _object_name_prefix)
-        if not given:
-            detail = "must specify one of: `configMapRef` or `secretRef`"
-            errors.append(fields.invalid(path, "", detail))
-        elif len(given) > 1:
-            errors.append(fields.invalid(path, "", _MANY_SOURCES))
+            if name:
+                complaints = names.dns_subdomain(names.as_prefix(name))
+                errors.each(f"{where}.{each}.name", name, complaints)
+            else:
+                errors.required(f"{where}.{each}.name")
+        if not references:
+            errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(references) > 1:
+            errors.invalid(path, "", _MANY_SOURCES)
 
 
-def _object_name_prefix(value: str) -> names.Complaints:
-    return names.dns_subdomain(names.as_prefix(value))
-
-
-def _check_env_field(reference: Object, path: str, errors: Errors) -> None:
-    check_field_ref(reference, ENV_FIELDS, path, errors)
-
-
-def check_field_ref(reference: Object, allowed: tuple[str, ...], path: str, errors: Errors) -> None:
+def check_field_ref(
+    reference: Object, path: str, errors: Errors, allowed: tuple[str, ...] = ENV_FIELDS
+) -> None:
     """A field of the pod, by its path, perhaps with a key in brackets."""
     for part in ("apiVersion", "fieldPath"):
         if not reference.get(part):
-            errors.append(fields.required(f"{path}.{part}"))
+            errors.required(f"{path}.{part}")
             return
     label = reference["fieldPath"]
     if reason := _unknown_field(reference["apiVersion"], label):
-        detail = f"error converting fieldPath: {reason}"
-        errors.append(fields.invalid(f"{path}.fieldPath", label, detail))
+        errors.invalid(f"{path}.fieldPath", label, f"error converting fieldPath: {reason}")
         return
     stem, key = _subscript(label)
     if key is not None:
-        named = key.lower() if stem == "metadata.annotations" else key
-        rules.named(errors, path, named, names.qualified_name)
+        label_key = key.lower() if stem == "metadata.annotations" else key
+        errors.named(path, label_key, names.qualified_name)
         return
     if stem == "spec.host":
         stem = "spec.nodeName"
     if stem not in allowed:
-        errors.append(fields.not_supported(f"{path}.fieldPath", stem, allowed))
+        errors.not_supported(f"{path}.fieldPath", stem, allowed)
 
 
 def _unknown_field(version: str, label: str) -> str:
@@ -154,56 +149,49 @@ def _subscript(label: str) -> tuple[str, str | None]:
     return label, None
 
 
-def _check_env_resource(reference: Object, path: str, errors: Errors) -> None:
-    check_resource_ref(reference, path, errors, container_required=False)
-
-
 def check_resource_ref(
-    reference: Object, path: str, errors: Errors, *, container_required: bool
+    reference: Object, path: str, errors: Errors, *, container_required: bool = False
 ) -> None:
     """A request or a limit of a container, counted in a unit."""
     resource = reference.get("resource", "")
     if container_required and not reference.get("containerName"):
-        errors.append(fields.required(f"{path}.containerName"))
+        errors.required(f"{path}.containerName")
     elif not resource:
-        errors.append(fields.required(f"{path}.resource"))
+        errors.required(f"{path}.resource")
     elif resource not in _RESOURCES and not resource.startswith(_HUGEPAGES):
-        errors.append(fields.not_supported(f"{path}.resource", resource, _RESOURCES))
-    _check_divisor(resource, reference.get("divisor", "0"), path, errors)
-
-
-def _check_divisor(resource: str, divisor: str, path: str, errors: Errors) -> None:
+        errors.not_supported(f"{path}.resource", resource, _RESOURCES)
+    divisor = reference.get("divisor", "0")
     if quantity.value(divisor) == 0:
         return
     key = "hugepages" if resource.startswith(_HUGEPAGES) else resource.partition(".")[2]
     if not (resource in _RESOURCES or key == "hugepages"):
         return
-    name, allowed, shown = _BYTE_RESOURCES[key]
+    name, allowed, choices = _BYTE_RESOURCES[key]
     if divisor not in allowed:
-        detail = f"only divisor's values {shown} are supported with the {name} resource"
-        errors.append(fields.invalid(f"{path}.divisor", resource, detail))
+        detail = f"only divisor's values {choices} are supported with the {name} resource"
+        errors.invalid(f"{path}.divisor", resource, detail)
 
 
 def _check_key_ref(reference: Object, path: str, errors: Errors) -> None:
     """A key of a ConfigMap or of a Secret."""
-    rules.named(errors, f"{path}.name", reference.get("name", ""), names.dns_subdomain)
-    rules.required_name(errors, f"{path}.key", reference.get("key", ""), names.config_map_key)
+    errors.named(f"{path}.name", reference.get("name", ""), names.dns_subdomain)
+    errors.required_name(f"{path}.key", reference.get("key", ""), names.config_map_key)
 
 
 def _check_file_ref(reference: Object, path: str, errors: Errors) -> None:
-    """A variable out of a file of a volume."""
-    rules.required_name(errors, f"{path}.key", reference.get("key", ""), names.env_var_name)
+    """A variable from a file of a volume."""
+    errors.required_name(f"{path}.key", reference.get("key", ""), names.env_var_name)
     volume = reference.get("volumeName", "")
-    rules.required_name(errors, f"{path}.volumeName", volume, names.dns_label)
+    errors.required_name(f"{path}.volumeName", volume, names.dns_label)
     if file := reference.get("path"):
-        rules.no_backsteps(errors, f"{path}.path", file)
+        errors.no_backsteps(f"{path}.path", file)
     else:
-        errors.append(fields.required(f"{path}.path"))
+        errors.required(f"{path}.path")
 
 
-_CHECKS = {
-    "fieldRef": _check_env_field,
-    "resourceFieldRef": _check_env_resource,
+_CHECKS: dict[str, Callable[[Object, str, Errors], None]] = {
+    "fieldRef": check_field_ref,
+    "resourceFieldRef": check_resource_ref,
     "configMapKeyRef": _check_key_ref,
     "secretKeyRef": _check_key_ref,
     "fileKeyRef": _check_file_ref,

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Security contexts of a pod and of its containers, and what contradicts them.
 
-Seccomp and AppArmor profiles may also stand in annotations from older days;
-those must agree with the fields.
+Older pods have seccomp and AppArmor profiles in annotations, which must agree with
+the fields.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refloat.api import fields, internal, names
+from refloat.api import fields, go_internal_types, names
 from refloat.api.meta import Object
-from refloat.api.validation import pod_rules as rules
-from refloat.api.validation.pod_rules import Errors
 from refloat.api.validation.pod_windows import check_windows_options
+from refloat.api.validation.rules import Errors
 
 PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 
@@ -39,7 +38,7 @@ _ESCALATION = "cannot set `allowPrivilegeEscalation` to false and"
 
 
 def containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
-    """All containers with where they stand, those that run first coming first."""
+    """All containers with their paths, those that run first at the start."""
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for i, container in enumerate(spec.get(kind) or ()):
             yield container, f"{path}.{kind}[{i}]"
@@ -48,104 +47,82 @@ def containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
 def check_container(context: Object, path: str, errors: Errors, *, host_users: bool) -> None:
     _check_ids(context, ("runAsUser", "runAsGroup"), path, errors)
     if (mount := context.get("procMount")) is not None:
-        rules.one_of(errors, f"{path}.procMount", mount, ("Default", "Unmasked"))
+        errors.one_of(f"{path}.procMount", mount, ("Default", "Unmasked"))
         if host_users and mount == "Unmasked":
             detail = "`hostUsers` must be false to use `Unmasked`"
-            errors.append(fields.invalid(f"{path}.procMount", mount, detail))
+            errors.invalid(f"{path}.procMount", mount, detail)
     _check_seccomp(context, path, errors)
     if context.get("allowPrivilegeEscalation") is False:
-        _check_escalation(context, path, errors)
+        contradictions = ["`privileged` to true"] if context.get("privileged") else []
+        added = (context.get("capabilities") or {}).get("add") or ()
+        contradictions += ["`capabilities.Add` CAP_SYS_ADMIN"] * added.count("CAP_SYS_ADMIN")
+        for each in contradictions:
+            value_text = go_internal_types.shown("core.SecurityContext", context)
+            errors.invalid(path, value_text, f"{_ESCALATION} {each}")
     check_windows_options(context, path, errors)
     check_apparmor(context, path, errors)
 
 
-def _check_escalation(context: Object, path: str, errors: Errors) -> None:
-    contradictions = ["`privileged` to true"] if context.get("privileged") else []
-    added = (context.get("capabilities") or {}).get("add") or ()
-    contradictions += ["`capabilities.Add` CAP_SYS_ADMIN"] * added.count("CAP_SYS_ADMIN")
-    for each in contradictions:
-        shown = internal.shown("core.SecurityContext", context)
-        errors.append(fields.invalid(path, shown, f"{_ESCALATION} {each}"))
-
-
 def check_pod(spec: Object, path: str, errors: Errors, stored: Object | None = None) -> None:
-    """The context of the whole pod; `stored` is the specification that is there already."""
+    """The context of the pod; `stored` is the specification before an update."""
     context = spec.get("securityContext") or {}
     where = f"{path}.securityContext"
     if context:
         _check_ids(context, ("fsGroup", "runAsUser", "runAsGroup"), where, errors)
         for i, group in enumerate(context.get("supplementalGroups") or ()):
-            complaints = names.user_id(group)
-            errors += fields.invalid_each(f"{where}.supplementalGroups[{i}]", group, complaints)
+            errors.each(f"{where}.supplementalGroups[{i}]", group, names.user_id(group))
     if spec.get("hostPID") and spec.get("shareProcessNamespace"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(fields.invalid(f"{where}.shareProcessNamespace", True, detail))
+        errors.invalid(f"{where}.shareProcessNamespace", True, detail)
     if context:
-        _check_pod_policies(context, spec, where, errors)
-        known = _selinux_policies((stored or {}).get("securityContext") or {})
-        _check_policy(context, "seLinuxChangePolicy", known, where, errors)
-
-
-def _check_pod_policies(context: Object, spec: Object, path: str, errors: Errors) -> None:
-    if sysctls := context.get("sysctls"):
-        _check_sysctls(sysctls, spec, f"{path}.sysctls", errors)
-    _check_policy(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), path, errors)
-    _check_seccomp(context, path, errors)
-    check_windows_options(context, path, errors)
-    check_apparmor(context, path, errors)
-    _check_policy(context, "supplementalGroupsPolicy", ("Merge", "Strict"), path, errors)
-
-
-def _selinux_policies(stored: Object) -> tuple[str, ...]:
-    """One of them has a gate that is off; a pod that has any may be written on with both."""
-    has_any = stored.get("seLinuxChangePolicy") is not None
-    return ("MountOption", "Recursive") if has_any else ("Recursive",)
+        if sysctls := context.get("sysctls"):
+            _check_sysctls(sysctls, spec, f"{where}.sysctls", errors)
+        _check_policy(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), where, errors)
+        _check_seccomp(context, where, errors)
+        check_windows_options(context, where, errors)
+        check_apparmor(context, where, errors)
+        _check_policy(context, "supplementalGroupsPolicy", ("Merge", "Strict"), where, errors)
+        # The gate of MountOption is off. An update may have MountOption if the pod has either one.
+        has_any = ((stored or {}).get("securityContext") or {}).get(
+            "seLinuxChangePolicy"
+        ) is not None
+        policies = ("MountOption", "Recursive") if has_any else ("Recursive",)
+        _check_policy(context, "seLinuxChangePolicy", policies, where, errors)
 
 
 def _check_policy(
     context: Object, key: str, supported: tuple[str, ...], path: str, errors: Errors
 ) -> None:
     if (policy := context.get(key)) is not None:
-        rules.one_of(errors, f"{path}.{key}", policy, supported)
+        errors.one_of(f"{path}.{key}", policy, supported)
 
 
 def _check_ids(context: Object, keys: tuple[str, ...], path: str, errors: Errors) -> None:
     for key in keys:
         if (identity := context.get(key)) is not None:
-            complaints = names.user_id(identity)
-            errors += fields.invalid_each(f"{path}.{key}", identity, complaints)
+            errors.each(f"{path}.{key}", identity, names.user_id(identity))
 
 
 def _check_sysctls(sysctls: list[Object], spec: Object, path: str, errors: Errors) -> None:
-    seen: set[str] = set()
+    names_so_far: set[str] = set()
     for i, sysctl in enumerate(sysctls):
         name, where = sysctl.get("name", ""), f"{path}[{i}].name"
         if not name:
-            errors.append(fields.required(where))
+            errors.required(where)
         elif len(name) > _SYSCTL_LENGTH or not _is_sysctl(name):
             detail = f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL}"
-            errors.append(fields.invalid(where, name, detail))
+            errors.invalid(where, name, detail)
         else:
-            rules.repeated(errors, where, name, seen)
-        _check_host_sysctl(name, spec, where, errors)
-        seen.add(name)
-
-
-def _check_host_sysctl(name: str, spec: Object, path: str, errors: Errors) -> None:
-    """A sysctl of a namespace that the pod shares with its host is the host's."""
-    dotted = _dotted(name).partition("*")[0]
-    if spec.get("hostNetwork") and dotted.startswith("net."):
-        detail = "may not be specified when 'hostNetwork' is true"
-        errors.append(fields.invalid(path, name, detail))
-    elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
-        detail = "may not be specified when 'hostIPC' is true"
-        errors.append(fields.invalid(path, name, detail))
-
-
-def _dotted(name: str) -> str:
-    """A sysctl's name with dots between its parts, whichever it is written with."""
-    first = next((char for char in name if char in "./"), ".")
-    return name if first == "." else name.translate(str.maketrans("./", "/."))
+            errors.repeated(where, name, names_so_far)
+        # A sysctl of a namespace that the pod shares with its host belongs to the host.
+        first = next((char for char in name if char in "./"), ".")
+        dotted = name if first == "." else name.translate(str.maketrans("./", "/."))
+        dotted = dotted.partition("*")[0]
+        if spec.get("hostNetwork") and dotted.startswith("net."):
+            errors.invalid(where, name, "may not be specified when 'hostNetwork' is true")
+        elif spec.get("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
+            errors.invalid(where, name, "may not be specified when 'hostIPC' is true")
+        names_so_far.add(name)
 
 
 def _check_seccomp(context: Object, path: str, errors: Errors) -> None:
@@ -154,21 +131,20 @@ def _check_seccomp(context: Object, path: str, errors: Errors) -> None:
         return
     where, kind = f"{path}.seccompProfile", profile.get("type", "")
     if not kind:
-        detail = "type is required when seccompProfile is set"
-        errors.append(fields.required(f"{where}.type", detail))
+        errors.required(f"{where}.type", "type is required when seccompProfile is set")
     else:
-        rules.one_of(errors, f"{where}.type", kind, PROFILES)
+        errors.one_of(f"{where}.type", kind, PROFILES)
     file = profile.get("localhostProfile")
     if kind == "Localhost":
         if file is None:
             detail = "must be set when seccomp type is Localhost"
-            errors.append(fields.required(f"{where}.localhostProfile", detail))
+            errors.required(f"{where}.localhostProfile", detail)
         else:
-            rules.descending_path(errors, f"{where}.localhostProfile", file)
+            errors.descending_path(f"{where}.localhostProfile", file)
     elif file is not None:
-        shown = internal.shown("core.SeccompProfile", profile)
+        value_text = go_internal_types.shown("core.SeccompProfile", profile)
         detail = "can only be set when seccomp type is Localhost"
-        errors.append(fields.invalid(f"{where}.localhostProfile", shown, detail))
+        errors.invalid(f"{where}.localhostProfile", value_text, detail)
 
 
 def check_apparmor(context: Object, path: str, errors: Errors) -> None:
@@ -178,25 +154,19 @@ def check_apparmor(context: Object, path: str, errors: Errors) -> None:
     where, kind = f"{path}.appArmorProfile", profile.get("type", "")
     file = profile.get("localhostProfile")
     if kind == "Localhost":
-        _check_apparmor_file(file, f"{where}.localhostProfile", errors)
+        if not file:
+            detail = "must be set when AppArmor type is Localhost"
+            errors.required(f"{where}.localhostProfile", detail)
+        elif file.strip() != file:
+            errors.invalid(f"{where}.localhostProfile", file, "must not be padded with whitespace")
+        errors.too_long(f"{where}.localhostProfile", file or "", LOCALHOST_PROFILE_LENGTH)
     elif not kind:
-        detail = "type is required when appArmorProfile is set"
-        errors.append(fields.required(f"{where}.type", detail))
+        errors.required(f"{where}.type", "type is required when appArmorProfile is set")
     elif kind not in PROFILES:
-        rules.one_of(errors, f"{where}.type", kind, PROFILES)
+        errors.one_of(f"{where}.type", kind, PROFILES)
     elif file is not None:
         detail = "can only be set when AppArmor type is Localhost"
-        errors.append(fields.invalid(f"{where}.localhostProfile", internal.typed(file), detail))
-
-
-def _check_apparmor_file(file: str | None, path: str, errors: Errors) -> None:
-    if not file:
-        errors.append(fields.required(path, "must be set when AppArmor type is Localhost"))
-        return
-    if file.strip() != file:
-        errors.append(fields.invalid(path, file, "must not be padded with whitespace"))
-    if names.longer(file, LOCALHOST_PROFILE_LENGTH):
-        errors.append(fields.too_long(path, LOCALHOST_PROFILE_LENGTH))
+        errors.invalid(f"{where}.localhostProfile", go_internal_types.typed(file), detail)
 
 
 def check_seccomp_annotations(annotations: Mapping[str, str], path: str, errors: Errors) -> None:
@@ -211,9 +181,9 @@ def _check_seccomp_name(profile: str, path: str, errors: Errors) -> None:
     if profile in ("runtime/default", "docker/default", "unconfined"):
         return
     if profile.startswith("localhost/"):
-        rules.descending_path(errors, path, profile.removeprefix("localhost/"))
+        errors.descending_path(path, profile.removeprefix("localhost/"))
     else:
-        errors.append(fields.invalid(path, profile, "must be a valid seccomp profile"))
+        errors.invalid(path, profile, "must be a valid seccomp profile")
 
 
 def check_apparmor_annotations(
@@ -224,17 +194,17 @@ def check_apparmor_annotations(
             continue
         name = key.removeprefix(APPARMOR_CONTAINER)
         if not any(each.get("name") == name for each, _ in containers(spec, "")):
-            errors.append(fields.invalid(f"{path}[{key}]", name, "container not found"))
-        known = profile in ("", "runtime/default", "unconfined")
-        if not known and not profile.startswith("localhost/"):
+            errors.invalid(f"{path}[{key}]", name, "container not found")
+        is_name = profile in ("", "runtime/default", "unconfined")
+        if not is_name and not profile.startswith("localhost/"):
             detail = f"invalid AppArmor profile name: {fields.quote(profile)}"
-            errors.append(fields.invalid(f"{path}[{key}]", profile, detail))
+            errors.invalid(f"{path}[{key}]", profile, detail)
 
 
 def profile_of_annotation(annotation: str) -> Object | None:
-    """The AppArmor profile that an annotation names; None when it names none."""
-    for kind, named in _ANNOTATED.items():
-        if annotation == named:
+    """The AppArmor profile that an annotation names, or None."""
+    for kind, text in _ANNOTATED.items():
+        if annotation == text:
             return {"type": kind}
     prefix, _, file = annotation.partition("/")
     if prefix == "localhost" and file:
@@ -283,8 +253,7 @@ def _check_agrees(
     kind = profile.get("type", "")
     differs = kind in _ANNOTATED and annotation != _ANNOTATED[kind]
     if differs or (kind == "Localhost" and not annotation.startswith("localhost/")):
-        detail = f"{what} type in annotation and field must match"
-        errors.append(fields.forbidden(f"{path}.type", detail))
+        errors.forbidden(f"{path}.type", f"{what} type in annotation and field must match")
     elif kind == "Localhost" and annotation != f"localhost/{profile.get('localhostProfile')}":
         detail = f"{what} profile in annotation and field must match"
-        errors.append(fields.forbidden(f"{path}.localhostProfile", detail))
+        errors.forbidden(f"{path}.localhostProfile", detail)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a pod's specification may change once it is there.
+"""The changes that a pod's specification allows.
 
-Images, a nearer deadline, more tolerations; fewer scheduling gates, and while
-there are any, a narrower choice of nodes.
+These are images, an earlier deadline, more tolerations and fewer scheduling gates;
+for a gated pod also a narrower choice of nodes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from refloat.api import fields, internal, names
+from refloat.api import go_internal_types, names
 from refloat.api.meta import Object
 from refloat.api.validation import pod_affinity, pod_containers
 from refloat.api.validation.effects import Effects
-from refloat.api.validation.pod_rules import Errors
+from refloat.api.validation.rules import Errors
 
 _SPEC = "core.PodSpec"
 _MAX_DEADLINE = 2**31 - 1
@@ -23,50 +23,58 @@ _MAY_CHANGE = (
     "`spec.terminationGracePeriodSeconds` "
     "(allow it to be set to 1 if it was previously negative)"
 )
+_TERM_KEYS = ("matchExpressions", "matchFields")
 _TERMS_PATH = f"spec.affinity.nodeAffinity.{pod_affinity.REQUIRED}.nodeSelectorTerms"
 
 
 def check_spec_change(new: Object, old: Object, errors: Errors, effects: Effects) -> None:
-    for kind in ("containers", "initContainers"):
-        if not _check_containers(new, old, kind, errors):
-            return
-    if not _check_deadline(new, old, errors):
+    if not _check_containers(new, old, errors) or not _check_deadline(new, old, errors):
         return
-    _check_tolerations(new, old, errors, effects)
-    _check_gates(new, old, errors)
-    if new == old or internal.equal(_SPEC, new, old):
+    tolerations = new.get("tolerations") or []
+    after = {_without_seconds(each) for each in tolerations}
+    if all(_without_seconds(each) in after for each in old.get("tolerations") or ()):
+        pod_affinity.check_tolerations(tolerations, "spec.tolerations", errors, effects)
+    else:
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        errors.forbidden("spec.tolerations", detail)
+    # A new gate is an error; if the gate repeats, the path is that of the last one.
+    old_gates = {each.get("name", "") for each in old.get("schedulingGates") or ()}
+    gates = {each.get("name", ""): i for i, each in enumerate(new.get("schedulingGates") or ())}
+    for name, i in gates.items():
+        if name not in old_gates:
+            detail = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            errors.forbidden(f"spec.schedulingGates[{i}].name", detail)
+    if new == old or go_internal_types.equal(_SPEC, new, old):
         return
     masked = _mask_allowed(new, old)
     if old.get("schedulingGates"):
-        _check_narrowed(new, old, masked, errors)
-    if not internal.equal(_SPEC, masked, old):
+        _check_node_choice(new, old, masked, errors)
+    if not go_internal_types.equal(_SPEC, masked, old):
         detail = f"pod updates may not change fields other than {_MAY_CHANGE}\n"
-        errors.append(fields.forbidden("spec", detail + internal.diff(_SPEC, old, masked)))
+        errors.forbidden("spec", detail + go_internal_types.diff(_SPEC, old, masked))
 
 
-def _check_containers(new: Object, old: Object, kind: str, errors: Errors) -> bool:
-    """Whether the containers are the same ones, so that they can be compared."""
-    after, before = new.get(kind) or (), old.get(kind) or ()
-    if len(after) != len(before):
-        detail = "pod updates may not add or remove containers"
-        errors.append(fields.forbidden(f"spec.{kind}", detail))
-        return False
-    for i, container in enumerate(after):
-        path = f"spec.{kind}[{i}]"
-        if not container.get("image"):
-            errors.append(fields.required(f"{path}.image"))
-        pod_containers.check_image_unpadded(container, path, errors)
+def _check_containers(new: Object, old: Object, errors: Errors) -> bool:
+    """Whether the pod has as many containers as before, so that they can be compared."""
+    for kind in ("containers", "initContainers"):
+        after, before = new.get(kind) or (), old.get(kind) or ()
+        if len(after) != len(before):
+            errors.forbidden(f"spec.{kind}", "pod updates may not add or remove containers")
+            return False
+        for i, container in enumerate(after):
+            path = f"spec.{kind}[{i}]"
+            errors.required_keys(container, ("image",), path)
+            pod_containers.check_image_unpadded(container, path, errors)
     return True
 
 
 def _check_deadline(new: Object, old: Object, errors: Errors) -> bool:
-    """Whether the deadline may be so; if not, nothing else is looked at."""
+    """Whether the deadline may change so; if not, this is the last check."""
     path = "spec.activeDeadlineSeconds"
     after, before = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
     if after is None:
         if before is not None:
-            detail = "must not update from a positive integer to nil value"
-            errors.append(fields.invalid(path, None, detail))
+            errors.invalid(path, None, "must not update from a positive integer to nil value")
         return True
     if not 0 <= after <= _MAX_DEADLINE:
         detail = names.inclusive_range(0, _MAX_DEADLINE)
@@ -74,18 +82,8 @@ def _check_deadline(new: Object, old: Object, errors: Errors) -> bool:
         detail = "must be less than or equal to previous value"
     else:
         return True
-    errors.append(fields.invalid(path, after, detail))
+    errors.invalid(path, after, detail)
     return False
-
-
-def _check_tolerations(new: Object, old: Object, errors: Errors, effects: Effects) -> None:
-    after = new.get("tolerations") or []
-    kept = {_without_seconds(each) for each in after}
-    if any(_without_seconds(each) not in kept for each in old.get("tolerations") or ()):
-        detail = "existing toleration can not be modified except its tolerationSeconds"
-        errors.append(fields.forbidden("spec.tolerations", detail))
-        return
-    pod_affinity.check_tolerations(after, "spec.tolerations", errors, effects)
 
 
 def _without_seconds(toleration: Object) -> frozenset[tuple[str, str]]:
@@ -96,19 +94,8 @@ def _without_seconds(toleration: Object) -> frozenset[tuple[str, str]]:
     )
 
 
-def _check_gates(new: Object, old: Object, errors: Errors) -> None:
-    """No gate is added; one that is there twice is told where it is last."""
-    known = {each.get("name", "") for each in old.get("schedulingGates") or ()}
-    given = enumerate(new.get("schedulingGates") or ())
-    last = {gate.get("name", ""): i for i, gate in given}
-    for name, i in last.items():
-        if name not in known:
-            detail = f"only deletion is allowed, but found new scheduling gate '{name}'"
-            errors.append(fields.forbidden(f"spec.schedulingGates[{i}].name", detail))
-
-
 def _mask_allowed(new: Object, old: Object) -> Object:
-    """The new specification with everything that may change as it was."""
+    """The new specification, with the old values of the fields that may change."""
     masked = dict(new)
     for kind in ("containers", "initContainers"):
         if kind in new:
@@ -130,34 +117,25 @@ def _restore(masked: Object, old: Object, keys: Sequence[str]) -> None:
             masked.pop(key, None)
 
 
-def _check_narrowed(new: Object, old: Object, masked: Object, errors: Errors) -> None:
-    """The choice of nodes of a gated pod, which may become smaller."""
-    _check_selector(new.get("nodeSelector") or {}, old.get("nodeSelector") or {}, errors)
+def _check_node_choice(new: Object, old: Object, masked: Object, errors: Errors) -> None:
+    """An update may narrow the choice of nodes of a gated pod; `masked` gets the old choice."""
+    selector, old_selector = new.get("nodeSelector") or {}, old.get("nodeSelector") or {}
+    if any(selector.get(key) != value for key, value in old_selector.items()):
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        value_text = {key: selector[key] for key in sorted(selector)} or None
+        errors.invalid("spec.nodeSelector", value_text, detail)
     _restore(masked, old, ("nodeSelector",))
     after = (new.get("affinity") or {}).get("nodeAffinity")
     before = (old.get("affinity") or {}).get("nodeAffinity")
-    if not internal.equal("*core.NodeAffinity", after, before):
-        _check_terms(_terms(after), _terms(before), errors)
-        _restore_node_affinity(masked, old, before)
-
-
-def _restore_node_affinity(masked: Object, old: Object, before: Object | None) -> None:
+    if go_internal_types.equal("*core.NodeAffinity", after, before):
+        return
+    _check_terms(_terms(after), _terms(before), errors)
     affinity = dict(masked.get("affinity") or {})
-    if before is None:
-        affinity.pop("nodeAffinity", None)
-    else:
-        affinity["nodeAffinity"] = before
+    _restore(affinity, old.get("affinity") or {}, ("nodeAffinity",))
     if affinity or "affinity" in old:
         masked["affinity"] = affinity
     else:
         masked.pop("affinity", None)
-
-
-def _check_selector(after: Mapping[str, str], before: Mapping[str, str], errors: Errors) -> None:
-    if any(after.get(key) != value for key, value in before.items()):
-        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        shown = {key: after[key] for key in sorted(after)} or None
-        errors.append(fields.invalid("spec.nodeSelector", shown, detail))
 
 
 def _terms(affinity: Object | None) -> list[Object]:
@@ -166,25 +144,18 @@ def _terms(affinity: Object | None) -> list[Object]:
 
 
 def _check_terms(after: list[Object], before: list[Object], errors: Errors) -> None:
-    if not before:
-        return
-    if len(after) != len(before):
+    if before and len(after) != len(before):
         detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        shown = internal.shown("[]core.NodeSelectorTerm", after or None)
-        errors.append(fields.invalid(_TERMS_PATH, shown, detail))
-        return
-    for i, (new, old) in enumerate(zip(after, before, strict=True)):
-        if not _only_adds(new, old):
-            detail = "only additions are allowed (no mutations or deletions)"
-            shown = internal.shown("core.NodeSelectorTerm", new)
-            errors.append(fields.invalid(f"{_TERMS_PATH}[{i}]", shown, detail))
-
-
-def _only_adds(new: Object, old: Object) -> bool:
-    """All that a term asked for is asked for still; one that fits nothing stays so."""
-    keys = ("matchExpressions", "matchFields")
-    if not any(old.get(key) for key in keys):
-        return not any(new.get(key) for key in keys)
-    return all(
-        (new.get(key) or [])[: len(old.get(key) or ())] == (old.get(key) or []) for key in keys
-    )
+        value_text = go_internal_types.shown("[]core.NodeSelectorTerm", after or None)
+        errors.invalid(_TERMS_PATH, value_text, detail)
+    elif before:
+        for i, (new, old) in enumerate(zip(after, before, strict=True)):
+            pairs = [(new.get(key) or [], old.get(key) or []) for key in _TERM_KEYS]
+            only_adds = all(one[: len(other)] == other for one, other in pairs)
+            # A term without expressions matches no node, and an addition would change that.
+            if not any(other for _, other in pairs):
+                only_adds = not any(one for one, _ in pairs)
+            if not only_adds:
+                detail = "only additions are allowed (no mutations or deletions)"
+                value_text = go_internal_types.shown("core.NodeSelectorTerm", new)
+                errors.invalid(f"{_TERMS_PATH}[{i}]", value_text, detail)

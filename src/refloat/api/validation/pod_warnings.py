@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod is accepted with although its author may not want it so.
+"""Warnings about a valid pod that its author may not want so.
 
-The API server sends these along with its answer; nothing is refused here.
+The API server sends them with its answer. Nothing here makes a pod invalid.
 """
 
 import re
@@ -11,7 +11,7 @@ from itertools import islice
 from refloat.api import names, quantity
 from refloat.api.fields import quote
 from refloat.api.meta import Object
-from refloat.api.validation import addresses, pod_affinity, pod_security
+from refloat.api.validation import addresses, pod_affinity, pod_security, volume_sources
 
 _OLD_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
@@ -40,45 +40,33 @@ _OLD_ANNOTATIONS = {
     "security.alpha.kubernetes.io/unsafe-sysctls": _SYSCTLS,
 }
 
-# In the order in which they are looked for, with the name that is shown.
-_OLD_VOLUMES = {
-    "photonPersistentDisk": (
-        "photonPersistentDisk",
-        "deprecated in v1.11, non-functional in v1.16+",
-    ),
-    "gitRepo": ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
-    "scaleIO": ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-    "flocker": ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
-    "storageos": ("storageOS", "deprecated in v1.22, non-functional in v1.25+"),
-    "quobyte": ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-    "glusterfs": ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-    "ephemeral": ("", ""),
-    "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
-}
+# In the order of the warnings.
+_OLD_VOLUMES = (
+    *("photonPersistentDisk", "gitRepo", "scaleIO", "flocker", "storageos", "quobyte"),
+    *("glusterfs", "ephemeral", "cephfs", "rbd"),
+)
 _SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 _APPARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 
-# Together they may be 4,096 characters long, and each is longer than this leaves.
+# All warnings together have at most 4,096 characters, so more than this do not fit.
 MAX_WARNINGS = 500
 
-# Ports of one number are compared with so many others of it: each with each
-# would keep the server busy for minutes with a pod of 100,000 of them.
+# A port is compared with so many others of its number: to compare all pairs of
+# 100,000 ports in a pod takes the server minutes.
 COMPARED_PORTS = 32
 
 
 def warnings(pod: Object, path: str) -> list[str]:
-    """All that can be told, for a pod (path empty) or for a template at a path."""
+    """The warnings about a pod (path empty), or about a template at a path."""
     return list(islice(_warnings(pod, f"{path}." if path else ""), MAX_WARNINGS))
 
 
 def _warnings(pod: Object, root: str) -> Iterator[str]:
     spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    yield from _node_labels(spec, f"{root}spec")
-    yield from _topology(spec, f"{root}spec.topologySpreadConstraints")
+    yield from _labels(spec, f"{root}spec")
     for key, message in _OLD_ANNOTATIONS.items():
         if key in annotations:
             yield f"{root}metadata.annotations[{key}]: {message}"
@@ -86,17 +74,19 @@ def _warnings(pod: Object, root: str) -> Iterator[str]:
         yield from _volumes(volumes, f"{root}spec.volumes")
         yield from _overlapping_files(volumes)
     yield from _repeated(spec, f"{root}spec")
-    yield from _fractions(spec.get("overhead") or {}, f"{root}spec.overhead")
+    amounts = spec.get("overhead") or {}
+    for name in ("memory", "ephemeral-storage"):
+        if name in amounts:
+            yield from _fraction(amounts[name], f"{root}spec.overhead[{name}]")
     yield from _containers(spec, annotations, root)
     yield from _ports(spec, f"{root}spec")
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         detail = "must be >= 0; negative values are invalid and will be treated as 1"
         yield f"{root}spec.terminationGracePeriodSeconds: {detail}"
-    yield from _pod_affinity(spec.get("affinity") or {}, f"{root}spec.affinity")
-    yield from _addresses(spec, f"{root}spec")
+    yield from _selectors_and_addresses(spec, f"{root}spec")
 
 
-def _node_labels(spec: Object, path: str) -> Iterator[str]:
+def _labels(spec: Object, path: str) -> Iterator[str]:
     for key in spec.get("nodeSelector") or ():
         if key in _OLD_LABELS:
             yield f"{path}.nodeSelector[{key}]: {_OLD_LABELS[key]}"
@@ -108,6 +98,12 @@ def _node_labels(spec: Object, path: str) -> Iterator[str]:
     for i, preferred in enumerate(affinity.get(pod_affinity.PREFERRED) or ()):
         term, at = preferred.get("preference") or {}, f"{where}.{pod_affinity.PREFERRED}[{i}]"
         yield from _term(term, f"{at}.preference", values_shown=True)
+    for i, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        key, at = constraint.get("topologyKey", ""), f"{path}.topologySpreadConstraints[{i}]"
+        if key in _OLD_LABELS:
+            yield f"{at}.topologyKey: {key} is {_OLD_LABELS[key]}"
+        if constraint.get("labelSelector") is None:
+            yield f"{at}.labelSelector: {_NO_SELECTOR}"
 
 
 def _term(term: Object, path: str, *, values_shown: bool = False) -> Iterator[str]:
@@ -120,32 +116,22 @@ def _term(term: Object, path: str, *, values_shown: bool = False) -> Iterator[st
                 yield f"{where}.values[{j}]: {value} is invalid, {complaint}"
 
 
-def _topology(spec: Object, path: str) -> Iterator[str]:
-    for i, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
-        key = constraint.get("topologyKey", "")
-        if key in _OLD_LABELS:
-            yield f"{path}[{i}].topologyKey: {key} is {_OLD_LABELS[key]}"
-        if constraint.get("labelSelector") is None:
-            yield f"{path}[{i}].labelSelector: {_NO_SELECTOR}"
-
-
 def _volumes(volumes: Sequence[Object], path: str) -> Iterator[str]:
     for i, volume in enumerate(volumes):
-        for kind, (shown, message) in _OLD_VOLUMES.items():
+        for kind in _OLD_VOLUMES:
             if volume.get(kind) is None:
                 continue
             if kind == "ephemeral":
-                yield from _claim_fractions(volume[kind], f"{path}[{i}].ephemeral")
+                spec = (volume[kind].get("volumeClaimTemplate") or {}).get("spec") or {}
+                for part in ("requests", "limits"):
+                    amount = ((spec.get("resources") or {}).get(part) or {}).get("storage", "0")
+                    where = (
+                        f"{path}[{i}].ephemeral.volumeClaimTemplate.spec.resources.{part}[storage]"
+                    )
+                    yield from _fraction(amount, where)
             else:
-                yield f"{path}[{i}].{shown}: {message}"
-
-
-def _claim_fractions(source: Object, path: str) -> Iterator[str]:
-    spec = (source.get("volumeClaimTemplate") or {}).get("spec") or {}
-    for part in ("requests", "limits"):
-        amount = ((spec.get("resources") or {}).get(part) or {}).get("storage", "0")
-        where = f"{path}.volumeClaimTemplate.spec.resources.{part}[storage]"
-        yield from _fraction(amount, where)
+                label = volume_sources.DEPRECATED_LABELS.get(kind, kind)
+                yield f"{path}[{i}].{label}: {volume_sources.DEPRECATED[kind]}"
 
 
 def _fraction(amount: str, path: str) -> Iterator[str]:
@@ -153,21 +139,15 @@ def _fraction(amount: str, path: str) -> Iterator[str]:
         yield f"{path}: fractional byte value {quote(amount)} is invalid, must be an integer"
 
 
-def _fractions(amounts: Mapping[str, str], path: str) -> Iterator[str]:
-    for name in ("memory", "ephemeral-storage"):
-        if name in amounts:
-            yield from _fraction(amounts[name], f"{path}[{name}]")
-
-
 def _repeated(spec: Object, path: str) -> Iterator[str]:
     """Entries of lists that hide each other."""
     for kind, key in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
-        seen: set[str] = set()
+        values: set[str] = set()
         for i, each in enumerate(spec.get(kind) or ()):
             value = each.get(key, "")
-            if value in seen:
+            if value in values:
                 yield f"{path}.{kind}[{i}].{key}: duplicate {key} {quote(value)}"
-            seen.add(value)
+            values.add(value)
     for i, each in enumerate(spec.get("imagePullSecrets") or ()):
         if not each.get("name"):
             yield f'{path}.imagePullSecrets[{i}].name: invalid empty name ""'
@@ -181,41 +161,36 @@ def _containers(spec: Object, annotations: Mapping[str, str], root: str) -> Iter
         if annotations:
             yield from _old_profiles(container, context, annotations, root)
         resources = container.get("resources") or {}
-        if resources:
-            yield from _container_fractions(resources, f"{path}.resources")
+        for name in ("memory", "ephemeral-storage") if resources else ():
+            for part in ("limits", "requests"):
+                if amount := (resources.get(part) or {}).get(name):
+                    yield from _fraction(amount, f"{path}.resources.{part}[{name}]")
         if len(variables := container.get("env") or ()) > 1:
             yield from _hidden_variables(variables, f"{path}.env")
 
 
 def _old_profiles(
-    container: Object, of_pod: Object, annotations: Mapping[str, str], root: str
+    container: Object, pod_context: Object, annotations: Mapping[str, str], root: str
 ) -> Iterator[str]:
     own, name = container.get("securityContext") or {}, container.get("name", "")
     key = pod_security.SECCOMP_CONTAINER + name
     if own.get("seccompProfile") is None and key in annotations:
         yield f"{root}metadata.annotations[{key}]: {_SECCOMP}"
     key = pod_security.APPARMOR_CONTAINER + name
-    # For a pod this is said when the annotation becomes a field (`api/pods.py`).
+    # `api/pod_preparation.py` has the warning for a pod, where the annotation becomes a field.
     if root and own.get("appArmorProfile") is None and key in annotations:
-        profile = of_pod.get("appArmorProfile")
+        profile = pod_context.get("appArmorProfile")
         if profile is None or profile != pod_security.profile_of_annotation(annotations[key]):
             yield f"{root}metadata.annotations[{key}]: {_APPARMOR}"
 
 
-def _container_fractions(resources: Object, path: str) -> Iterator[str]:
-    for name in ("memory", "ephemeral-storage"):
-        for part in ("limits", "requests"):
-            if amount := (resources.get(part) or {}).get(name):
-                yield from _fraction(amount, f"{path}.{part}[{name}]")
-
-
 def _hidden_variables(variables: Sequence[Object], path: str) -> Iterator[str]:
-    """A name given twice is meant only where the second value uses the first."""
-    seen: set[str] = set()
+    """A repeated name is intended only if the second value uses the first."""
+    names_so_far: set[str] = set()
     for i, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value", "")
-        if name not in seen:
-            seen.add(name)
+        if name not in names_so_far:
+            names_so_far.add(name)
             continue
         reference = f"$({name})"
         extends = reference in value and value != reference
@@ -227,15 +202,20 @@ def _hidden_variables(variables: Sequence[Object], path: str) -> Iterator[str]:
 
 
 def _ports(spec: Object, path: str) -> Iterator[str]:
-    placed = [
+    ports = [
         (port, f"{where}.ports[{i}]")
         for container, where in pod_security.containers(spec, path)
         for i, port in enumerate(container.get("ports") or ())
     ]
     by_number: dict[tuple[int, str], list[tuple[Object, str]]] = {}
-    for port, where in placed:
+    for port, where in ports:
         if port.get("hostIP") and not port.get("hostPort"):
-            yield f"{where}: hostIP set without hostPort: {_shown_port(port)}"
+            yield (
+                f"{where}: hostIP set without hostPort: "
+                f"{{Name:{port.get('name', '')} HostPort:{port.get('hostPort', 0)} "
+                f"ContainerPort:{port.get('containerPort', 0)} "
+                f"Protocol:{port.get('protocol', '')} HostIP:{port.get('hostIP', '')}}}"
+            )
         key = port.get("containerPort", 0), port.get("protocol", "")
         others = by_number.setdefault(key, [])
         for other, at in others:
@@ -243,92 +223,68 @@ def _ports(spec: Object, path: str) -> Iterator[str]:
                 yield f"{where}: {how} port definition with {at}"
         if len(others) < COMPARED_PORTS:
             others.append((port, where))
-    yield from _port_names(placed)
-
-
-def _shown_port(port: Object) -> str:
-    return (
-        f"{{Name:{port.get('name', '')} HostPort:{port.get('hostPort', 0)} "
-        f"ContainerPort:{port.get('containerPort', 0)} Protocol:{port.get('protocol', '')} "
-        f"HostIP:{port.get('hostIP', '')}}}"
-    )
+    first: dict[str, str] = {}
+    for port, where in ports:
+        if (name := port.get("name")) and (place := first.setdefault(name, where)) != where:
+            yield (
+                f"{where}: duplicate port name {quote(name)} with {place}, services and "
+                f"probes that select ports by name will use {place}"
+            )
 
 
 def _clash(port: Object, other: Object) -> str:
-    addresses_given = port.get("hostIP", ""), other.get("hostIP", "")
+    ips = port.get("hostIP", ""), other.get("hostIP", "")
     numbers = port.get("hostPort", 0), other.get("hostPort", 0)
-    if addresses_given[0] == addresses_given[1] and numbers[0] == numbers[1]:
+    if ips[0] == ips[1] and numbers[0] == numbers[1]:
         return "duplicate"
     if 0 in numbers:
         return "overlapping"
-    if numbers[0] == numbers[1] and "" in addresses_given:
-        return "dangerously ambiguous"
-    return ""
+    return "dangerously ambiguous" if numbers[0] == numbers[1] and "" in ips else ""
 
 
-def _port_names(placed: Sequence[tuple[Object, str]]) -> Iterator[str]:
-    first: dict[str, str] = {}
-    for port, where in placed:
-        name = port.get("name")
-        if name and name in first:
-            yield (
-                f"{where}: duplicate port name {quote(name)} with {first[name]}, services and "
-                f"probes that select ports by name will use {first[name]}"
-            )
-        elif name:
-            first[name] = where
-
-
-def _pod_affinity(affinity: Object, path: str) -> Iterator[str]:
+def _selectors_and_addresses(spec: Object, path: str) -> Iterator[str]:
+    affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
-        terms = affinity.get(kind) or {}
+        terms, where = affinity.get(kind) or {}, f"{path}.affinity.{kind}"
         for i, term in enumerate(terms.get(pod_affinity.REQUIRED) or ()):
             if term.get("labelSelector") is None:
-                where = f"{path}.{kind}.{pod_affinity.REQUIRED}[{i}]"
-                yield f"{where}.labelSelector: {_NO_SELECTOR}"
+                yield f"{where}.{pod_affinity.REQUIRED}[{i}].labelSelector: {_NO_SELECTOR}"
         for i, term in enumerate(terms.get(pod_affinity.PREFERRED) or ()):
             if (term.get("podAffinityTerm") or {}).get("labelSelector") is None:
-                where = f"{path}.{kind}.{pod_affinity.PREFERRED}[{i}]"
-                yield f"{where}.podAffinityTerm.labelSelector: {_NO_SELECTOR}"
-
-
-def _addresses(spec: Object, path: str) -> Iterator[str]:
-    servers = (spec.get("dnsConfig") or {}).get("nameservers") or ()
-    for i, server in enumerate(servers):
+                at = f"{where}.{pod_affinity.PREFERRED}[{i}].podAffinityTerm"
+                yield f"{at}.labelSelector: {_NO_SELECTOR}"
+    for i, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
         yield from addresses.warnings(server, f"{path}.dnsConfig.nameservers[{i}]")
     for i, alias in enumerate(spec.get("hostAliases") or ()):
         yield from addresses.warnings(alias.get("ip", ""), f"{path}.hostAliases[{i}].ip")
 
 
 def _overlapping_files(volumes: Sequence[Object]) -> Iterator[str]:
-    """Files of one volume of which one is the other's directory, or the other itself."""
+    """Files of one volume that have one path, or of which one is the other's directory."""
     for volume in volumes:
         name = quote(volume.get("name", ""))
-        for kind, files in _files(volume):
-            for problem in _overlaps(files):
-                yield f"volume {name} ({kind}): overlapping paths: {problem}"
-        sources = (volume.get("projected") or {}).get("sources") or ()
-        if not sources:
-            continue
-        placed = _Placed()
-        for source in sources:
+        for kind, title, key in _FILE_SOURCES:
+            if source := volume.get(kind):
+                label = f"{title} {quote(source.get(key, ''))}" if key else title
+                files = _PlacedFiles()
+                for file in _paths(source.get("items") or (), ""):
+                    for problem in files.add(file):
+                        yield f"volume {name} ({label}): overlapping paths: {problem}"
+        files = _PlacedFiles()
+        for source in (volume.get("projected") or {}).get("sources") or ():
             if not source:
                 yield f"volume {name} (Projected) has no sources provided"
                 continue
             for file in _projected_files(source):
-                for problem in placed.add(file):
+                for problem in files.add(file):
                     yield f"volume {name} (Projected): overlapping paths: {problem}"
 
 
-def _files(volume: Object) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    for kind, title, key in (
-        ("configMap", "ConfigMap", "name"),
-        ("secret", "Secret", "secretName"),
-        ("downwardAPI", "DownwardAPI", ""),
-    ):
-        if source := volume.get(kind):
-            shown = f"{title} {quote(source.get(key, ''))}" if key else title
-            yield shown, _paths(source.get("items") or (), "")
+_FILE_SOURCES = (
+    ("configMap", "ConfigMap", "name"),
+    ("secret", "Secret", "secretName"),
+    ("downwardAPI", "DownwardAPI", ""),
+)
 
 
 def _paths(items: Sequence[Object], source: str) -> list[tuple[str, str]]:
@@ -346,18 +302,12 @@ def _projected_files(source: Object) -> list[tuple[str, str]]:
     return []
 
 
-def _overlaps(files: Sequence[tuple[str, str]]) -> Iterator[str]:
-    placed = _Placed()
-    for file in files:
-        yield from placed.add(file)
-
-
-# Directories above a file that are remembered; a longer path is compared with each other one.
+# The number of directories above a file to keep; a longer path is compared with each other file.
 _MOST_ABOVE = 1000
 
 
-class _Placed:
-    """The files of a volume so far; only one that overlaps is compared with all of them."""
+class _PlacedFiles:
+    """The files of a volume so far; a file that overlaps is compared with all of them."""
 
     def __init__(self) -> None:
         self._files: list[tuple[str, str]] = []
@@ -366,7 +316,7 @@ class _Placed:
         self._is_deep = False
 
     def add(self, file: tuple[str, str]) -> list[str]:
-        """Place a file; with which others does it overlap?"""
+        """Add a file; return its overlaps with other files."""
         path = file[0]
         if not path:
             return []
@@ -375,22 +325,17 @@ class _Placed:
         problems: list[str] = []
         may = path in self._paths or path in self._above or not self._paths.isdisjoint(above)
         if may or self._is_deep:
-            others = islice(_overlaps_with(file, self._files), MAX_WARNINGS)
-            problems = [f"{_shown_file(file)} with {_shown_file(other)}" for other in others]
+            others = (
+                other
+                for other in self._files
+                if f"{other[0]}/".startswith(f"{path}/") or path.startswith(f"{other[0]}/")
+            )
+            text = _shown_file(file)
+            problems = [f"{text} with {_shown_file(o)}" for o in islice(others, MAX_WARNINGS)]
         self._files.append(file)
         self._paths.add(path)
         self._above.update(above[:_MOST_ABOVE])
         return problems
-
-
-def _overlaps_with(
-    file: tuple[str, str], others: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, str]]:
-    ours = f"{file[0]}/"
-    for other in others:
-        theirs = f"{other[0]}/"
-        if theirs.startswith(ours) or ours.startswith(theirs):
-            yield other
 
 
 def _shown_file(file: tuple[str, str]) -> str:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod says of its operating system, and what only one of them knows."""
+"""The operating system of a pod, and the fields of only one operating system."""
 
 import re
 
-from refloat.api import fields, names
+from refloat.api import names
 from refloat.api.meta import Object
-from refloat.api.validation import pod_rules as rules
-from refloat.api.validation.pod_rules import Errors
+from refloat.api.validation.rules import Errors
 
 CREDENTIAL_KIB = 64
 DOMAIN_LENGTH = 256
@@ -18,8 +17,8 @@ _DNS_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _is_dns_domain = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*").fullmatch
 _has_bad_character = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
 
-# In the order in which they are reported; a number or a name tells where a
-# field stands: in the pod's security context, or beside it.
+# In the order in which Kubernetes reports them: the part of the specification that
+# has the field, or "" for the specification itself, and the field.
 _LINUX_ONLY_POD = (
     ("securityContext", "appArmorProfile"),
     ("securityContext", "seLinuxOptions"),
@@ -54,51 +53,38 @@ _NOT_ON_LINUX = "windows options cannot be set for a linux pod"
 
 
 def check_os(spec: Object, path: str, containers: list[tuple[Object, str]], errors: Errors) -> None:
-    """The operating system, and that nothing is set that only the other one has."""
+    """The operating system, and no field that only the other one has."""
     name = spec["os"].get("name", "")
     if not name:
-        errors.append(fields.required(f"{path}.os.name"))
+        errors.required(f"{path}.os.name")
     elif name not in ("linux", "windows"):
-        rules.one_of(errors, f"{path}.os", name, ("linux", "windows"))
+        errors.one_of(f"{path}.os", name, ("linux", "windows"))
     elif name == "linux":
-        _check_linux(spec, path, containers, errors)
+        for owner, where in ((spec, path), *containers):
+            if (owner.get("securityContext") or {}).get("windowsOptions") is not None:
+                errors.forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
     else:
         _check_windows(spec, path, containers, errors)
-
-
-def _check_linux(
-    spec: Object, path: str, containers: list[tuple[Object, str]], errors: Errors
-) -> None:
-    for owner, where in ((spec, path), *containers):
-        if (owner.get("securityContext") or {}).get("windowsOptions") is not None:
-            errors.append(
-                fields.forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
-            )
 
 
 def _check_windows(
     spec: Object, path: str, containers: list[tuple[Object, str]], errors: Errors
 ) -> None:
     for holder, key in _LINUX_ONLY_POD:
-        owner = (spec.get(holder) or {}) if holder else spec
-        value = owner.get(key)
-        if value is None or (key in ("hostPID", "hostIPC", "sysctls") and not value):
-            continue
-        where = f"{path}.{holder}.{key}" if holder else f"{path}.{key}"
-        errors.append(fields.forbidden(where, _NOT_ON_WINDOWS))
+        value = ((spec.get(holder) or {}) if holder else spec).get(key)
+        if value is not None and (value or key not in ("hostPID", "hostIPC", "sysctls")):
+            where = f"{path}.{holder}.{key}" if holder else f"{path}.{key}"
+            errors.forbidden(where, _NOT_ON_WINDOWS)
     for container, where in containers:
-        context = container.get("securityContext") or {}
-        errors += [
-            fields.forbidden(f"{where}.securityContext.{key}", _NOT_ON_WINDOWS)
-            for key in _LINUX_ONLY_CONTAINER
-            if context.get(key) is not None
-        ]
+        for key in _LINUX_ONLY_CONTAINER:
+            if (container.get("securityContext") or {}).get(key) is not None:
+                errors.forbidden(f"{where}.securityContext.{key}", _NOT_ON_WINDOWS)
 
 
 def check_host_process(
     spec: Object, path: str, containers: list[tuple[Object, str]], errors: Errors
 ) -> None:
-    """Containers that are processes of a Windows host: all of them, or none."""
+    """Either all containers of a pod are processes of a Windows host, or none."""
     of_pod = _host_process(spec)
     count = 0
     for container, where in containers:
@@ -108,8 +94,7 @@ def check_host_process(
                 "pod hostProcess value must be identical if both are specified, "
                 f"was {str(of_pod).lower()}"
             )
-            where = f"{where}.securityContext.windowsOptions.hostProcess"
-            errors.append(fields.invalid(where, own, detail))
+            errors.invalid(f"{where}.securityContext.windowsOptions.hostProcess", own, detail)
         count += bool(of_pod if own is None else own)
     if not count:
         return
@@ -118,10 +103,10 @@ def check_host_process(
             "If pod contains any hostProcess containers then all containers must be "
             "HostProcess containers"
         )
-        errors.append(fields.invalid(path, "", detail))
+        errors.invalid(path, "", detail)
     if not spec.get("hostNetwork"):
         detail = "hostNetwork must be true if pod contains any hostProcess containers"
-        errors.append(fields.invalid(f"{path}.hostNetwork", False, detail))
+        errors.invalid(f"{path}.hostNetwork", False, detail)
 
 
 def _host_process(owner: Object) -> bool | None:
@@ -138,21 +123,18 @@ def check_windows_options(context: Object, path: str, errors: Errors) -> None:
         return
     where = f"{path}.windowsOptions"
     if (name := options.get("gmsaCredentialSpecName")) is not None:
-        rules.named(errors, f"{where}.gmsaCredentialSpecName", name, names.dns_subdomain)
+        errors.named(f"{where}.gmsaCredentialSpecName", name, names.dns_subdomain)
     if (credential := options.get("gmsaCredentialSpec")) is not None:
-        _check_credential(credential, f"{where}.gmsaCredentialSpec", errors)
+        detail = ""
+        if not credential:
+            detail = "gmsaCredentialSpec cannot be an empty string"
+        elif names.longer(credential, CREDENTIAL_KIB * 1024):
+            detail = f"gmsaCredentialSpec size must be under {CREDENTIAL_KIB} KiB"
+        if detail:
+            errors.invalid(f"{where}.gmsaCredentialSpec", credential, detail)
     if (user := options.get("runAsUserName")) is not None:
         complaints = [f"runAsUserName{each}" for each in _user_complaints(user)]
-        errors += fields.invalid_each(f"{where}.runAsUserName", user, complaints)
-
-
-def _check_credential(credential: str, path: str, errors: Errors) -> None:
-    if not credential:
-        detail = "gmsaCredentialSpec cannot be an empty string"
-        errors.append(fields.invalid(path, credential, detail))
-    elif names.longer(credential, CREDENTIAL_KIB * 1024):
-        detail = f"gmsaCredentialSpec size must be under {CREDENTIAL_KIB} KiB"
-        errors.append(fields.invalid(path, credential, detail))
+        errors.each(f"{where}.runAsUserName", user, complaints)
 
 
 def _user_complaints(name: str) -> list[str]:
@@ -163,21 +145,11 @@ def _user_complaints(name: str) -> list[str]:
     if name.count("\\") > 1:
         return [" cannot contain more than one backslash"]
     domain, backslash, user = name.rpartition("\\")
-    complaints = _domain_complaints(domain) if backslash else []
-    return complaints + _account_complaints(user)
-
-
-def _domain_complaints(domain: str) -> list[str]:
     complaints = []
     if len(domain) >= DOMAIN_LENGTH:
         complaints.append(f"'s Domain length must be under {DOMAIN_LENGTH} characters")
-    if not (_is_netbios(domain) or _is_dns_domain(domain)):
+    if backslash and not (_is_netbios(domain) or _is_dns_domain(domain)):
         complaints.append("'s Domain doesn't match the NetBios nor the DNS format")
-    return complaints
-
-
-def _account_complaints(user: str) -> list[str]:
-    complaints = []
     if not user:
         complaints.append("'s User cannot be empty")
     elif len(user) > USER_LENGTH:

@@ -1,126 +1,113 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Secret must be: each known type has keys that it needs.
+"""What a Secret must be: each known type has required keys.
 
-Data comes with `stringData` merged in already (see `defaults/secret.py`).
+`defaults/secret.py` has merged `stringData` into the data before.
 """
 
 import base64
 import re
-from collections.abc import Callable
 
 from refloat.api import fields, gojson, names
 from refloat.api import meta as objects
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
-from refloat.api.validation import configmap, meta, rules
+from refloat.api.validation import configmap, meta
+from refloat.api.validation.rules import Errors
 
 ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 _REDACTED = "<secret contents redacted>"
-_JSON_TYPES: tuple[tuple[type, str], ...] = (
-    (gojson.Number, "number"),
-    (str, "string"),
-    (bool, "bool"),
-    (list, "array"),
-)
+_DOCKER_KEYS = {
+    "kubernetes.io/dockercfg": ".dockercfg",
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+}
+_REQUIRED_KEYS = {
+    **{kind: (key,) for kind, key in _DOCKER_KEYS.items()},
+    "kubernetes.io/basic-auth": ("username", "password"),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
 
 
 def validate_create(secret: Object) -> list[FieldError]:
-    """Also what an update must keep to."""
-    mistakes = meta.validate(secret["metadata"], namespaced=True, name_check=names.dns_subdomain)
+    """The rules of an update too."""
+    errors = meta.validate(secret["metadata"], namespaced=True, name_check=names.dns_subdomain)
     data = secret.get("data") or {}
     for key in data:
-        mistakes += rules.named(names.config_map_key(key), f"data[{key}]", key)
+        errors.named(f"data[{key}]", key, names.config_map_key)
     if sum(map(configmap.decoded_size, data.values())) > configmap.MAX_BYTES:
-        mistakes.append(fields.too_long("data", configmap.MAX_BYTES))
-    check = _BY_TYPE.get(secret.get("type", ""))
-    return mistakes + check(secret) if check else mistakes
+        errors.append(fields.too_long("data", configmap.MAX_BYTES))
+    kind = secret.get("type", "")
+    missing = [key for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    if kind == "kubernetes.io/service-account-token":
+        if not objects.annotations(secret).get(ACCOUNT_ANNOTATION):
+            errors.required(f"metadata.annotations[{ACCOUNT_ANNOTATION}]")
+    elif kind == "kubernetes.io/ssh-auth":
+        if not data.get("ssh-privatekey"):
+            errors.required("data[ssh-privatekey]")
+    elif kind != "kubernetes.io/basic-auth" or len(missing) == 2:
+        for key in missing:
+            errors.required(f"data[{key}]")
+    if kind in _DOCKER_KEYS and not missing:
+        _check_docker_config(data, _DOCKER_KEYS[kind], errors)
+    return errors
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    return [
-        *meta.validate_update(new["metadata"], old["metadata"]),
-        *rules.immutable(new.get("type", ""), old.get("type", ""), "type"),
-        *configmap.locked(new, old, "data"),
-        *validate_create(new),
-    ]
+    errors = meta.validate_update(new["metadata"], old["metadata"])
+    errors.immutable("type", new.get("type", ""), old.get("type", ""))
+    configmap.check_locked(new, old, ("data",), errors)
+    return [*errors, *validate_create(new)]
 
 
-def _account_token(secret: Object) -> list[FieldError]:
-    if objects.annotations(secret).get(ACCOUNT_ANNOTATION):
-        return []
-    return [fields.required(f"metadata.annotations[{ACCOUNT_ANNOTATION}]")]
-
-
-def _missing(secret: Object, *keys: str) -> list[FieldError]:
-    data = secret.get("data") or {}
-    return [fields.required(f"data[{key}]") for key in keys if key not in data]
-
-
-def _docker_config(key: str) -> Callable[[Object], list[FieldError]]:
-    def check(secret: Object) -> list[FieldError]:
-        missing = _missing(secret, key)
-        if missing:
-            return missing
-        complaint = _json_complaint(base64.b64decode(secret["data"][key] or ""))
-        return [fields.invalid(f"data[{key}]", _REDACTED, complaint)] if complaint else []
-
-    return check
-
-
-def _json_complaint(content: bytes) -> str:
-    """What Go says of text that should be a JSON object."""
+def _check_docker_config(data: dict[str, str], key: str, errors: Errors) -> None:
+    """The configuration is a JSON object, or null; errors have Go's words."""
     try:
-        value = gojson.parse(content)
-    except gojson.SyntaxProblem as problem:
-        return str(problem)
-    if value is None or isinstance(value, gojson.Pairs):
-        return ""
-    kind = next(name for types, name in _JSON_TYPES if isinstance(value, types))
-    return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-
-
-def _basic_auth(secret: Object) -> list[FieldError]:
-    missing = _missing(secret, "username", "password")
-    return missing if len(missing) == 2 else []
-
-
-def _ssh_auth(secret: Object) -> list[FieldError]:
-    if (secret.get("data") or {}).get("ssh-privatekey"):
-        return []
-    return [fields.required("data[ssh-privatekey]")]
-
-
-def _tls(secret: Object) -> list[FieldError]:
-    return _missing(secret, "tls.crt", "tls.key")
+        value = gojson.parse(base64.b64decode(data[key] or ""))
+    except gojson.SyntaxProblem as error:
+        errors.invalid(f"data[{key}]", _REDACTED, str(error))
+        return
+    if value is not None and not isinstance(value, gojson.Pairs):
+        detail = (
+            f"json: cannot unmarshal {gojson.kind(value)} into Go value of type "
+            "map[string]interface {}"
+        )
+        errors.invalid(f"data[{key}]", _REDACTED, detail)
 
 
 def warnings(secret: Object) -> list[str]:
-    """Of a certificate and its key, no more is looked at than whether they are there."""
+    """Warnings of a certificate or a key that is missing; nothing else of them is checked."""
     if secret.get("type") != "kubernetes.io/tls":
         return []
     data = secret.get("data") or {}
-    complaint = _certificate_complaint(data["tls.crt"]) or _key_complaint(data["tls.key"])
-    return [complaint] if complaint else []
+    certificate, key = _pem_types(data["tls.crt"]), _pem_types(data["tls.key"])
+    if complaint := _certificate_complaint(certificate):
+        return [complaint]
+    if not key:
+        return ["tls: failed to find any PEM data in key input"]
+    if any(each == "PRIVATE KEY" or each.endswith(" PRIVATE KEY") for each in key):
+        return []
+    if key == ["CERTIFICATE"]:
+        return ["tls: found a certificate rather than a key in the PEM for the private key"]
+    complaint = 'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after'
+    return [f"{complaint} skipping PEM blocks of the following types: [{' '.join(key)}]"]
 
 
-# Not of whole blocks: with many beginnings and no end that would take a square of time.
+# Single lines: a pattern of whole blocks takes quadratic time for many beginnings without end.
 _PEM_LINE = re.compile(rb"^-----(BEGIN|END) ([^\r\n]*)-----[ \t\r]*$", re.MULTILINE)
 
 
 def _pem_types(encoded: str) -> list[str]:
-    types, begun = [], None
-    for found in _PEM_LINE.finditer(base64.b64decode(encoded or "")):
-        which, name = found.groups()
+    types, open_block = [], None
+    for match in _PEM_LINE.finditer(base64.b64decode(encoded or "")):
+        which, name = match.groups()
         if which == b"BEGIN":
-            begun = name
-        elif name == begun:
+            open_block = name
+        elif name == open_block:
             types.append(name.decode(errors="replace"))
-            begun = None
+            open_block = None
     return types
 
 
-def _certificate_complaint(encoded: str) -> str:
-    types = _pem_types(encoded)
+def _certificate_complaint(types: list[str]) -> str:
     if not types:
         return "tls: failed to find any PEM data in certificate input"
     if "CERTIFICATE" in types:
@@ -134,27 +121,3 @@ def _certificate_complaint(encoded: str) -> str:
         'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping '
         f"PEM blocks of the following types: [{' '.join(types)}]"
     )
-
-
-def _key_complaint(encoded: str) -> str:
-    types = _pem_types(encoded)
-    if not types:
-        return "tls: failed to find any PEM data in key input"
-    if any(each == "PRIVATE KEY" or each.endswith(" PRIVATE KEY") for each in types):
-        return ""
-    if types == ["CERTIFICATE"]:
-        return "tls: found a certificate rather than a key in the PEM for the private key"
-    return (
-        'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input after '
-        f"skipping PEM blocks of the following types: [{' '.join(types)}]"
-    )
-
-
-_BY_TYPE: dict[str, Callable[[Object], list[FieldError]]] = {
-    "kubernetes.io/service-account-token": _account_token,
-    "kubernetes.io/dockercfg": _docker_config(".dockercfg"),
-    "kubernetes.io/dockerconfigjson": _docker_config(".dockerconfigjson"),
-    "kubernetes.io/basic-auth": _basic_auth,
-    "kubernetes.io/ssh-auth": _ssh_auth,
-    "kubernetes.io/tls": _tls,
-}

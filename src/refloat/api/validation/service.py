@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service must be. Its addresses are looked at and never given out."""
+"""What a Service must be. Refloat checks its addresses and allocates none."""
 
 from collections.abc import Sequence
 
-from refloat.api import fields, internal, names
+from refloat.api import go_internal_types, names
 from refloat.api import meta as objects
 from refloat.api.defaults import service as defaults
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import addresses, meta, rules, service_ips
+from refloat.api.validation.rules import Errors
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -21,41 +22,46 @@ _HINTS = "service.kubernetes.io/topology-aware-hints"
 _TOPOLOGY = "service.kubernetes.io/topology-mode"
 _SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _FOR_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
-_FOR_EXTERNAL_NAME = "may not be set for ExternalName services"
 
 
 def validate_create(service: Object) -> list[FieldError]:
-    """Mistakes of its addresses come alone: the server looks at them first."""
-    if mistakes := service_ips.validate(service["spec"], ()):
-        return mistakes
-    metadata = meta.validate(service["metadata"], namespaced=True, name_check=names.dns_label)
-    return metadata + _service(service, None)
+    """Errors of the addresses come alone, because the server checks them first."""
+    if errors := service_ips.validate(service["spec"], ()):
+        return errors
+    errors = meta.validate(service["metadata"], namespaced=True, name_check=names.dns_label)
+    _check_service(service, None, errors)
+    return errors
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    stored = old["spec"].get("clusterIPs") or ()
-    if mistakes := service_ips.validate(new["spec"], stored):
-        return mistakes
-    return [
-        *meta.validate_update(new["metadata"], old["metadata"]),
-        *service_ips.validate_change(new["spec"], old["spec"]),
-        *_class_change(new["spec"], old["spec"]),
-        *_health_port_change(new["spec"], old["spec"]),
-        *_service(new, old),
-    ]
+    spec, before = new["spec"], old["spec"]
+    if errors := service_ips.validate(spec, before.get("clusterIPs") or ()):
+        return errors
+    errors = meta.validate_update(new["metadata"], old["metadata"])
+    service_ips.check_change(spec, before, errors)
+    class_name = spec.get("loadBalancerClass")
+    both = spec.get("type") == before.get("type") == "LoadBalancer"
+    if both and class_name != before.get("loadBalancerClass"):
+        errors.invalid("spec.loadBalancerClass", class_name, "may not change once set")
+    _check_class(spec, errors)
+    port_changes = spec.get("healthCheckNodePort") != before.get("healthCheckNodePort")
+    if port_changes and _needs_health_check(spec) and _needs_health_check(before):
+        errors.forbidden("spec.healthCheckNodePort", rules.IMMUTABLE)
+    _check_service(new, old, errors)
+    return errors
 
 
 def validate_status_update(new: Object, old: Object) -> list[FieldError]:
-    mistakes = meta.validate_update(new["metadata"], old["metadata"])
+    errors = meta.validate_update(new["metadata"], old["metadata"])
     path = "status.loadBalancer.ingress"
-    items, before = _ingress(new), _ingress(old)
+    items = _ingress(new)
     if items and new["spec"].get("type") != "LoadBalancer":
-        detail = "may only be used when `spec.type` is 'LoadBalancer'"
-        return [*mistakes, fields.forbidden(path, detail)]
-    stored = [each["ip"] for each in before if each.get("ip")]
+        errors.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")
+        return errors
+    stored = [each["ip"] for each in _ingress(old) if each.get("ip")]
     for i, item in enumerate(items):
-        mistakes += _ingress_point(item, f"{path}[{i}]", stored)
-    return mistakes
+        _check_ingress(item, stored, f"{path}[{i}]", errors)
+    return errors
 
 
 def _ingress(service: Object) -> list[Object]:
@@ -63,294 +69,190 @@ def _ingress(service: Object) -> list[Object]:
     return balancer.get("ingress") or []
 
 
-def _ingress_point(item: Object, path: str, stored: list[str]) -> list[FieldError]:
+def _check_ingress(item: Object, stored: Sequence[str], path: str, errors: Errors) -> None:
     ip, mode, host = item.get("ip", ""), item.get("ipMode"), item.get("hostname", "")
-    mistakes = addresses.validate(ip, f"{path}.ip", stored) if ip else []
+    if ip:
+        errors += addresses.validate(ip, f"{path}.ip", stored)
     if mode is None and ip:
-        mistakes.append(fields.required(f"{path}.ipMode", "must be specified when `ip` is set"))
+        errors.required(f"{path}.ipMode", "must be specified when `ip` is set")
     elif mode is not None and not ip:
-        detail = "may not be specified when `ip` is not set"
-        mistakes.append(fields.forbidden(f"{path}.ipMode", detail))
-    elif mode is not None and mode not in ("Proxy", "VIP"):
-        mistakes.append(rules.unsupported(f"{path}.ipMode", mode, ("Proxy", "VIP")))
+        errors.forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set")
+    else:
+        errors.one_of(f"{path}.ipMode", mode, ("Proxy", "VIP"))
     if host:
-        mistakes += rules.named(names.dns_subdomain(host), f"{path}.hostname", host)
+        errors.named(f"{path}.hostname", host, names.dns_subdomain)
         if addresses.parse(host) is not None:
-            detail = "must be a DNS name, not an IP address"
-            mistakes.append(fields.invalid(f"{path}.hostname", host, detail))
-    return mistakes
+            errors.invalid(f"{path}.hostname", host, "must be a DNS name, not an IP address")
 
 
-def _service(service: Object, old: Object | None) -> list[FieldError]:
+def _check_service(service: Object, old: Object | None, errors: Errors) -> None:
     spec = service["spec"]
     before = (old or {}).get("spec") or {}
-    return [
-        *_topology(objects.annotations(service)),
-        *_type_needs(spec),
-        *_ports(spec),
-        *meta.validate_labels(spec.get("selector") or {}, "spec.selector"),
-        *_affinity(spec),
-        *_external_ips(spec, before.get("externalIPs") or ()),
-        *_type(spec.get("type", "")),
-        *_port_numbers(spec),
-        *_source_ranges(service, old),
-        *_balancer(spec),
-        *_class(spec),
-        *_external_traffic(spec),
-        *_internal_traffic(spec),
-    ]
-
-
-def _topology(annotations: dict[str, str]) -> list[FieldError]:
+    annotations = objects.annotations(service)
     hints, mode = annotations.get(_HINTS), annotations.get(_TOPOLOGY)
-    if hints is None or mode is None or hints == mode:
-        return []
-    path = f"metadata.annotations[{_TOPOLOGY}]"
-    detail = f"must match annotations[{_HINTS}] when both are specified"
-    return [fields.invalid(path, mode, detail)]
+    if hints is not None and mode is not None and hints != mode:
+        detail = f"must match annotations[{_HINTS}] when both are specified"
+        errors.invalid(f"metadata.annotations[{_TOPOLOGY}]", mode, detail)
+    _check_type_needs(spec, errors)
+    _check_ports(spec, errors)
+    errors += meta.validate_labels(spec.get("selector") or {}, "spec.selector")
+    _check_affinity(spec, "spec.sessionAffinity", errors)
+    stored = before.get("externalIPs") or ()
+    for i, ip in enumerate(spec.get("externalIPs") or ()):
+        path = f"spec.externalIPs[{i}]"
+        errors += addresses.validate(ip, path, stored) or addresses.validate_endpoint(ip, path)
+    errors.required_one_of("spec.type", spec.get("type", ""), TYPES)
+    _check_port_numbers(spec, errors)
+    _check_source_ranges(service, old, errors)
+    name, is_balancer = "allocateLoadBalancerNodePorts", spec.get("type") == "LoadBalancer"
+    if spec.get(name) is not None and not is_balancer:
+        errors.forbidden(f"spec.{name}", _FOR_LOAD_BALANCER)
+    elif spec.get(name) is None and is_balancer:
+        errors.required(name)
+    _check_class(spec, errors)
+    _check_traffic(spec, errors)
 
 
-def _type_needs(spec: Object) -> list[FieldError]:
+def _check_type_needs(spec: Object, errors: Errors) -> None:
     kind, headless = spec.get("type"), service_ips.is_headless(spec)
-    mistakes = []
     if not spec.get("ports") and not headless and kind != "ExternalName":
-        mistakes.append(fields.required("spec.ports"))
+        errors.required("spec.ports")
     if kind in ("LoadBalancer", "NodePort") and headless:
         detail = f"may not be set to 'None' for {kind} services"
-        mistakes.append(fields.invalid("spec.clusterIPs[0]", spec["clusterIPs"][0], detail))
-    return mistakes + (_external_name(spec) if kind == "ExternalName" else [])
+        errors.invalid("spec.clusterIPs[0]", spec["clusterIPs"][0], detail)
+    if kind == "ExternalName":
+        detail = "may not be set for ExternalName services"
+        for name in ("clusterIPs", "ipFamilies"):
+            if spec.get(name):
+                errors.forbidden(f"spec.{name}", detail)
+        if spec.get("ipFamilyPolicy") is not None:
+            errors.forbidden("spec.ipFamilyPolicy", detail)
+        name = spec.get("externalName", "").removesuffix(".")
+        errors.required_name("spec.externalName", name, names.dns_subdomain)
 
 
-def _external_name(spec: Object) -> list[FieldError]:
-    mistakes = [
-        fields.forbidden(f"spec.{name}", _FOR_EXTERNAL_NAME)
-        for name in ("clusterIPs", "ipFamilies")
-        if spec.get(name)
-    ]
-    if spec.get("ipFamilyPolicy") is not None:
-        mistakes.append(fields.forbidden("spec.ipFamilyPolicy", _FOR_EXTERNAL_NAME))
-    name = spec.get("externalName", "").removesuffix(".")
-    if not name:
-        return [*mistakes, fields.required("spec.externalName")]
-    return mistakes + rules.named(names.dns_subdomain(name), "spec.externalName", name)
-
-
-def _ports(spec: Object) -> list[FieldError]:
+def _check_ports(spec: Object, errors: Errors) -> None:
     ports = spec.get("ports") or []
-    mistakes = []
-    seen: set[str] = set()
+    names_so_far: set[str] = set()
     for i, port in enumerate(ports):
         path, name = f"spec.ports[{i}]", port.get("name", "")
         if name:
-            mistakes += rules.named(names.dns_label(name), f"{path}.name", name)
-            if name in seen:
-                mistakes.append(fields.duplicate(f"{path}.name", name))
-            seen.add(name)
+            errors.named(f"{path}.name", name, names.dns_label)
+            errors.unique(f"{path}.name", name, names_so_far)
         elif len(ports) > 1:
-            mistakes.append(fields.required(f"{path}.name"))
-        mistakes += _port(port, path)
-    return mistakes
+            errors.required(f"{path}.name")
+        number, target = port.get("port", 0), port.get("targetPort", 0)
+        errors.each(f"{path}.port", number, names.port_number(number))
+        errors.required_one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS)
+        errors.each(f"{path}.targetPort", target, names.port(target))
+        if (app := port.get("appProtocol")) is not None:
+            errors.named(f"{path}.appProtocol", app, names.qualified_name)
 
 
-def _port(port: Object, path: str) -> list[FieldError]:
-    number, target = port.get("port", 0), port.get("targetPort", 0)
-    mistakes = rules.named(names.port_number(number), f"{path}.port", number)
-    protocol = port.get("protocol", "")
-    if not protocol:
-        mistakes.append(fields.required(f"{path}.protocol"))
-    elif protocol not in PROTOCOLS:
-        mistakes.append(rules.unsupported(f"{path}.protocol", protocol, PROTOCOLS))
-    check = names.port_name(target) if isinstance(target, str) else names.port_number(target)
-    mistakes += rules.named(check, f"{path}.targetPort", target)
-    if (app := port.get("appProtocol")) is not None:
-        mistakes += rules.named(names.qualified_name(app), f"{path}.appProtocol", app)
-    return mistakes
+def _check_affinity(spec: Object, path: str, errors: Errors) -> None:
+    affinity, config = spec.get("sessionAffinity", ""), spec.get("sessionAffinityConfig")
+    errors.required_one_of(path, affinity, AFFINITIES)
+    if affinity == "None" and config is not None:
+        errors.forbidden(f"{path}Config", "must not be set when session affinity is None")
+    elif affinity == "ClientIP":
+        seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
+        if seconds is None:
+            errors.required(f"{path}Config", "when session affinity type is ClientIP")
+        elif not 0 < seconds <= MAX_AFFINITY_SECONDS:
+            detail = f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}"
+            errors.invalid(f"{path}Config.clientIP.timeoutSeconds", seconds, detail)
 
 
-def _affinity(spec: Object) -> list[FieldError]:
-    affinity, path = spec.get("sessionAffinity", ""), "spec.sessionAffinity"
-    if not affinity:
-        return [fields.required(path)]
-    if affinity not in AFFINITIES:
-        return [rules.unsupported(path, affinity, AFFINITIES)]
-    config, path = spec.get("sessionAffinityConfig"), f"{path}Config"
-    if affinity == "None":
-        if config is None:
-            return []
-        detail = "must not be set when session affinity is None"
-        return [fields.forbidden(path, detail)]
-    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
-    if seconds is None:
-        return [fields.required(path, "when session affinity type is ClientIP")]
-    if 0 < seconds <= MAX_AFFINITY_SECONDS:
-        return []
-    detail = f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}"
-    return [fields.invalid(f"{path}.clientIP.timeoutSeconds", seconds, detail)]
-
-
-def _external_ips(spec: Object, stored: Sequence[str]) -> list[FieldError]:
-    mistakes = []
-    for i, ip in enumerate(spec.get("externalIPs") or ()):
-        path = f"spec.externalIPs[{i}]"
-        mistakes += addresses.validate(ip, path, stored) or addresses.validate_endpoint(ip, path)
-    return mistakes
-
-
-def _type(kind: str) -> list[FieldError]:
-    if not kind:
-        return [fields.required("spec.type")]
-    return [] if kind in TYPES else [rules.unsupported("spec.type", kind, TYPES)]
-
-
-def _port_numbers(spec: Object) -> list[FieldError]:
+def _check_port_numbers(spec: Object, errors: Errors) -> None:
     ports = spec.get("ports") or []
-    mistakes = []
     if spec.get("type") == "ClusterIP":
-        detail = "may not be used when `type` is 'ClusterIP'"
         for i, port in enumerate(ports):
             if port.get("nodePort"):
-                mistakes.append(fields.forbidden(f"spec.ports[{i}].nodePort", detail))
-    seen = set()
+                detail = "may not be used when `type` is 'ClusterIP'"
+                errors.forbidden(f"spec.ports[{i}].nodePort", detail)
+    pairs = set()
     for i, port in enumerate(ports):
-        if not (number := port.get("nodePort")):
-            continue
-        if (port.get("protocol"), number) in seen:
-            mistakes.append(fields.duplicate(f"spec.ports[{i}].nodePort", number))
-        seen.add((port.get("protocol"), number))
-    return mistakes + _repeated_ports(ports)
-
-
-def _repeated_ports(ports: list[Object]) -> list[FieldError]:
-    mistakes = []
-    seen = set()
+        if number := port.get("nodePort"):
+            if (port.get("protocol"), number) in pairs:
+                errors.duplicate(f"spec.ports[{i}].nodePort", number)
+            pairs.add((port.get("protocol"), number))
+    pairs = set()
     for i, port in enumerate(ports):
         pair = port.get("protocol"), port.get("port", 0)
-        if pair in seen:
+        if pair in pairs:
             key = {"protocol": pair[0], "port": pair[1]}
-            shown = internal.shown("core.ServicePort", key)
-            mistakes.append(fields.duplicate(f"spec.ports[{i}]", shown))
-        seen.add(pair)
-    return mistakes
+            errors.duplicate(f"spec.ports[{i}]", go_internal_types.shown("core.ServicePort", key))
+        pairs.add(pair)
 
 
-def _source_ranges(service: Object, old: Object | None) -> list[FieldError]:
-    spec = service["spec"]
-    if spec.get("loadBalancerSourceRanges"):
-        return _listed_ranges(spec, ((old or {}).get("spec") or {}))
-    value = objects.annotations(service).get(_SOURCE_RANGES)
-    if value is None:
-        return []
-    path = f"metadata.annotations[{_SOURCE_RANGES}]"
-    balancer = spec.get("type") == "LoadBalancer"
-    mistakes = [] if balancer else [fields.forbidden(path, _FOR_LOAD_BALANCER)]
-    if old is not None and objects.annotations(old).get(_SOURCE_RANGES) == value:
-        return mistakes
-    for text in value.split(",") if value.strip() else ():
-        mistakes += addresses.validate_cidr(text.strip(), path)
-    return mistakes
+def _check_source_ranges(service: Object, old: Object | None, errors: Errors) -> None:
+    spec, annotations = service["spec"], objects.annotations(service)
+    is_balancer = spec.get("type") == "LoadBalancer"
+    if ranges := spec.get("loadBalancerSourceRanges"):
+        path, before = "spec.LoadBalancerSourceRanges", (old or {}).get("spec") or {}
+        if not is_balancer:
+            errors.forbidden(path, _FOR_LOAD_BALANCER)
+        stored = [text.strip() for text in before.get("loadBalancerSourceRanges") or ()]
+        for i, text in enumerate(ranges):
+            errors += addresses.validate_cidr(text.strip(), f"{path}[{i}]", stored)
+    elif (value := annotations.get(_SOURCE_RANGES)) is not None:
+        path = f"metadata.annotations[{_SOURCE_RANGES}]"
+        if not is_balancer:
+            errors.forbidden(path, _FOR_LOAD_BALANCER)
+        is_stored = old is not None and objects.annotations(old).get(_SOURCE_RANGES) == value
+        for text in value.split(",") if value.strip() and not is_stored else ():
+            errors += addresses.validate_cidr(text.strip(), path)
 
 
-def _listed_ranges(spec: Object, old: Object) -> list[FieldError]:
-    path = "spec.LoadBalancerSourceRanges"
-    balancer = spec.get("type") == "LoadBalancer"
-    mistakes = [] if balancer else [fields.forbidden(path, _FOR_LOAD_BALANCER)]
-    stored = [text.strip() for text in old.get("loadBalancerSourceRanges") or ()]
-    for i, text in enumerate(spec["loadBalancerSourceRanges"]):
-        mistakes += addresses.validate_cidr(text.strip(), f"{path}[{i}]", stored)
-    return mistakes
-
-
-def _balancer(spec: Object) -> list[FieldError]:
-    name = "allocateLoadBalancerNodePorts"
-    balancer, allocate = spec.get("type") == "LoadBalancer", spec.get(name)
-    if allocate is not None and not balancer:
-        return [fields.forbidden(f"spec.{name}", _FOR_LOAD_BALANCER)]
-    return [fields.required(name)] if balancer and allocate is None else []
-
-
-def _class(spec: Object) -> list[FieldError]:
+def _check_class(spec: Object, errors: Errors) -> None:
     name, path = spec.get("loadBalancerClass"), "spec.loadBalancerClass"
-    if name is None:
-        return []
-    if spec.get("type") != "LoadBalancer":
-        return [fields.forbidden(path, _FOR_LOAD_BALANCER)]
-    return rules.named(names.qualified_name(name), path, name)
-
-
-def _class_change(new: Object, old: Object) -> list[FieldError]:
-    name = new.get("loadBalancerClass")
-    both = new.get("type") == old.get("type") == "LoadBalancer"
-    if both and name != old.get("loadBalancerClass"):
-        detail = "may not change once set"
-        return [fields.invalid("spec.loadBalancerClass", name, detail), *_class(new)]
-    return _class(new)
+    if name is not None and spec.get("type") != "LoadBalancer":
+        errors.forbidden(path, _FOR_LOAD_BALANCER)
+    elif name is not None:
+        errors.named(path, name, names.qualified_name)
 
 
 def _needs_health_check(spec: Object) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def _health_port_change(new: Object, old: Object) -> list[FieldError]:
-    if not _needs_health_check(new) or not _needs_health_check(old):
-        return []
-    if new.get("healthCheckNodePort") == old.get("healthCheckNodePort"):
-        return []
-    return [fields.forbidden("spec.healthCheckNodePort", meta.IMMUTABLE)]
-
-
-def _external_traffic(spec: Object) -> list[FieldError]:
+def _check_traffic(spec: Object, errors: Errors) -> None:
     policy, path = spec.get("externalTrafficPolicy", ""), "spec.externalTrafficPolicy"
-    mistakes = []
-    if not defaults.is_reachable_from_outside(spec):
-        if policy:
-            detail = "may only be set for externally-accessible services"
-            mistakes.append(fields.invalid(path, internal.typed(policy), detail))
-    elif not policy:
-        mistakes.append(fields.required(path))
-    elif policy not in TRAFFIC_POLICIES:
-        mistakes.append(rules.unsupported(path, policy, TRAFFIC_POLICIES))
-    return mistakes + _health_port(spec)
-
-
-def _health_port(spec: Object) -> list[FieldError]:
-    """No port is given out here, so none is asked for where it would be."""
-    port, path = spec.get("healthCheckNodePort", 0), "spec.healthCheckNodePort"
-    if not port:
-        return []
-    if _needs_health_check(spec):
-        return rules.named(names.port_number(port), path, port)
-    detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-    return [fields.invalid(path, port, detail)]
-
-
-def _internal_traffic(spec: Object) -> list[FieldError]:
+    if defaults.is_reachable_from_outside(spec):
+        errors.required_one_of(path, policy, TRAFFIC_POLICIES)
+    elif policy:
+        detail = "may only be set for externally-accessible services"
+        errors.invalid(path, go_internal_types.typed(policy), detail)
+    # Refloat allocates no ports, so it does not require this one.
+    if port := spec.get("healthCheckNodePort"):
+        if _needs_health_check(spec):
+            errors.each("spec.healthCheckNodePort", port, names.port_number(port))
+        else:
+            types = "`type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+            errors.invalid("spec.healthCheckNodePort", port, f"may only be set when {types}")
     policy, path = spec.get("internalTrafficPolicy"), "spec.internalTrafficPolicy"
-    mistakes = []
     if policy is None and spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
-        mistakes.append(fields.required(path))
-    if policy is not None and policy not in TRAFFIC_POLICIES:
-        mistakes.append(rules.unsupported(path, policy, TRAFFIC_POLICIES))
+        errors.required(path)
+    errors.one_of(path, policy, TRAFFIC_POLICIES)
     distribution = spec.get("trafficDistribution")
     if distribution is not None and distribution not in DISTRIBUTIONS:
-        path = "spec.trafficDistribution"
-        mistakes.append(fields.not_supported(path, distribution, DISTRIBUTIONS))
-    return mistakes
+        errors.not_supported("spec.trafficDistribution", distribution, DISTRIBUTIONS)
 
 
 def warnings(service: Object) -> list[str]:
     """What is accepted but is ignored, or should be written otherwise."""
     spec = service["spec"]
-    found = []
+    texts = []
     if _HINTS in objects.annotations(service):
-        found.append(f"annotation {_HINTS} is deprecated, please use {_TOPOLOGY} instead")
-    found += service_ips.warnings(spec)
+        texts.append(f"annotation {_HINTS} is deprecated, please use {_TOPOLOGY} instead")
+    texts += service_ips.warnings(spec)
     if spec.get("type") == "ExternalName" and spec.get("externalIPs"):
-        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+        texts.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     if spec.get("type") != "ExternalName" and spec.get("externalName"):
-        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+        texts.append('spec.externalName is ignored when spec.type is not "ExternalName"')
     if spec.get("trafficDistribution") == "PreferClose":
-        found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
-    return found
+        texts.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+    return texts
 
 
 def status_warnings(service: Object) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a ServiceAccount must be: it has metadata to check, and nothing else."""
+"""What a ServiceAccount must be: only its metadata has rules."""
 
 from refloat.api import names
 from refloat.api.fields import FieldError
@@ -8,7 +8,7 @@ from refloat.api.validation import meta
 
 
 def validate_create(account: Object) -> list[FieldError]:
-    """Also what an update must keep to."""
+    """The rules of an update too."""
     return meta.validate(account["metadata"], namespaced=True, name_check=names.dns_subdomain)
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Path elements: one step from a value to a part of it.
 
-An element is kept as the text that fieldsV1 has for it: `f:name` is a member,
-`k:{"name":"a"}` an item of a list with keys, `v:"a"` an item of a set. Equal
-steps have equal texts.
+An element is a text as in fieldsV1: `f:name` is a member, `k:{"name":"a"}` an item of
+a list with keys, `v:"a"` an item of a set. Equal steps have equal texts.
 """
 
 import json
@@ -14,17 +13,10 @@ from refloat.api import integers
 
 # json.dumps with the escapes of Go's encoder.
 _ESCAPES = str.maketrans(
-    {
-        "<": "\\u003c",
-        ">": "\\u003e",
-        "&": "\\u0026",
-        "\u2028": "\\u2028",
-        "\u2029": "\\u2029",
-    }
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 
-# How many elements keep their place in the order at hand: those of a few
-# hundred objects of different kinds.
+# Elements in the caches: those of a few hundred objects of different kinds.
 _REMEMBERED = 4096
 
 
@@ -48,7 +40,7 @@ def item(value: Any) -> str:
 
 @lru_cache(_REMEMBERED)
 def order(element: str) -> tuple[Any, ...]:
-    """Where an element stands among its siblings: members, keys, values."""
+    """The sort key of an element among its siblings: members, keys, values."""
     prefix, _, rest = element.partition(":")
     if prefix == "f":
         return (0, rest)
@@ -92,9 +84,11 @@ def _shown(value: Any) -> str:
 
 
 @lru_cache(_REMEMBERED)
-def normal(element: str) -> str | None:
-    """An element that was written in another order or spacing, as we write it; None for one of a
-    kind that only later versions know. Raises `ValueError` for what is none."""
+def canonical(element: str) -> str | None:
+    """The element in canonical order and spacing; None for a kind of a later version.
+
+    Raises `ValueError` for malformed text.
+    """
     kind, colon, rest = element[:1], element[1:2], element[2:]
     if colon != ":":
         raise ValueError(f"{element!r} is no element of a path")
@@ -112,7 +106,7 @@ def normal(element: str) -> str | None:
 
 
 def _keys(text: str) -> dict[str, Any]:
-    found = _decoded(text)
-    if not isinstance(found, dict):
+    keys = _decoded(text)
+    if not isinstance(keys, dict):
         raise ValueError(f"{text!r} has no keys")
-    return found
+    return keys

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of ownership: who conflicts, who takes over, what is pruned."""
+"""The rules of ownership: conflicts, changes of owners, pruning."""
 
 from typing import Any
 
 from refloat.api import errors
-from refloat.apiserver.apply import entries, sets, structure
-from refloat.apiserver.apply.entries import Entry, Owners
-from refloat.apiserver.apply.sets import Path, PathSet
+from refloat.apiserver.apply import field_sets, managed_fields, structure
+from refloat.apiserver.apply.field_sets import Path, PathSet
+from refloat.apiserver.apply.managed_fields import ManagerEntry, Owners
 from refloat.apiserver.apply.shapes import Shape
 from refloat.apiserver.apply.structure import Comparison
 
-# What identifies an object, or is the server's to write, has no owner.
-UNOWNED = sets.of(
+# Fields that identify an object, or that only the server writes, have no owner.
+UNOWNED = field_sets.of(
     ("f:apiVersion",),
     ("f:kind",),
     ("f:metadata",),
@@ -31,59 +31,59 @@ UNOWNED = sets.of(
     ),
 )
 
-_STATUS = sets.of(("f:status",))
-_SPEC = sets.of(("f:spec",))
+_STATUS = field_sets.of(("f:status",))
+_SPEC = field_sets.of(("f:spec",))
 _RESET = {
-    ("Pod", "status"): sets.of(
-        ("f:spec",),
-        ("f:metadata", "f:deletionTimestamp"),
-        ("f:metadata", "f:ownerReferences"),
+    ("Pod", "status"): field_sets.of(
+        ("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")
     ),
-    ("VolumeAttachment", "status"): sets.of(("f:spec",), ("f:metadata",)),
+    ("VolumeAttachment", "status"): field_sets.of(("f:spec",), ("f:metadata",)),
 }
 
 
 def reset(kind: str, subresource: str) -> PathSet:
-    """What a write through this address cannot change, and so cannot own."""
+    """The fields that a write through this address cannot change, and so not own."""
     return _RESET.get((kind, subresource)) or (_SPEC if subresource == "status" else _STATUS)
 
 
 class Conflicts(Exception):
-    """Others own what the configuration wants to change."""
+    """The configuration changes fields of other managers."""
 
-    def __init__(self, found: list[tuple[Entry, Path]]) -> None:
-        super().__init__(message(found))
-        self.found = found
+    def __init__(self, conflicts: list[tuple[ManagerEntry, Path]]) -> None:
+        super().__init__(message(conflicts))
+        self.conflicts = conflicts
 
     def status(self) -> errors.StatusError:
         causes = [
             {
                 "reason": "FieldManagerConflict",
                 "message": f"conflict with {_shown(entry)}",
-                "field": sets.show(path),
+                "field": field_sets.show(path),
             }
-            for entry, path in self.found[: errors.MAX_CAUSES]
+            for entry, path in self.conflicts[: errors.MAX_CAUSES]
         ]
         return errors.StatusError(409, "Conflict", str(self), details={"causes": causes})
 
 
-def message(found: list[tuple[Entry, Path]]) -> str:
-    if len(found) == 1:
-        entry, path = found[0]
-        return f"Apply failed with 1 conflict: conflict with {_shown(entry)}: {sets.show(path)}"
+def message(conflicts: list[tuple[ManagerEntry, Path]]) -> str:
+    if len(conflicts) == 1:
+        entry, path = conflicts[0]
+        return (
+            f"Apply failed with 1 conflict: conflict with {_shown(entry)}: {field_sets.show(path)}"
+        )
     lines: list[str] = []
-    shown = ""
-    for entry, path in found[: errors.MAX_CAUSES]:
-        if entry.identity != shown:
-            shown = entry.identity
+    identity = ""
+    for entry, path in conflicts[: errors.MAX_CAUSES]:
+        if entry.identity != identity:
+            identity = entry.identity
             lines.append(f"conflicts with {_shown(entry)}:")
-        lines.append(f"- {sets.show(path)}")
-    if (left := len(found) - errors.MAX_CAUSES) > 0:
-        lines.append(f"- and {left} more")
-    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+        lines.append(f"- {field_sets.show(path)}")
+    if (more := len(conflicts) - errors.MAX_CAUSES) > 0:
+        lines.append(f"- and {more} more")
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: ManagerEntry) -> str:
     text = f'"{entry.manager}"'
     if entry.subresource:
         text += f' with subresource "{entry.subresource}"'
@@ -93,31 +93,33 @@ def _shown(entry: Entry) -> str:
 def settle(
     owners: Owners, comparison: Comparison, *, writer: str, api_version: str, force: bool
 ) -> Owners:
-    """The others' ownership after a write; `Conflicts` unless it is by force."""
-    written = comparison.written
-    lost = {
+    """The owners after a write; raises `Conflicts` without `force`."""
+    changes = comparison.written
+    conflicts = {
         identity: conflict
         for identity, entry in owners.items()
         if identity != writer and entry.api_version == api_version
-        if not (conflict := entry.paths.intersection(written)).empty
+        if not (conflict := entry.paths.intersection(changes)).empty
     }
-    if lost and not force:
+    if conflicts and not force:
         raise Conflicts(
-            [(owners[each], path) for each in sorted(lost) for path in lost[each].paths()]
+            [(owners[each], path) for each in sorted(conflicts) for path in conflicts[each].paths()]
         )
-    settled: Owners = {}
+    others: Owners = {}
     for identity, entry in owners.items():
         if identity != writer and entry.api_version == api_version:
-            entry = entry.owning(
-                entry.paths.difference(lost.get(identity, PathSet())).difference(comparison.removed)
+            entry = entry.with_paths(
+                entry.paths.difference(conflicts.get(identity, PathSet())).difference(
+                    comparison.removed
+                )
             )
         if not entry.paths.empty:
-            settled[identity] = entry
-    return settled
+            others[identity] = entry
+    return others
 
 
 def prune(merged: Any, shape: Shape, owners: Owners, last: PathSet) -> Any:
-    """The merged object without what its manager owned last time, and nobody owns now."""
+    """The merged object without fields that the manager owned before and has now left."""
     owned = PathSet()
     for entry in owners.values():
         owned = owned.union(entry.paths)
@@ -126,14 +128,14 @@ def prune(merged: Any, shape: Shape, owners: Owners, last: PathSet) -> Any:
     before = structure.with_named(last, shape)
     present = structure.with_named(structure.paths_of(merged, shape), shape)
     owned = structure.with_named(owned, shape)
-    # First everything of last time goes, then what is owned comes back, then
-    # what went along with it and was never this manager's.
+    # First remove all former fields of the manager, then restore owned fields, then
+    # restore fields below the removed ones that were never this manager's.
     pruned = structure.remove(merged, shape, before)
     pruned = structure.remove(
         merged, shape, present.difference(_present(pruned, shape).union(owned))
     )
-    gone = present.difference(_present(pruned, shape)).intersection(before)
-    return structure.remove(merged, shape, gone)
+    surplus = present.difference(_present(pruned, shape)).intersection(before)
+    return structure.remove(merged, shape, surplus)
 
 
 def _present(value: Any, shape: Shape) -> PathSet:
@@ -141,29 +143,29 @@ def _present(value: Any, shape: Shape) -> PathSet:
 
 
 def stripped(owners: Owners, writer: str) -> Owners:
-    """The owners, where the writer owns nothing that has no owner."""
+    """The owners, after removing fields without owner from the writer."""
     entry = owners.get(writer)
     if entry is None:
         return owners
-    kept = {identity: each for identity, each in owners.items() if identity != writer}
+    rest = {identity: each for identity, each in owners.items() if identity != writer}
     paths = entry.paths.difference(UNOWNED)
     if not paths.empty:
-        kept[writer] = entry.owning(paths)
-    return kept
+        rest[writer] = entry.with_paths(paths)
+    return rest
 
 
-def updated(owners: Owners, comparison: Comparison, *, writer: Entry) -> Owners:
-    """The ownership after an update: the writer takes what it changed.
+def updated(owners: Owners, comparison: Comparison, *, writer: ManagerEntry) -> Owners:
+    """The owners after an update: the writer takes what it changed.
 
-    The writer's entry has its time and no paths; who changed nothing keeps
-    the entry and the time it had.
+    The writer's entry has its time and no paths. A writer that changed nothing keeps
+    its old entry and time.
     """
-    settled = settle(owners, comparison, writer="", api_version=writer.api_version, force=True)
-    taken = comparison.written.difference(UNOWNED)
-    if taken.empty:
-        return settled
-    previous = settled.get(writer.identity)
+    owners = settle(owners, comparison, writer="", api_version=writer.api_version, force=True)
+    paths = comparison.written.difference(UNOWNED)
+    if paths.empty:
+        return owners
+    previous = owners.get(writer.identity)
     if previous is not None:
-        taken = taken.union(previous.paths)
-    settled[writer.identity] = writer.owning(taken)
-    return entries.capped(settled)
+        paths = paths.union(previous.paths)
+    owners[writer.identity] = writer.with_paths(paths)
+    return managed_fields.capped(owners)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ownership sees of a type: a leaf, owned as a whole, or its parts.
+"""The shape of a type for ownership: a leaf with one owner, or parts with owners.
 
-Scalars are leaves, and so are the lists and maps that the schema calls
-atomic; a list without a type is one of them. The rest is owned member by
-member and item by item.
+Scalars are leaves, and so are lists and maps that the schema calls atomic; a list
+without a type is atomic. All others have owners for each member or item.
 """
 
 from dataclasses import dataclass, field
@@ -15,82 +14,82 @@ from refloat.api import schema
 from refloat.apiserver.apply import elements
 
 
-class Kind(Enum):
+class ShapeKind(Enum):
     LEAF = "leaf"
     STRUCT = "struct"
     MAP = "map"
     SET = "set"  # a list of different scalars
-    KEYED = "keyed"  # a list of structs, told apart by their keys
+    KEYED = "keyed"  # a list of structs with keys
 
 
 class BadItem(Exception):
-    """A list item that cannot be told apart from others; the text says why."""
+    """A list item without identity; the message has the reason."""
 
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    kind: Kind
+    kind: ShapeKind
     type: schema.Type
     element: "Shape | None" = None  # of a map or list
     keys: tuple[str, ...] = ()
     _members: "dict[str, Shape]" = field(default_factory=dict, repr=False)
 
     def is_named(self, name: str) -> bool:
-        """Whether this is a field of a struct, and no key of a map."""
+        """Whether this is a field of a struct, not a key of a map."""
         return isinstance(self.type, schema.Struct) and name in self.type.fields
 
     def member(self, name: str) -> "Shape":
         """The shape of a member; unknown fields are leaves."""
         if self.element is not None:
             return self.element
-        found = self._members.get(name)
-        if found is None:
+        shape = self._members.get(name)
+        if shape is None:
             assert isinstance(self.type, schema.Struct)
-            known = self.type.fields.get(name)
-            found = self._members[name] = LEAF if known is None else of_field(known)
-        return found
+            struct_field = self.type.fields.get(name)
+            shape = self._members[name] = LEAF if struct_field is None else of_field(struct_field)
+        return shape
 
     def part(self, path_element: str) -> "Shape":
         """The shape at a path element."""
-        if self.kind is Kind.LEAF:
+        if self.kind is ShapeKind.LEAF:
             return self
-        if self.kind in (Kind.SET, Kind.KEYED):
+        if self.kind in (ShapeKind.SET, ShapeKind.KEYED):
             return self.element or LEAF
         return self.member(path_element[2:])
 
     def item_element(self, item: Any) -> str:
         """The path element of a list's item."""
-        if self.kind is Kind.SET:
+        if self.kind is ShapeKind.SET:
             return _set_element(item)
         if item is None:
             raise BadItem("associative list with keys may not have a null element")
         if not isinstance(item, dict):
             raise BadItem("associative list with keys may not have non-map elements")
-        found = {}
+        keys = {}
         for name in self.keys:
             value = item.get(name, self._default(name))
             if value is not None or name in item:
-                found[name] = value
-        if not found:
-            named = " ".join(f'"{name}"' for name in self.keys)
+                keys[name] = value
+        if not keys:
+            names = " ".join(f'"{name}"' for name in self.keys)
             raise BadItem(
-                f"associative list with keys has an element that omits all key fields [{named}] "
+                f"associative list with keys has an element that omits all key fields [{names}] "
                 "(and doesn't have default values for any key fields)"
             )
-        return elements.keyed(found)
+        return elements.keyed(keys)
 
     def _default(self, name: str) -> Any:
-        """What stands in for a key that is absent."""
+        """The value of an absent key."""
         assert self.element is not None
         if not isinstance(self.element.type, schema.Struct):
             return None
-        known = self.element.type.fields.get(name)
-        if known is None or known.default is not None:
-            return known and known.default
-        return None if known.omit else _blank(known)
+        key_field = self.element.type.fields.get(name)
+        if key_field is None or key_field.default is not None:
+            return key_field and key_field.default
+        return None if key_field.omit else _blank(key_field)
 
 
-LEAF = Shape(Kind.LEAF, schema.Scalar("any", ""))
+LEAF = Shape(ShapeKind.LEAF, schema.Scalar("any", ""))
 
 
 def _set_element(item: Any) -> str:
@@ -106,36 +105,35 @@ def _set_element(item: Any) -> str:
 @cache
 def of(struct: schema.Struct) -> Shape:
     """The shape of a kind."""
-    return Shape(Kind.STRUCT, struct)
+    return Shape(ShapeKind.STRUCT, struct)
 
 
-def of_field(known: schema.Field) -> Shape:
-    if isinstance(known.type, schema.ListOf):
-        return _of_list(known, known.type)
-    if known.map_type == "atomic":
-        return Shape(Kind.LEAF, known.type)
-    if isinstance(known.type, schema.Struct) and known.map_type == "granular":
-        return of(known.type)
-    return _of_type(known.type)
+def of_field(struct_field: schema.Field) -> Shape:
+    type_ = struct_field.type
+    if isinstance(type_, schema.ListOf):
+        if struct_field.list_type == "set":
+            return Shape(ShapeKind.SET, type_, element=_of_type(type_.element))
+        if struct_field.list_type == "map":
+            return Shape(
+                ShapeKind.KEYED, type_, _of_type(type_.element), struct_field.list_map_keys
+            )
+        return Shape(ShapeKind.LEAF, type_)
+    if struct_field.map_type == "atomic":
+        return Shape(ShapeKind.LEAF, type_)
+    if isinstance(type_, schema.Struct) and struct_field.map_type == "granular":
+        return of(type_)
+    return _of_type(type_)
 
 
-def _of_list(known: schema.Field, listed: schema.ListOf) -> Shape:
-    if known.list_type == "set":
-        return Shape(Kind.SET, listed, element=_of_type(listed.element))
-    if known.list_type == "map":
-        return Shape(Kind.KEYED, listed, _of_type(listed.element), known.list_map_keys)
-    return Shape(Kind.LEAF, listed)
+def _of_type(type_: schema.Type) -> Shape:
+    if isinstance(type_, schema.Struct) and not type_.atomic:
+        return of(type_)
+    if isinstance(type_, schema.MapOf):
+        return Shape(ShapeKind.MAP, type_, element=_of_type(type_.element))
+    return Shape(ShapeKind.LEAF, type_)
 
 
-def _of_type(known: schema.Type) -> Shape:
-    if isinstance(known, schema.Struct) and not known.atomic:
-        return of(known)
-    if isinstance(known, schema.MapOf):
-        return Shape(Kind.MAP, known, element=_of_type(known.element))
-    return Shape(Kind.LEAF, known)
-
-
-# What a field of a Go struct holds before anything is put into it.
+# The zero values of Go.
 _ZEROS: dict[str, Any] = {
     "string": "",
     "bool": False,
@@ -150,13 +148,19 @@ _ZEROS: dict[str, Any] = {
 
 
 def blank(struct: schema.Struct) -> dict[str, Any]:
-    """An object of this kind before anything was written to it."""
-    return {name: _blank(known) for name, known in struct.fields.items() if not known.omit}
+    """An empty object of this kind, with Go's zero values."""
+    return {
+        name: _blank(struct_field)
+        for name, struct_field in struct.fields.items()
+        if not struct_field.omit
+    }
 
 
-def _blank(known: schema.Field) -> Any:
-    if known.pointer:
+def _blank(struct_field: schema.Field) -> Any:
+    if struct_field.pointer:
         return None
-    if isinstance(known.type, schema.Struct):
-        return blank(known.type)
-    return _ZEROS.get(known.type.kind) if isinstance(known.type, schema.Scalar) else None
+    if isinstance(struct_field.type, schema.Struct):
+        return blank(struct_field.type)
+    return (
+        _ZEROS.get(struct_field.type.kind) if isinstance(struct_field.type, schema.Scalar) else None
+    )

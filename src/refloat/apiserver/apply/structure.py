@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values and their shapes: merging, comparing, pruning, listing paths.
 
-Nothing here knows managers. Inputs are never changed; results share what is
-the same.
+Nothing here knows managers. The functions never change their arguments; results
+share equal parts.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refloat.apiserver.apply import elements, shapes
-from refloat.apiserver.apply.sets import Path, PathSet
-from refloat.apiserver.apply.shapes import Kind, Shape
+from refloat.apiserver.apply.field_sets import Path, PathSet
+from refloat.apiserver.apply.shapes import Shape, ShapeKind
 
 ABSENT: Any = object()  # unlike None, which is an explicit null
 
@@ -25,7 +25,7 @@ def _members(value: Any) -> dict[str, Any]:
 
 
 def _items(value: Any, shape: Shape) -> Iterator[tuple[str, Any]]:
-    """Items with their elements; those without one have no owner."""
+    """Items with their elements; skips items without element, which have no owner."""
     for item in value if isinstance(value, list) else ():
         try:
             yield shape.item_element(item), item
@@ -34,40 +34,40 @@ def _items(value: Any, shape: Shape) -> Iterator[tuple[str, Any]]:
 
 
 def has_nameless_items(value: Any, shape: Shape) -> bool:
-    """Is there a list that should be told by keys, with an item that has none?"""
-    if shape.kind in (Kind.STRUCT, Kind.MAP):
+    """Whether a list with keys has an item without them."""
+    if shape.kind in (ShapeKind.STRUCT, ShapeKind.MAP):
         return any(
             has_nameless_items(each, shape.member(name)) for name, each in _members(value).items()
         )
-    if shape.kind is Kind.LEAF or not isinstance(value, list):
+    if shape.kind is ShapeKind.LEAF or not isinstance(value, list):
         return False
-    named = list(_items(value, shape))
+    pairs = list(_items(value, shape))
     element = shape.element or shapes.LEAF
-    return len(named) < len(value) or any(has_nameless_items(each, element) for _, each in named)
+    return len(pairs) < len(value) or any(has_nameless_items(each, element) for _, each in pairs)
 
 
 def paths_of(value: Any, shape: Shape) -> PathSet:
-    """The paths that a value says something about."""
-    found = PathSet()
-    _collect(value, shape, (), found)
-    return found
+    """The paths that a value has."""
+    paths = PathSet()
+    _collect(value, shape, (), paths)
+    return paths
 
 
-def _collect(value: Any, shape: Shape, path: Path, found: PathSet) -> None:
-    if shape.kind is Kind.LEAF:
-        found.insert(path)
-    elif shape.kind in (Kind.STRUCT, Kind.MAP):
+def _collect(value: Any, shape: Shape, path: Path, paths: PathSet) -> None:
+    if shape.kind is ShapeKind.LEAF:
+        paths.insert(path)
+    elif shape.kind in (ShapeKind.STRUCT, ShapeKind.MAP):
         for name, each in _members(value).items():
             below = (*path, elements.member(name))
-            _collect(each, shape.member(name), below, found)
+            _collect(each, shape.member(name), below, paths)
             if each is None or each == {} or not shape.is_named(name):
-                found.insert(below)
+                paths.insert(below)
     else:
         for element, group in _grouped(value, shape).items():
             below = (*path, element)
             if len(group) == 1:
-                _collect(group[0], shape.element or shapes.LEAF, below, found)
-            found.insert(below)
+                _collect(group[0], shape.element or shapes.LEAF, below, paths)
+            paths.insert(below)
 
 
 def _grouped(value: Any, shape: Shape) -> dict[str, list[Any]]:
@@ -97,75 +97,71 @@ class Comparison:
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
-    """What was removed, modified and added on the way from old to new."""
-    found = Comparison()
-    _compare(old, new, shape, (), found)
-    return found
+    """The removed, modified and added paths from old to new."""
+    comparison = Comparison()
+    _compare(old, new, shape, (), comparison)
+    return comparison
 
 
-def _compare(old: Any, new: Any, shape: Shape, path: Path, found: Comparison) -> None:
+def _compare(old: Any, new: Any, shape: Shape, path: Path, comparison: Comparison) -> None:
     if old is new or (old is not ABSENT and new is not ABSENT and old == new):
         return
-    if shape.kind is Kind.LEAF or (_is_empty(old) and _is_empty(new)):
-        _note(old, new, path, found)
+    if shape.kind is ShapeKind.LEAF or (_is_empty(old) and _is_empty(new)):
+        _record(old, new, path, comparison)
         return
-    if shape.kind in (Kind.STRUCT, Kind.MAP):
+    if shape.kind in (ShapeKind.STRUCT, ShapeKind.MAP):
         before, after = _members(old), _members(new)
         for name in before | after:
             below = (*path, elements.member(name))
             one, other = before.get(name, ABSENT), after.get(name, ABSENT)
-            _compare(one, other, shape.member(name), below, found)
+            _compare(one, other, shape.member(name), below, comparison)
     else:
-        _compare_items(old, new, shape, path, found)
+        inner = shape.element or shapes.LEAF
+        olds, news = _grouped(old, shape), _grouped(new, shape)
+        for element in olds | news:
+            below, ones, others = (*path, element), olds.get(element, []), news.get(element, [])
+            if len(ones) < 2 and len(others) < 2:
+                pair = (ones[0] if ones else ABSENT, others[0] if others else ABSENT)
+                _compare(*pair, inner, below, comparison)
+            else:
+                _compare_repeated(ones, others, inner, below, comparison)
     if old is ABSENT or new is ABSENT:
-        _note(old, new, path, found)
+        _record(old, new, path, comparison)
 
 
-def _note(old: Any, new: Any, path: Path, found: Comparison) -> None:
+def _record(old: Any, new: Any, path: Path, comparison: Comparison) -> None:
     if old is ABSENT:
-        found.added.insert(path)
+        comparison.added.insert(path)
     elif new is ABSENT:
-        found.removed.insert(path)
+        comparison.removed.insert(path)
     else:
-        found.modified.insert(path)
-
-
-def _compare_items(old: Any, new: Any, shape: Shape, path: Path, found: Comparison) -> None:
-    before, after = _grouped(old, shape), _grouped(new, shape)
-    for element in before | after:
-        below = (*path, element)
-        one, other = before.get(element, []), after.get(element, [])
-        if len(one) < 2 and len(other) < 2:
-            pair = (one[0] if one else ABSENT, other[0] if other else ABSENT)
-            _compare(*pair, shape.element or shapes.LEAF, below, found)
-        else:
-            _compare_repeated(one, other, shape.element or shapes.LEAF, below, found)
+        comparison.modified.insert(path)
 
 
 def _compare_repeated(
-    old: list[Any], new: list[Any], shape: Shape, path: Path, found: Comparison
+    old: list[Any], new: list[Any], shape: Shape, path: Path, comparison: Comparison
 ) -> None:
-    """Items whose keys repeat are owned together, as one leaf."""
+    """Compare items with repeated keys, which have one owner together."""
     if len(old) > 1 and len(new) > 1:
         if old != new:
-            found.modified.insert(path)
+            comparison.modified.insert(path)
     elif len(old) > 1:
         if new:
-            _compare(ABSENT, new[0], shape, path, found)
-        found.removed.insert(path)
+            _compare(ABSENT, new[0], shape, path, comparison)
+        comparison.removed.insert(path)
     else:
         if old:
-            _compare(old[0], ABSENT, shape, path, found)
-        found.added.insert(path)
+            _compare(old[0], ABSENT, shape, path, comparison)
+        comparison.added.insert(path)
 
 
 def merge(live: Any, config: Any, shape: Shape) -> Any:
     """The live value with the configuration laid over it."""
     if config is ABSENT:
         return live
-    if live is ABSENT or shape.kind is Kind.LEAF or (_is_empty(live) and _is_empty(config)):
+    if live is ABSENT or shape.kind is ShapeKind.LEAF or (_is_empty(live) and _is_empty(config)):
         return config
-    if shape.kind in (Kind.STRUCT, Kind.MAP):
+    if shape.kind in (ShapeKind.STRUCT, ShapeKind.MAP):
         merged = dict(_members(live))
         for name, value in _members(config).items():
             merged[name] = merge(merged.get(name, ABSENT), value, shape.member(name))
@@ -176,80 +172,76 @@ def merge(live: Any, config: Any, shape: Shape) -> Any:
 def _merge_items(
     live: list[tuple[str, Any]], config: list[tuple[str, Any]], shape: Shape
 ) -> list[Any]:
-    """The items of both: those in the configuration in its order.
+    """The items of both lists; those of the configuration keep its order.
 
-    An item that only the live list has stays behind the one that it follows
-    there, as far as the configuration's order allows that.
+    An item that only the live list has stays behind its predecessor there, as far as
+    the configuration's order allows.
     """
     inner = shape.element or shapes.LEAF
     merged: list[Any] = []
     ours = _unrepeated(live)
-    wanted = dict(config)
+    by_element = dict(config)
     due = _next_shared(config, ours)
-    placed: set[str] = set()
-    left = right = 0
-    while left < len(live) or right < len(config):
-        if left < len(live):
-            element, item = live[left]
-            if element not in wanted:
+    so_far: set[str] = set()
+    live_index = config_index = 0
+    while live_index < len(live) or config_index < len(config):
+        if live_index < len(live):
+            element, item = live[live_index]
+            if element not in by_element:
                 merged.append(item)
-                left += 1
+                live_index += 1
                 continue
-            if due[right] not in (None, element):
-                left += 1  # its turn has been, or comes by the configuration's order
+            if due[config_index] not in (None, element):
+                live_index += 1  # the configuration's order places the item
                 continue
-            left += element in placed or config[right][0] == element
-        if right < len(config):
-            element, item = config[right]
-            placed.add(element)
+            live_index += element in so_far or config[config_index][0] == element
+        if config_index < len(config):
+            element, item = config[config_index]
+            so_far.add(element)
             merged.append(merge(ours.get(element, ABSENT), item, inner))
-            right += 1
+            config_index += 1
     return merged
 
 
 def _unrepeated(live: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Items by their elements; one that is repeated is not merged into."""
-    found: dict[str, Any] = {}
+    """Items by their elements; None for a repeated one, which does not merge."""
+    unique: dict[str, Any] = {}
     for element, item in live:
-        found[element] = None if element in found else item
-    return found
+        unique[element] = None if element in unique else item
+    return unique
 
 
 def _next_shared(config: list[tuple[str, Any]], live: dict[str, Any]) -> list[str | None]:
-    """For each place in the configuration, the next element that the live list has too."""
-    found: list[str | None] = [None]
+    """For each place in the configuration, the next element that is also in the live list."""
+    following: list[str | None] = [None]
     for element, _ in reversed(config):
-        found.append(element if element in live else found[-1])
-    found.reverse()
-    return found
+        following.append(element if element in live else following[-1])
+    following.reverse()
+    return following
 
 
 def remove(value: Any, shape: Shape, paths: PathSet) -> Any:
-    """The value without these paths; what is emptied by it becomes null."""
-    if shape.kind in (Kind.STRUCT, Kind.MAP):
-        return _remove_members(_members(value), shape, paths) or None
-    if shape.kind is Kind.LEAF:
+    """The value without these paths; an emptied part becomes null."""
+    if shape.kind in (ShapeKind.STRUCT, ShapeKind.MAP):
+        members = {}
+        for name, each in _members(value).items():
+            element = elements.member(name)
+            if element not in paths.members:
+                below = paths.below(element)
+                members[name] = each if below.empty else remove(each, shape.member(name), below)
+        return members or None
+    if shape.kind is ShapeKind.LEAF:
         return None if isinstance(value, dict | list) else value
-    kept = []
+    items = []
     for element, item in _items(value, shape):
         if element not in paths.members:
             below = paths.below(element)
-            kept.append(item if below.empty else remove(item, shape.part(element), below))
-    return kept or None
-
-
-def _remove_members(value: dict[str, Any], shape: Shape, paths: PathSet) -> dict[str, Any]:
-    kept = {}
-    for name, each in value.items():
-        element = elements.member(name)
-        if element not in paths.members:
-            below = paths.below(element)
-            kept[name] = each if below.empty else remove(each, shape.member(name), below)
-    return kept
+            items.append(item if below.empty else remove(item, shape.part(element), below))
+    return items or None
 
 
 def with_named(paths: PathSet, shape: Shape) -> PathSet:
-    """Also the fields of structs on the way to a path, which sets leave out."""
+    """The paths, and the struct fields on the way to them, which sets leave out."""
     members = set(paths.members)
     children = {}
     for element, child in paths.children.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items of merged lists: how they are found by their keys, and their order.
+"""Items of merged lists: their keys, and their order.
 
 Items that the patch (or its `$setElementOrder`) names come in the patch's
 order, the others in the live list's, and the two are interleaved so that an
@@ -10,21 +10,21 @@ import math
 from typing import Any, TypeAlias
 
 from refloat.api import errors
-from refloat.apiserver.patch import go_values, rejected
+from refloat.apiserver.patch import go_values, rejections
 
-# Go tells 1, 1.0 and true apart, so a key is compared with its type.
+# In Go, 1, 1.0 and true are different, so a key includes its type.
 Key: TypeAlias = tuple[type, Any]
 
 
 def key_of(item: Any, merge_key: str) -> Key:
-    """What an item is found by: its merge key's value, or a scalar itself."""
+    """The key of an item: the value of the merge key, or the scalar itself."""
     if not merge_key:
         return _comparable(item)
     if not isinstance(item, dict):
         raise bad_argument("map[string]interface {}", item)
     if merge_key not in item:
-        shown = go_values.show(item)
-        raise rejected.plain(f"map: {shown} does not contain declared merge key: {merge_key}")
+        text = go_values.show(item)
+        raise rejections.plain(f"map: {text} does not contain declared merge key: {merge_key}")
     return _comparable(item[merge_key])
 
 
@@ -33,18 +33,18 @@ def _comparable(value: Any) -> Key:
 
 
 def bad_argument(expected: str, value: Any) -> errors.StatusError:
-    return rejected.plain(f"expected a {expected}, but received a {go_values.type_name(value)}")
+    return rejections.plain(f"expected a {expected}, but received a {go_values.type_name(value)}")
 
 
 def places(items: list[Any], merge_key: str) -> dict[Key, int]:
-    """Where each key stands, the first of several; items without one are passed over."""
-    found: dict[Key, int] = {}
+    """The first place of each key; skips items without a key."""
+    by_key: dict[Key, int] = {}
     for place, item in enumerate(items):
         if merge_key and not isinstance(item, dict):
-            raise rejected.plain(f"value for key {place} is not a map")
+            raise rejections.plain(f"value for key {place} is not a map")
         if not merge_key or merge_key in item:
-            found.setdefault(key_of(item, merge_key), place)
-    return found
+            by_key.setdefault(key_of(item, merge_key), place)
+    return by_key
 
 
 def element_type(*lists: list[Any]) -> type:
@@ -55,23 +55,23 @@ def element_type(*lists: list[Any]) -> type:
             if first is None:
                 first = type(item)
                 if first is list:
-                    raise rejected.unprocessable()
+                    raise rejections.unprocessable()
             elif type(item) is not first:
-                shown = go_values.show(list(lists))
-                raise rejected.plain(f"list element types are not identical: {shown}")
+                text = go_values.show(list(lists))
+                raise rejections.plain(f"list element types are not identical: {text}")
     if first is None:
-        raise rejected.plain("no elements in any of the given slices")
+        raise rejections.plain("no elements in any of the given slices")
     return first
 
 
-def arranged(items: list[Any], named: list[Any], live: list[Any], merge_key: str) -> list[Any]:
+def arrange(items: list[Any], order: list[Any], live: list[Any], merge_key: str) -> list[Any]:
     """The merged items in their order."""
-    named_places, live_places = places(named, merge_key), places(live, merge_key)
+    named_places, live_places = places(order, merge_key), places(live, merge_key)
     mine: list[Any] = []
     others: list[Any] = []
     for item in items:
         (mine if key_of(item, merge_key) in named_places else others).append(item)
-    for item in [*named, *live]:
+    for item in [*order, *live]:
         key_of(item, merge_key)
     return _interleaved(
         _sorted(others, live_places, merge_key),
@@ -82,12 +82,12 @@ def arranged(items: list[Any], named: list[Any], live: list[Any], merge_key: str
 
 
 def _sorted(items: list[Any], order: dict[Key, int], merge_key: str) -> list[Any]:
-    """The items by their places, those with equal places as they were.
+    """The items in the order of their places; a stable sort.
 
-    Kubernetes sorts by insertion, with a comparison that calls an item without
-    a place smaller than any other, and any other smaller than it. So such an
-    item is put before all that there are; a later one comes before it only if
-    its place is below all of theirs. Sorting by that bound gives the same.
+    Kubernetes sorts by insertion, with a comparison by which an item without a place
+    is smaller than any other item, and any other item smaller than that one. So an
+    item without a place goes before all earlier items, and a later item goes before
+    it only if its place is below all of theirs. A sort by that bound gives the same.
     """
     lowest = math.inf
     keys: list[tuple[float, int, int]] = []
@@ -122,33 +122,25 @@ def _interleaved(
 
 
 def check(patch: list[Any], order: list[Any], merge_key: str) -> None:
-    """The patch's items must stand in the order list, in the same order."""
+    """Check that the patch's items are in the order list, in the same order."""
     if not patch or not order:
         return
+    items = patch
+    if merge_key:
+        for item in patch:
+            if not isinstance(item, dict):
+                raise bad_argument("map[string]interface {}", item)
+        items = [item for item in patch if item.get("$patch") != "delete"]
     at = 0
-    for item in _not_deleted(patch) if merge_key else patch:
-        at = _passed(item, order, at, merge_key)
-        if at < 0:
-            raise rejected.plain(
+    for item in items:
+        # An item with `$patch` may be anywhere, but not behind the end of the order.
+        if isinstance(item, dict) and "$patch" in item and at < len(order):
+            continue
+        while at < len(order) and key_of(item, merge_key) != key_of(order[at], merge_key):
+            at += 1
+        at += 1
+        if at > len(order):
+            raise rejections.plain(
                 f"The order in patch list:\n{go_values.show(patch)}\n"
                 f" doesn't match $setElementOrder list:\n{go_values.show(order)}\n"
             )
-
-
-def _not_deleted(patch: list[Any]) -> list[Any]:
-    for item in patch:
-        if not isinstance(item, dict):
-            raise bad_argument("map[string]interface {}", item)
-    return [item for item in patch if item.get("$patch") != "delete"]
-
-
-def _passed(item: Any, order: list[Any], at: int, merge_key: str) -> int:
-    """Where to look for the next item, or -1 when this one was not found."""
-    if isinstance(item, dict) and "$patch" in item:
-        # Such an item is passed over, but not behind the end of the order.
-        return at if at < len(order) else -1
-    while at < len(order):
-        if key_of(item, merge_key) == key_of(order[at], merge_key):
-            return at + 1
-        at += 1
-    return -1

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How Go prints decoded JSON and names its types.
 
-Error texts of the patch formats carry both, and clients show them to
-people. Nothing but error paths should come here.
+The error messages of the patch formats have both. Only error paths use this module.
 """
 
 from decimal import Decimal
@@ -51,7 +50,13 @@ def show(value: Any) -> str:
         return "<nil>"
     if isinstance(value, bool):
         return str(value).lower()
-    return _float(value) if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    exact = Decimal(repr(value)).normalize()
+    exponent = exact.adjusted()
+    if _EXPONENT_BELOW <= exponent < _EXPONENT_FROM:
+        return f"{exact:f}"
+    return f"{exact.scaleb(-exponent).normalize():f}e{exponent:+03d}"
 
 
 def show_string(value: Any) -> str:
@@ -61,11 +66,3 @@ def show_string(value: Any) -> str:
     if value is None:
         return "%!s(<nil>)"
     return f"%!s({type_name(value)}={show(value)})"
-
-
-def _float(value: float) -> str:
-    exact = Decimal(repr(value)).normalize()
-    exponent = exact.adjusted()
-    if _EXPONENT_BELOW <= exponent < _EXPONENT_FROM:
-        return f"{exact:f}"
-    return f"{exact.scaleb(-exponent).normalize():f}e{exponent:+03d}"

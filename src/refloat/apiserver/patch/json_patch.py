@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON patches (RFC 6902), with the liberties that Kubernetes takes.
 
-These are: `replace` adds a member that is missing, `copy` of a missing member
-gives null, `test` finds a missing member equal to null, indices may be
-negative (-1 is the last), and what stands before a path's first slash is
-ignored. Why an operation fails is not told to the client.
+These are: `replace` adds a missing member, `copy` of a missing member gives null,
+`test` takes a missing member as null, indices may be negative (-1 is the last), and
+the text before a path's first slash does not count. The client does not learn why an
+operation fails.
 """
 
 from collections.abc import Callable
@@ -14,19 +14,19 @@ import msgspec
 
 from refloat.api import errors, integers
 from refloat.api.meta import Object
-from refloat.apiserver.patch import go_values, rejected
+from refloat.apiserver.patch import go_values, rejections
 
 MAX_OPERATIONS = 10_000  # Kubernetes' bound, so that one request cannot occupy the server
 
-# What all copies of a patch may add up to as JSON: Kubernetes' bound too. Thirty
-# copies of a document into itself would otherwise be a billion of it.
+# The JSON of all copies of a patch together, also Kubernetes' bound. Thirty copies
+# of a document into itself would otherwise make a billion documents.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 Operation: TypeAlias = dict[str, Any]
 
 _TEXT_FIELDS = ("op", "path", "from")
 _ENCODER = msgspec.json.Encoder()
-# How a patch and an operation are called, and what stands before that.
+# The Go types of a patch and an operation, and the prefix of the message.
 _FIRST = ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp", "error decoding patch: ")
 _SECOND = ("jsonpatch.Patch", "jsonpatch.Operation", "")
 
@@ -47,20 +47,20 @@ def apply(doc: Object, operations: Any) -> Any:
             "Request entity too large: The allowed maximum operations in a JSON patch is "
             f"{MAX_OPERATIONS}, got {len(operations)}",
         )
-    work = _Work(doc)
+    work = _PatchedDocument(doc)
     try:
         for operation in operations:
             _OPERATIONS[(operation or {}).get("op") or ""](work, operation)
     except (_Mismatch, KeyError) as error:
-        raise rejected.unprocessable() from error
+        raise rejections.unprocessable() from error
     return work.doc
 
 
 def check_shape(operations: Any, *, decodes_twice: bool = True) -> None:
-    """Refuse what is no list of operations.
+    """Refuse a patch that is no list of operations.
 
-    Where field validation is wanted, Kubernetes decodes a patch twice: at first
-    into a type of its own, which has other words for what is wrong.
+    With field validation, Kubernetes decodes a patch twice. The first time the Go type
+    is another one, and so is the message.
     """
     whole, one, prefix = _FIRST if decodes_twice else _SECOND
     if operations is not None and not isinstance(operations, list):
@@ -70,16 +70,12 @@ def check_shape(operations: Any, *, decodes_twice: bool = True) -> None:
             if operation is not None:
                 raise _undecodable(operation, prefix, f"Go value of type {one}")
             continue
-        _check_texts(operation, decodes_twice=decodes_twice)
-
-
-def _check_texts(operation: Object, *, decodes_twice: bool) -> None:
-    for name, value in operation.items():
-        if name in _TEXT_FIELDS and not isinstance(value, str | None):
-            if not decodes_twice:
-                raise rejected.unprocessable()
-            target = f"Go struct field jsonPatchOp.{name} of type string"
-            raise _undecodable(value, _FIRST[2], target)
+        for name in (name for name in operation if name in _TEXT_FIELDS):
+            if not isinstance(operation[name], str | None):
+                if not decodes_twice:
+                    raise rejections.unprocessable()
+                target = f"Go struct field jsonPatchOp.{name} of type string"
+                raise _undecodable(operation[name], prefix, target)
 
 
 def _undecodable(value: Any, prefix: str, target: str) -> errors.StatusError:
@@ -87,17 +83,17 @@ def _undecodable(value: Any, prefix: str, target: str) -> errors.StatusError:
     return errors.bad_request(f"{prefix}json: cannot unmarshal {kind} into {target}")
 
 
-class _Work:
-    """The document in the making; containers are copied when first changed."""
+class _PatchedDocument:
+    """The document during the patch; the first change of a container copies it."""
 
     def __init__(self, doc: Any) -> None:
         self.doc = doc
         self._copied = 0
-        # By id, and with the container itself, so that no id is used twice.
+        # By id, with the container itself, so that Python does not use an id twice.
         self._owned: dict[int, Any] = {}
 
     def read(self, pointer: str) -> Any:
-        """The value there: None for a missing member."""
+        """The value at a pointer; None for a missing member."""
         parts = _parts(pointer)
         container = self.doc
         for part in parts[:-1]:
@@ -105,7 +101,7 @@ class _Work:
         return _get(container, parts[-1])
 
     def writable(self, pointer: str) -> tuple[Any, str]:
-        """The container that holds the value, ready to be changed, and the value's key."""
+        """A copy of the value's container that may change, and the value's key."""
         parts = _parts(pointer)
         self.doc = container = self._own(self.doc)
         for part in parts[:-1]:
@@ -115,19 +111,19 @@ class _Work:
         return container, parts[-1]
 
     def share(self, value: Any) -> None:
-        """A value will stand in two places: its parts are copied before they change."""
+        """Note that a value is in two places: the next change copies its parts."""
         try:
             self._copied += len(_ENCODER.encode(value))
         except OverflowError as error:  # a number that no field can have
             raise _Mismatch("a number is too large") from error
         if self._copied > MAX_COPIED_BYTES:
             raise _Mismatch("too much is copied")
-        left = [value]
-        while left:
-            part = left.pop()
+        pending = [value]
+        while pending:
+            part = pending.pop()
             if isinstance(part, dict | list):
                 self._owned.pop(id(part), None)
-                left.extend(part.values() if isinstance(part, dict) else part)
+                pending.extend(part.values() if isinstance(part, dict) else part)
 
     def _own(self, container: Any) -> Any:
         if id(container) in self._owned:
@@ -177,11 +173,11 @@ def _text(operation: Operation, name: str) -> str:
     return str(text)
 
 
-def _add(work: _Work, operation: Operation) -> None:
+def _add(work: _PatchedDocument, operation: Operation) -> None:
     _insert(work, _text(operation, "path"), operation.get("value"))
 
 
-def _insert(work: _Work, pointer: str, value: Any) -> None:
+def _insert(work: _PatchedDocument, pointer: str, value: Any) -> None:
     container, part = work.writable(pointer)
     if isinstance(container, dict):
         container[part] = value
@@ -191,16 +187,16 @@ def _insert(work: _Work, pointer: str, value: Any) -> None:
         container.insert(_index(part, len(container) + 1), value)
 
 
-def _remove(work: _Work, operation: Operation) -> None:
+def _remove(work: _PatchedDocument, operation: Operation) -> None:
     _take(work, _text(operation, "path"))
 
 
-def _take(work: _Work, pointer: str) -> Any:
+def _take(work: _PatchedDocument, pointer: str) -> Any:
     container, part = work.writable(pointer)
     return container.pop(_key(container, part))
 
 
-def _replace(work: _Work, operation: Operation) -> None:
+def _replace(work: _PatchedDocument, operation: Operation) -> None:
     pointer, value = _text(operation, "path"), operation.get("value")
     if not pointer:
         work.doc = _container(value)
@@ -209,36 +205,36 @@ def _replace(work: _Work, operation: Operation) -> None:
     container[_key(container, part)] = value
 
 
-def _move(work: _Work, operation: Operation) -> None:
+def _move(work: _PatchedDocument, operation: Operation) -> None:
     value = _take(work, _text(operation, "from"))
     _insert(work, _text(operation, "path"), value)
 
 
-def _copy(work: _Work, operation: Operation) -> None:
+def _copy(work: _PatchedDocument, operation: Operation) -> None:
     value = work.read(_text(operation, "from"))
     work.share(value)
     _insert(work, _text(operation, "path"), value)
 
 
-def _test(work: _Work, operation: Operation) -> None:
+def _test(work: _PatchedDocument, operation: Operation) -> None:
     pointer = _text(operation, "path")
-    found = work.read(pointer) if pointer else work.doc
-    if not _equal(found, operation.get("value")):
+    value = work.read(pointer) if pointer else work.doc
+    if not _equal(value, operation.get("value")):
         raise _Mismatch(pointer)
 
 
-def _equal(left: Any, right: Any) -> bool:
+def _equal(one: Any, other: Any) -> bool:
     """JSON equality where 1 is neither 1.0 nor true."""
-    if type(left) is not type(right):
+    if type(one) is not type(other):
         return False
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    return bool(left == right)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
 
 
-_OPERATIONS: dict[str, Callable[[_Work, Operation], None]] = {
+_OPERATIONS: dict[str, Callable[[_PatchedDocument, Operation], None]] = {
     "add": _add,
     "remove": _remove,
     "replace": _replace,

@@ -5,7 +5,7 @@ from typing import Any
 
 from refloat.api import errors
 from refloat.api.meta import Object
-from refloat.apiserver.patch import rejected
+from refloat.apiserver.patch import rejections
 
 
 def apply(doc: Object, patch: Any) -> Object:
@@ -13,7 +13,7 @@ def apply(doc: Object, patch: Any) -> Object:
     if patch is None:
         raise errors.bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
-        raise errors.bad_request(f"error decoding patch: {rejected.not_an_object(patch)}")
+        raise errors.bad_request(f"error decoding patch: {rejections.not_an_object(patch)}")
     return _merge(doc, patch)
 
 

@@ -2,18 +2,17 @@
 """Strategic merge patches: merge patches that know which lists have keys.
 
 The schema says per field whether a list is merged (by a key for objects, as
-a set for scalars) or replaced. Directives in the patch say more: `$patch`,
+a set for scalars) or replaced. Directives in the patch are `$patch`,
 `$retainKeys`, `$deleteFromPrimitiveList/<list>`, `$setElementOrder/<list>`.
-The order of a merged list is the matter of `element_order`. What a patch adds
-that was not there is taken as it is, nulls and directives in new list items
-included: the decoder drops or reports them, as Kubernetes does.
+`element_order` has the order of a merged list. New list items stay as they are,
+with nulls and directives: the decoder drops or reports those, as in Kubernetes.
 """
 
 from typing import Any
 
 from refloat.api import errors, schema
 from refloat.api.meta import Object
-from refloat.apiserver.patch import element_order, go_values, merge_patch, rejected
+from refloat.apiserver.patch import element_order, go_values, merge_patch, rejections
 
 DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -26,13 +25,18 @@ def apply(doc: Object, patch: Any, struct: schema.Struct) -> Object:
     if patch is None:
         return doc
     if not isinstance(patch, dict):
-        raise errors.bad_request(rejected.not_an_object(patch))
+        raise errors.bad_request(rejections.not_an_object(patch))
     return _merge_map(doc, patch, struct)
 
 
 def _merge_map(doc: Object, patch: Object, kind: schema.Type) -> Object:
+    directive = patch.get(DIRECTIVE)
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != DIRECTIVE}
+    if directive == "delete":
+        return {}
     if DIRECTIVE in patch:
-        return _directed(patch)
+        raise _unknown_directive(patch)
     merged = doc.copy()
     if RETAIN_KEYS in patch:
         patch = patch.copy()
@@ -45,27 +49,17 @@ def _merge_map(doc: Object, patch: Object, kind: schema.Type) -> Object:
     return merged
 
 
-def _directed(patch: Object) -> Object:
-    """A whole map under `$patch`: replaced by the rest of the patch, or emptied."""
-    directive = patch[DIRECTIVE]
-    if directive == "replace":
-        return {key: value for key, value in patch.items() if key != DIRECTIVE}
-    if directive == "delete":
-        return {}
-    raise _unknown_directive(patch)
-
-
 def _unknown_directive(patch: Object) -> errors.StatusError:
-    shown = go_values.show_string(patch[DIRECTIVE])
-    return rejected.plain(f"unknown patch type: {shown} in map: {go_values.show(patch)}")
+    directive = go_values.show_string(patch[DIRECTIVE])
+    return rejections.plain(f"unknown patch type: {directive} in map: {go_values.show(patch)}")
 
 
 def _retain_keys(merged: Object, patch: Object) -> None:
-    """Drop the members that the directive does not list; the patch may name no others."""
+    """Drop the members that the directive does not list; the patch may have no others."""
     retained = patch.pop(RETAIN_KEYS)
     if not isinstance(retained, list):
         raise _bad_format("retainKeys")
-    # Names are texts; whatever else is listed retains nothing.
+    # Names are strings; other values retain nothing.
     names = {each for each in retained if isinstance(each, str)}
     for key, value in patch.items():
         bare = value is None or key.startswith((DELETE_LIST, SET_ORDER))
@@ -87,10 +81,14 @@ def _merge_member(merged: Object, key: str, value: Any, kind: schema.Type) -> No
     if value is None:
         merged.pop(key, None)
     elif type(current) is not type(value):
-        if not deletion:
-            _put_new(merged, key, value)
+        if _is_directed(value) and not deletion:
+            merged.pop(key, None)
+        elif not deletion:
+            merged[key] = _without_directives(merge_patch.without_nulls(value))
     elif isinstance(value, dict):
-        merged[key] = _merge_struct(current, value, _field(kind, key))
+        field = _field(kind, key)
+        replaces = _strategy(field) == "replace"
+        merged[key] = value if replaces else _merge_map(current, value, field.type)
     elif isinstance(value, list):
         merged[key] = _merge_list(current, value, _list_field(kind, key), deletion=deletion)
     else:
@@ -102,13 +100,6 @@ def _target(key: str, prefix: str, what: str) -> str:
     if head != prefix or not slash:
         raise _bad_format(what)
     return name
-
-
-def _put_new(merged: Object, key: str, value: Any) -> None:
-    if isinstance(value, dict) and DIRECTIVE in value:
-        merged.pop(key, None)
-    else:
-        merged[key] = _without_directives(merge_patch.without_nulls(value))
 
 
 def _without_directives(value: Any) -> Any:
@@ -128,38 +119,32 @@ def _is_directed(value: Any) -> bool:
 def _field(kind: schema.Type, key: str) -> schema.Field:
     if not isinstance(kind, schema.Struct):
         shape = {schema.MapOf: "map", schema.ListOf: "slice"}.get(type(kind), "string")
-        raise rejected.plain(
+        raise rejections.plain(
             f"merging an object in json but data type is not struct, instead is: {shape}"
         )
-    found = kind.fields.get(key)
-    if found is None:
+    field = kind.fields.get(key)
+    if field is None:
         folded = key.casefold()
-        found = next(
+        field = next(
             (each for name, each in kind.fields.items() if name.casefold() == folded), None
         )
-    if found is None:
+    if field is None:
         name = kind.go.rpartition(".")[2]
-        raise rejected.plain(
+        raise rejections.plain(
             f'unable to find api field in struct {name} for the json field "{key}"'
         )
-    return found
+    return field
 
 
 def _list_field(kind: schema.Type, key: str) -> schema.Field:
-    found = _field(kind, key)
-    if isinstance(found.type, schema.ListOf) or found.pointer:
-        return found
-    raise rejected.plain("expected slice or array type, but got: struct")
+    field = _field(kind, key)
+    if isinstance(field.type, schema.ListOf) or field.pointer:
+        return field
+    raise rejections.plain("expected slice or array type, but got: struct")
 
 
 def _strategy(field: schema.Field) -> str:
     return next((each for each in field.patch_strategies if each != "retainKeys"), "")
-
-
-def _merge_struct(doc: Object, patch: Object, field: schema.Field) -> Object:
-    if _strategy(field) == "replace":
-        return patch
-    return _merge_map(doc, patch, field.type)
 
 
 def _merge_list(
@@ -172,16 +157,16 @@ def _merge_list(
     if element_order.element_type(live, patch) is dict:
         return _merge_objects(live, patch, field)
     if deletion:
-        doomed = set(patch)  # all of one type, which is no list and no map
-        return [each for each in live if each not in doomed]
+        deletions = set(patch)  # all of one type, which is no list and no map
+        return [each for each in live if each not in deletions]
     united = list(dict.fromkeys([*live, *patch]))
-    return element_order.arranged(united, patch, live, field.patch_merge_key)
+    return element_order.arrange(united, patch, live, field.patch_merge_key)
 
 
 def _merge_objects(live: list[Any], patch: list[Any], field: schema.Field) -> list[Any]:
     merge_key = field.patch_merge_key
     if not merge_key:
-        raise rejected.plain(f"cannot merge lists without merge key for {_shape(field)}")
+        raise rejections.plain(f"cannot merge lists without merge key for {_shape(field)}")
     live, patch = _split_special(live, patch, merge_key)
     element = field.type.element if isinstance(field.type, schema.ListOf) else field.type
     merged = live.copy()
@@ -193,7 +178,7 @@ def _merge_objects(live: list[Any], patch: list[Any], field: schema.Field) -> li
             merged.append(item)
         else:
             merged[place] = _merge_map(merged[place], item, element)
-    return element_order.arranged(merged, patch, live, merge_key)
+    return element_order.arrange(merged, patch, live, merge_key)
 
 
 def _shape(field: schema.Field) -> str:
@@ -204,41 +189,41 @@ def _shape(field: schema.Field) -> str:
 def _split_special(
     live: list[Any], patch: list[Any], merge_key: str
 ) -> tuple[list[Any], list[Any]]:
-    """Do what items with `$patch` say: the list to merge into, and what to merge."""
+    """Apply items with `$patch`; returns the list to merge into, and the items to merge."""
     replace = False
-    doomed: set[element_order.Key | None] = set()
+    deletions: set[element_order.Key] = set()
     for item in patch:
         directive = item.get(DIRECTIVE, "")
         if directive == "delete":
-            doomed.add(element_order.key_of(item, merge_key))
+            deletions.add(element_order.key_of(item, merge_key))
         elif directive == "replace":
             replace = True
         elif directive == "merge":
-            raise rejected.plain("merging lists cannot yet be specified in the patch")
+            raise rejections.plain("merging lists cannot yet be specified in the patch")
         elif DIRECTIVE in item:
             raise _unknown_directive(item)
-    if doomed:
-        live = [each for each in live if _key_or_none(each, merge_key) not in doomed]
+    if deletions:
+        live = [
+            each
+            for each in live
+            if merge_key not in each or element_order.key_of(each, merge_key) not in deletions
+        ]
     plain = [item for item in patch if DIRECTIVE not in item]
     return (plain, []) if replace else (live, plain)
 
 
-def _key_or_none(item: Object, merge_key: str) -> element_order.Key | None:
-    return element_order.key_of(item, merge_key) if merge_key in item else None
-
-
 def _merge_ordered(merged: Object, patch: Object, kind: schema.Type) -> None:
-    """Merge the lists that have a `$setElementOrder`, and take them out of the patch."""
+    """Merge the lists with a `$setElementOrder`, and remove them from the patch."""
     for directive in sorted(key for key in patch if key.startswith(SET_ORDER)):
         order = _as_list(patch.pop(directive))
         key = _target(directive, SET_ORDER, "setElementOrder list")
         live = _as_list(merged[key]) if key in merged else None
-        listed = _as_list(patch[key]) if key in patch else None
+        items = _as_list(patch[key]) if key in patch else None
         field = _list_field(kind, key)
-        element_order.check(listed or [], order, field.patch_merge_key)
-        if live is None and listed is None:
+        element_order.check(items or [], order, field.patch_merge_key)
+        if live is None and items is None:
             continue
-        merged[key] = _ordered(live, listed, order, field)
+        merged[key] = _ordered(live, items, order, field)
         patch.pop(key, None)
 
 
@@ -256,4 +241,4 @@ def _ordered(
     else:
         united = live if patch is None else _merge_list(live, patch, field)
     element_order.element_type(live or [], patch or [])
-    return element_order.arranged(united, order, live or [], field.patch_merge_key)
+    return element_order.arrange(united, order, live or [], field.patch_merge_key)

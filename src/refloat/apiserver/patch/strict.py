@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a patch itself, where fields are validated: some stand twice.
+"""Field validation of the patch itself: repeated fields.
 
-That the patched object has fields that its kind does not know is found when
-that is read, and told after this.
+The decoder reports unknown fields of the patched object, after these.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from refloat.api import gojson, unmarshal
@@ -15,34 +14,29 @@ _OF_OPERATION = ("op", "path", "from", "value")
 
 
 def repeated(patch: Any) -> list[str]:
-    """Of a merge patch, parsed by `gojson`."""
+    """The repeated fields of a merge patch, parsed by `gojson`."""
     return _once(f'duplicate field "{path}"' for path in _repeated(patch, ""))
 
 
 def operations(patch: Any) -> list[str]:
-    """Of a JSON patch, parsed by `gojson` where a member may stand twice."""
-    return _once(
-        f"json patch {problem}"
-        for index, operation in enumerate(patch or ())
-        for problem in _operation(operation, f"[{index}]")
-    )
+    """The unknown and repeated fields of a JSON patch, parsed by `gojson` if any repeats."""
+    problems = []
+    for index, operation in enumerate(patch or ()):
+        names: set[str] = set()
+        for name, value in gojson.members(operation) or ():
+            path = f"[{index}].{name}"
+            if name not in _OF_OPERATION:
+                problems.append(f'json patch unknown field "{path}"')
+                continue
+            repeats = [path] if name in names else []
+            names.add(name)
+            repeats += _repeated(value, path)
+            problems += [f'json patch duplicate field "{each}"' for each in repeats]
+    return _once(problems)
 
 
-def _once(problems: Iterator[str]) -> list[str]:
+def _once(problems: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(problems))[: unmarshal.MAX_PROBLEMS]
-
-
-def _operation(operation: Any, place: str) -> Iterator[str]:
-    seen = set()
-    for name, item in gojson.members(operation) or ():
-        if name not in _OF_OPERATION:
-            yield f'unknown field "{place}.{name}"'
-            continue
-        if name in seen:
-            yield f'duplicate field "{place}.{name}"'
-        seen.add(name)
-        for path in _repeated(item, f"{place}.{name}"):
-            yield f'duplicate field "{path}"'
 
 
 def _repeated(value: Any, place: str) -> Iterator[str]:
@@ -51,10 +45,10 @@ def _repeated(value: Any, place: str) -> Iterator[str]:
         for index, item in enumerate(value if isinstance(value, list) else ()):
             yield from _repeated(item, f"{place}[{index}]")
         return
-    seen = set()
+    keys = set()
     for key, item in members:
         path = f"{place}.{key}" if place else key
-        if key in seen:
+        if key in keys:
             yield path
-        seen.add(key)
+        keys.add(key)
         yield from _repeated(item, path)

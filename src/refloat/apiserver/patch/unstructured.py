@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a strategically patched document does not fit its kind.
+"""Conversion of a patched document into its kind, with Kubernetes' error messages.
 
-Kubernetes converts the result of a strategic merge straight into the kind's
-Go type, with other words for a mismatch than its JSON decoder has. Only the
-wording is here, for when the codec has refused the document; the values that
-parse themselves (times, quantities) are the codec's to complain about.
+Kubernetes converts the result of a strategic merge or an apply straight into the
+kind's Go type, and the messages differ from those of the JSON decoder. This module
+words the error after the codec has refused the document. Values with a parser of
+their own (times, quantities) keep the message of the codec.
 """
 
 from typing import Any
 
-from refloat.api import schema
+from refloat.api import codec, schema, unmarshal
 from refloat.api.meta import Object
 
 _KINDS: dict[type, str] = {
@@ -25,13 +25,26 @@ _BYTE = schema.Scalar("uint8", "uint8")
 _OWN_PARSERS = ("quantity", "time", "microtime", "duration", "intorstring", "fieldsv1", "any")
 
 
+def convert(doc: Object, struct: schema.Struct) -> codec.Decoded:
+    """The object of a document, whose kind and version do not matter; raises `Mismatch`."""
+    try:
+        return codec.convert(doc, struct)
+    except unmarshal.Mismatch:  # of numbers, those that Go keeps in part
+        if text := mismatch(doc, struct):
+            raise unmarshal.Mismatch(text) from None
+    try:
+        return codec.convert(restored(doc, struct), struct)
+    except unmarshal.Mismatch as error:
+        raise unmarshal.Mismatch(without_place(str(error))) from None
+
+
 def mismatch(doc: Object, struct: schema.Struct) -> str | None:
-    """The first mismatch in the order of the fields, or None when there is none."""
+    """The first mismatch in the order of the fields, or None."""
     return _mismatch(doc, struct)
 
 
 def restored(value: Any, kind: schema.Type) -> Any:
-    """A document without mismatches, with its numbers as Go keeps them: whole, and wrapped."""
+    """A document without mismatches, with its numbers as in Go: whole, and wrapped."""
     if isinstance(value, dict) and isinstance(kind, schema.Struct):
         fields = kind.fields
         return {
@@ -42,24 +55,19 @@ def restored(value: Any, kind: schema.Type) -> Any:
         return {name: restored(each, kind.element) for name, each in value.items()}
     if isinstance(value, list) and isinstance(kind, schema.ListOf):
         return [restored(each, kind.element) for each in value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _wrapped(value, kind)
-    return value
-
-
-def _wrapped(value: float, kind: schema.Type) -> float:
-    if not isinstance(kind, schema.Scalar) or kind.kind not in ("int32", "int64"):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not isinstance(kind, schema.Scalar) or kind.kind not in ("int32", "int64"):
         return value
     number = int(value)
     return (number + (1 << 31)) % (1 << 32) - (1 << 31) if kind.kind == "int32" else number
 
 
 def without_place(text: str) -> str:
-    """The complaint of a value that parses itself, which here does not know its field."""
+    """The message of a value with its own parser, which here does not know its field."""
     if text.startswith("illegal base64"):
         return f"error decoding from json: {text}"
-    said, _, where = text.partition(" into Go struct field ")
-    return f"{said} into Go value of type {where.partition(' of type ')[2]}" if where else text
+    problem, _, where = text.partition(" into Go struct field ")
+    return f"{problem} into Go value of type {where.partition(' of type ')[2]}" if where else text
 
 
 def _mismatch(value: Any, kind: schema.Type) -> str | None:
@@ -67,17 +75,17 @@ def _mismatch(value: Any, kind: schema.Type) -> str | None:
         return None
     if isinstance(kind, schema.Scalar):
         return _scalar(value, kind)
-    found = _KINDS[type(value)]
+    go_kind = _KINDS[type(value)]
     if isinstance(kind, schema.ListOf):
-        if found != "slice":
-            return f"cannot restore slice from {found}"
+        if go_kind != "slice":
+            return f"cannot restore slice from {go_kind}"
         return _first((each, kind.element) for each in value)
     if isinstance(kind, schema.MapOf):
-        if found != "map":
-            return f"cannot restore map from {found}"
+        if go_kind != "map":
+            return f"cannot restore map from {go_kind}"
         return _first((value[key], kind.element) for key in sorted(value))
-    if found != "map":
-        return f"cannot restore struct from: {found}"
+    if go_kind != "map":
+        return f"cannot restore struct from: {go_kind}"
     return _first((value.get(name), field.type) for name, field in kind.fields.items())
 
 
@@ -97,11 +105,11 @@ def _scalar(value: Any, kind: schema.Scalar) -> str | None:
         return (
             None if isinstance(value, str) else f"cannot restore slice from {_KINDS[type(value)]}"
         )
-    found = _KINDS[type(value)]
-    if found == kind.kind or (found == "int64" and kind.kind in (*_INTEGERS, "float64")):
+    go_kind = _KINDS[type(value)]
+    if go_kind == kind.kind or (go_kind == "int64" and kind.kind in (*_INTEGERS, "float64")):
         return None
-    if found == "float64" and kind.kind in _INTEGERS:
+    if go_kind == "float64" and kind.kind in _INTEGERS:
         return None if value.is_integer() else f"cannot convert float64 to {kind.go}"
-    if found == "int64" and kind.kind == "string":
+    if go_kind == "int64" and kind.kind == "string":
         return f"cannot convert int64 to {kind.go}"
     return f"unrecognized type: {kind.kind}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each kind behaves: what the server sets, keeps, checks and forbids.
+"""The strategy of each kind: which fields the server sets, keeps, checks and forbids.
 
-`base.Strategy` is what most kinds do; a module beside it holds the kinds that
-differ. `build` makes the table that the registry reads.
+`base.Strategy` has the behaviour of most kinds; the other modules have the kinds that
+differ. `build` makes the registry's table.
 """
 
 from refloat.api import kinds

@@ -6,7 +6,6 @@ from refloat.api.defaults import namespace as namespace_defaults
 from refloat.api.defaults import persistentvolume as volume_defaults
 from refloat.api.defaults import priorityclass as priority_defaults
 from refloat.api.defaults import volumeattachment as attachment_defaults
-from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import namespace, persistentvolume, priorityclass, volumeattachment
 from refloat.apiserver.identity import Call
@@ -16,31 +15,21 @@ from refloat.apiserver.strategies import base
 class NamespaceStrategy(base.Strategy):
     returns_deleted = True
     only_marked_at_first = True
-
-    def default(self, obj: Object) -> None:
-        namespace_defaults.apply(obj)
+    default = staticmethod(namespace_defaults.apply)
+    validate_create = staticmethod(namespace.validate_create)
+    validate_update = staticmethod(namespace.validate_update)
+    validate_finalize = staticmethod(namespace.validate_finalize_update)
+    validate_status = staticmethod(namespace.validate_status_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         namespace_defaults.prepare_create(obj)
-
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return namespace.validate_create(obj)
 
     def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
         new["spec"] = old["spec"]
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return namespace.validate_update(new, old)
-
     def prepare_finalize(self, new: Object, old: Object) -> None:
         new["status"] = old["status"]
-
-    def validate_finalize(self, new: Object, old: Object) -> list[FieldError]:
-        return namespace.validate_finalize_update(new, old)
-
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return namespace.validate_status_update(new, old)
 
     def prepare_delete(self, obj: Object, reason: str) -> None:
         obj["status"]["phase"] = "Terminating"
@@ -51,18 +40,13 @@ class NamespaceStrategy(base.Strategy):
 
 class VolumeStrategy(base.Strategy):
     returns_deleted = True
-
-    def default(self, obj: Object) -> None:
-        volume_defaults.apply(obj)
+    default = staticmethod(volume_defaults.apply)
+    validate_create = staticmethod(persistentvolume.validate_create)
+    validate_update = staticmethod(persistentvolume.validate_update)
+    validate_status = staticmethod(persistentvolume.validate_status_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         volume_defaults.prepare_create(obj, times.format_time(call.now))
-
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return persistentvolume.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return persistentvolume.validate_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return persistentvolume.warnings(new)
@@ -77,30 +61,22 @@ class VolumeStrategy(base.Strategy):
         elif since:
             status.setdefault("lastPhaseTransitionTime", since)
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return persistentvolume.validate_status_update(new, old)
-
 
 class PriorityClassStrategy(base.Strategy):
-    def default(self, obj: Object) -> None:
-        priority_defaults.apply(obj)
+    default = staticmethod(priority_defaults.apply)
+    validate_create = staticmethod(priorityclass.validate_create)
+    validate_update = staticmethod(priorityclass.validate_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["metadata"]["generation"] = 1
-
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return priorityclass.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return priorityclass.validate_update(new, old)
 
 
 class AttachmentStrategy(base.Strategy):
     unconditional_update = False
     returns_deleted = True
-
-    def default(self, obj: Object) -> None:
-        attachment_defaults.apply(obj)
+    default = staticmethod(attachment_defaults.apply)
+    validate_create = staticmethod(volumeattachment.validate_create)
+    validate_update = staticmethod(volumeattachment.validate_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["status"] = {"attached": False}
@@ -108,12 +84,6 @@ class AttachmentStrategy(base.Strategy):
     def prepare_status(self, new: Object, old: Object, call: Call) -> None:
         super().prepare_status(new, old, call)
         base.keep_metadata(new["metadata"], old["metadata"])
-
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return volumeattachment.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return volumeattachment.validate_update(new, old)
 
 
 STRATEGIES: dict[str, type[base.Strategy]] = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: the generated selector and labels, deletes that orphan, and fields behind gates."""
 
-from refloat.api import additions, internal, pods
+from refloat.api import gated_fields, go_internal_types, pod_preparation
 from refloat.api.defaults import job as defaults
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
@@ -11,8 +11,8 @@ from refloat.apiserver.identity import Call
 from refloat.apiserver.strategies import base
 from refloat.base import gates
 
-# Fields of the spec that are kept where they are, but not taken in, while
-# their gate is off (KEP-3329, KEP-3939).
+# Fields of the spec that new Jobs lose while the gate is off; existing Jobs keep
+# them (KEP-3329, KEP-3939).
 _GATED = (
     ("podFailurePolicy", gates.JOB_POD_FAILURE_POLICY),
     ("podReplacementPolicy", gates.JOB_POD_REPLACEMENT_POLICY),
@@ -26,13 +26,16 @@ class JobStrategy(base.Strategy):
         "set propagationPolicy=Background to remove them "
         "or set propagationPolicy=Orphan to suppress this warning"
     )
+    validate_status = staticmethod(validation.validate_status_update)
+    warnings = staticmethod(validation.warnings)
+    complete_create = staticmethod(defaults.apply_labels)
 
-    def struct(self, held: Object | None = None) -> Struct:
-        """With a backoffPolicy behind its gate, or where a Job has one from when it was on."""
+    def struct(self, live: Object | None = None) -> Struct:
+        """With a backoffPolicy if the gate is on, or if the stored Job has one."""
         on = self.gates.enabled(gates.RETRIABLE_AND_NON_RETRIABLE_FAILURES)
-        if on or (held is not None and "backoffPolicy" in held["spec"]):
-            return additions.struct(self.resource.api_version, self.resource.kind)
-        return super().struct(held)
+        if on or (live is not None and "backoffPolicy" in live["spec"]):
+            return gated_fields.struct(self.resource.api_version, self.resource.kind)
+        return super().struct(live)
 
     def default(self, obj: Object) -> None:
         defaults.apply(obj, replacement=self._replacement)
@@ -49,27 +52,29 @@ class JobStrategy(base.Strategy):
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["metadata"]["generation"] = 1
         self._drop_disabled(obj["spec"], {})
-        pods.drop_disabled(obj["spec"]["template"]["spec"])
+        pod_preparation.drop_disabled(obj["spec"]["template"]["spec"])
         defaults.prepare_create(obj)
-
-    def complete_create(self, obj: Object) -> None:
-        defaults.apply_labels(obj)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return validation.validate_create(obj, force_eviction=self.force_eviction)
 
     def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
-        pods.drop_disabled(new["spec"]["template"]["spec"])
+        pod_preparation.drop_disabled(new["spec"]["template"]["spec"])
         self._drop_disabled(new["spec"], old["spec"])
         if self._replacement:
-            # A default that came with its gate, after the Job, is no change of its spec.
+            # The default of a gate that was off at the Job's creation is no change of the spec.
             defaults.apply_replacement(old["spec"])
-        if not _is_same_spec(new["spec"], old["spec"]):
+        # Another spelling of the same amount in the template is no change.
+        spec, former = new["spec"], old["spec"]
+        same_but_template = {**spec, "template": None} == {**former, "template": None}
+        if not same_but_template or not go_internal_types.equal(
+            "core.PodTemplateSpec", spec["template"], former["template"]
+        ):
             base.bump_generation(new, old)
 
     def prepare_status(self, new: Object, old: Object, call: Call) -> None:
-        """A Job that a status write leaves without labels reads back with its template's."""
+        """A status write without labels gives the Job those of its template."""
         super().prepare_status(new, old, call)
         if new["metadata"].get("labels"):
             return
@@ -79,16 +84,3 @@ class JobStrategy(base.Strategy):
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_update(new, old, force_eviction=self.force_eviction)
-
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return validation.validate_status_update(new, old)
-
-    def warnings(self, new: Object, old: Object | None) -> list[str]:
-        return validation.warnings(new, old)
-
-
-def _is_same_spec(new: Object, old: Object) -> bool:
-    """Whether nothing changes but how amounts in the template are written."""
-    if {**new, "template": None} != {**old, "template": None}:
-        return False
-    return internal.equal("core.PodTemplateSpec", new["template"], old["template"])

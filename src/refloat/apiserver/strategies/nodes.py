@@ -10,8 +10,7 @@ from refloat.apiserver.strategies import base
 
 
 class NodeStrategy(base.Strategy):
-    def default(self, obj: Object) -> None:
-        defaults.apply(obj)
+    default = staticmethod(defaults.apply)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["spec"].pop("configSource", None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds in namespaces that only hold data or state a wish."""
+"""The kinds in namespaces, except pods and Jobs."""
 
 from refloat.api import event_conversion, kinds
 from refloat.api.defaults import persistentvolumeclaim as claim_defaults
@@ -25,25 +25,17 @@ NO_DNS = "services are stored only: this cluster has no service network and no D
 
 
 class ConfigMapStrategy(base.Strategy):
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return configmap.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return configmap.validate_update(new, old)
+    validate_create = staticmethod(configmap.validate_create)
+    validate_update = staticmethod(configmap.validate_update)
 
 
 class SecretStrategy(base.Strategy):
-    def default(self, obj: Object) -> None:
-        secret_defaults.apply(obj)
-
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return secret.validate_create(obj)
+    default = staticmethod(secret_defaults.apply)
+    validate_create = staticmethod(secret.validate_create)
+    validate_update = staticmethod(secret.validate_update)
 
     def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         secret_defaults.prepare_update(new, old)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return secret.validate_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return secret.warnings(new)
@@ -51,6 +43,8 @@ class SecretStrategy(base.Strategy):
 
 class ServiceAccountStrategy(base.Strategy):
     returns_deleted = True
+    validate_create = staticmethod(serviceaccount.validate_create)
+    validate_update = staticmethod(serviceaccount.validate_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         _keep_names(obj)
@@ -58,15 +52,9 @@ class ServiceAccountStrategy(base.Strategy):
     def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         _keep_names(new)
 
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return serviceaccount.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return serviceaccount.validate_update(new, old)
-
 
 def _keep_names(account: Object) -> None:
-    """Of the secrets that an account refers to, nothing but their names counts."""
+    """Keep only the names of an account's secrets."""
     if account.get("secrets"):
         account["secrets"] = [
             {"name": each["name"]} if each.get("name") else {} for each in account["secrets"]
@@ -76,9 +64,10 @@ def _keep_names(account: Object) -> None:
 class ServiceStrategy(base.Strategy):
     create_on_update = True
     returns_deleted = True
-
-    def default(self, obj: Object) -> None:
-        service_defaults.apply(obj)
+    default = staticmethod(service_defaults.apply)
+    validate_create = staticmethod(service.validate_create)
+    validate_update = staticmethod(service.validate_update)
+    validate_status = staticmethod(service.validate_status_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["status"] = {"loadBalancer": {}}
@@ -88,27 +77,19 @@ class ServiceStrategy(base.Strategy):
         new["status"] = old["status"]
         service_defaults.prepare_update(new, old)
 
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return service.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return service.validate_update(new, old)
-
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return [*service.warnings(new), *([NO_DNS] if old is None else [])]
 
     def status_warnings(self, new: Object, old: Object) -> list[str]:
         return service.status_warnings(new)
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return service.validate_status_update(new, old)
-
 
 class ClaimStrategy(base.Strategy):
     returns_deleted = True
-
-    def default(self, obj: Object) -> None:
-        claim_defaults.apply(obj)
+    default = staticmethod(claim_defaults.apply)
+    validate_create = staticmethod(persistentvolumeclaim.validate_create)
+    validate_update = staticmethod(persistentvolumeclaim.validate_update)
+    validate_status = staticmethod(persistentvolumeclaim.validate_status_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         claim_defaults.prepare_create(obj)
@@ -119,19 +100,12 @@ class ClaimStrategy(base.Strategy):
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         return persistentvolumeclaim.warnings(new)
 
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return persistentvolumeclaim.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return persistentvolumeclaim.validate_update(new, old)
-
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return persistentvolumeclaim.validate_status_update(new, old)
-
 
 class LeaseStrategy(base.Strategy):
     create_on_update = True
     unconditional_update = False
+    validate_create = staticmethod(lease.validate_create)
+    validate_update = staticmethod(lease.validate_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         self._drop_gated(obj)
@@ -143,26 +117,19 @@ class LeaseStrategy(base.Strategy):
         for name in ("strategy", "preferredHolder"):  # for coordinated elections, a gate away
             obj["spec"].pop(name, None)
 
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return lease.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return lease.validate_update(new, old)
-
 
 class EventStrategy(base.Strategy):
     create_on_update = True
     has_dependants = False
-
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return event.validate_create(obj)
-
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return event.validate_update(new, old)
+    validate_create = staticmethod(event.validate_create)
+    validate_update = staticmethod(event.validate_update)
 
 
 class BudgetStrategy(base.Strategy):
     unconditional_update = False
+    validate_create = staticmethod(pdb.validate_create)
+    validate_update = staticmethod(pdb.validate_update)
+    validate_status = staticmethod(pdb.validate_status_update)
 
     def prepare_create(self, obj: Object, call: Call) -> None:
         obj["metadata"]["generation"] = 1
@@ -173,22 +140,16 @@ class BudgetStrategy(base.Strategy):
             "expectedPods": 0,
         }
 
-    def validate_create(self, obj: Object) -> list[FieldError]:
-        return pdb.validate_create(obj)
-
     def prepare_update(self, new: Object, old: Object, call: Call) -> None:
         new["status"] = old["status"]
         base.bump_generation(new, old)
 
-    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
-        return pdb.validate_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
-        return pdb.validate_status_update(new, old)
+class NewEventStrategy(base.Strategy):
+    """Events of events.k8s.io: the stored form, a core event, goes through validation."""
 
-
-class NewEventStrategy(EventStrategy):
-    """Events of events.k8s.io, which are checked as what they are stored as."""
+    create_on_update = True
+    has_dependants = False
 
     def __init__(self, resource: kinds.Resource, gates: Gates) -> None:
         super().__init__(resource, gates)

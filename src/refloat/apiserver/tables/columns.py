@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the printers of all kinds are made of: columns, and how cells are got.
+"""The parts of the printers of all kinds: columns and cells.
 
-Clients show the columns of priority 0, and the others in their wide format.
+Clients show the columns of priority 0, and in the wide format all.
 The descriptions are Refloat's own; names, types, formats and priorities are
 Kubernetes'.
 """
@@ -24,7 +24,7 @@ class Printer:
 
     columns: tuple[Column, ...]
     cells: Callable[[Object, datetime], Cells]
-    # What a row says besides its cells; only finished pods say something.
+    # The conditions of a row; only those of finished pods have any.
     conditions: Callable[[Object], list[dict[str, str]] | None] | None = None
 
 

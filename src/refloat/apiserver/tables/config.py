@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds with little to show: those that hold data or name something."""
+"""ConfigMaps, Secrets, ServiceAccounts, Namespaces and Leases as rows."""
 
 from datetime import datetime
 
@@ -28,12 +28,10 @@ def _lease(obj: Object, now: datetime) -> Cells:
     return [name(obj), (obj.get("spec") or {}).get("holderIdentity", ""), age(obj, now)]
 
 
-_DATA = column("Data", "How many entries there are.")
+_DATA = column("Data", "The number of entries.")
 
 CONFIG_MAPS = Printer((NAME, _DATA, AGE), _config_map)
-SECRETS = Printer((NAME, column("Type", "What the secret is for."), _DATA, AGE), _secret)
+SECRETS = Printer((NAME, column("Type", "The purpose of the secret."), _DATA, AGE), _secret)
 SERVICE_ACCOUNTS = Printer((NAME, AGE), _service_account)
-NAMESPACES = Printer(
-    (NAME, column("Status", "Active, or Terminating while it is emptied."), AGE), _namespace
-)
-LEASES = Printer((NAME, column("Holder", "Who holds the lease."), AGE), _lease)
+NAMESPACES = Printer((NAME, column("Status", "Active or Terminating."), AGE), _namespace)
+LEASES = Printer((NAME, column("Holder", "The holder of the lease."), AGE), _lease)

@@ -9,29 +9,29 @@ from refloat.api import printing
 from refloat.api.meta import Object
 from refloat.apiserver.tables.columns import NAME, Cells, Printer, column, name
 
-# What Unicode calls white space; `str.strip` alone would take more.
+# The white space of Unicode; `str.strip` alone would strip more.
 _SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
 
 _COLUMNS = (
-    column("Last Seen", "The time since it happened last."),
+    column("Last Seen", "The time since the last occurrence."),
     column("Type", "Normal or Warning."),
-    column("Reason", "What happened, in one word."),
-    column("Object", "What it happened to."),
-    column("Subobject", "The part of the object that it happened to.", wide=True),
-    column("Source", "Who says so.", wide=True),
-    column("Message", "What happened, for people."),
-    column("First Seen", "The time since it happened first.", wide=True),
-    column("Count", "How often it happened.", wide=True),
+    column("Reason", "The reason in one word."),
+    column("Object", "The object of the event."),
+    column("Subobject", "The part of the object.", wide=True),
+    column("Source", "The component that reports the event.", wide=True),
+    column("Message", "The message for people."),
+    column("First Seen", "The time since the first occurrence.", wide=True),
+    column("Count", "The number of occurrences.", wide=True),
     NAME | {"priority": 1},
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """How one of the two kinds names what both have."""
+    """The field names of one of the two kinds."""
 
     target: str
     message: str
@@ -43,7 +43,13 @@ class _Names:
 
     def cells(self, event: Object, now: datetime) -> Cells:
         target = event.get(self.target) or {}
-        first, last, count = self._occurrences(event, now)
+        first = printing.age(event.get(self.first) or event.get("eventTime"), now)
+        if (series := event.get("series")) is not None:
+            last = printing.age(series.get("lastObservedTime"), now)
+            count = series.get("count", 0)
+        else:
+            last = printing.age(event[self.last], now) if event.get(self.last) else first
+            count = event.get(self.count) or 1
         return [
             last,
             event.get("type", ""),
@@ -56,15 +62,6 @@ class _Names:
             count,
             name(event),
         ]
-
-    def _occurrences(self, event: Object, now: datetime) -> tuple[str, str, int]:
-        """First and last time, and how often."""
-        first = printing.age(event.get(self.first) or event.get("eventTime"), now)
-        if (series := event.get("series")) is not None:
-            last = printing.age(series.get("lastObservedTime"), now)
-            return first, last, series.get("count", 0)
-        last = printing.age(event[self.last], now) if event.get(self.last) else first
-        return first, last, event.get(self.count) or 1
 
     def _source(self, event: Object) -> str:
         source = event.get(self.source) or {}

@@ -11,12 +11,12 @@ from refloat.apiserver.tables.columns import AGE, NAME, Cells, Printer, age, col
 _COLUMNS = (
     NAME,
     column("Status", "The state of the Job in one word."),
-    column("Completions", "Pods that succeeded, of all that should."),
+    column("Completions", "Succeeded pods, of the required ones."),
     column("Duration", "The time from the start to the completion, or until now."),
     AGE,
     column("Containers", "The names of the template's containers.", wide=True),
     column("Images", "The images of the template's containers.", wide=True),
-    column("Selector", "Which pods are the Job's.", wide=True),
+    column("Selector", "The selector of the Job's pods.", wide=True),
 )
 
 _ENDS = ("Complete", "Failed")
@@ -27,10 +27,14 @@ def _cells(job: Object, now: datetime) -> Cells:
     spec, status = job.get("spec") or {}, job.get("status") or {}
     template = spec.get("template") or {}
     containers = (template.get("spec") or {}).get("containers") or ()
+    succeeded, parallelism = status.get("succeeded", 0), spec.get("parallelism", 0)
+    total = f"1 of {parallelism}" if parallelism > 1 else "1"
+    if (completions := spec.get("completions")) is not None:
+        total = str(completions)
     return [
         name(job),
         _state(job, status),
-        _completions(spec, status),
+        f"{succeeded}/{total}",
         _duration(status, now),
         age(job, now),
         ",".join(each["name"] for each in containers),
@@ -40,21 +44,13 @@ def _cells(job: Object, now: datetime) -> Cells:
 
 
 def _state(job: Object, status: dict[str, Any]) -> str:
-    known = status.get("conditions") or []
+    job_conditions = status.get("conditions") or []
     for ending in _ENDS:
-        if conditions.is_true(known, ending):
+        if conditions.is_true(job_conditions, ending):
             return ending
     if is_terminating(job):
         return "Terminating"
-    return next((each for each in _INTERIM if conditions.is_true(known, each)), "Running")
-
-
-def _completions(spec: dict[str, Any], status: dict[str, Any]) -> str:
-    succeeded = status.get("succeeded", 0)
-    if (wanted := spec.get("completions")) is not None:
-        return f"{succeeded}/{wanted}"
-    parallelism = spec.get("parallelism", 0)
-    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+    return next((each for each in _INTERIM if conditions.is_true(job_conditions, each)), "Running")
 
 
 def _duration(status: dict[str, Any], now: datetime) -> str:

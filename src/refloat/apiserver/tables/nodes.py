@@ -13,15 +13,15 @@ _ROLE_LABEL = "kubernetes.io/role"
 
 _COLUMNS = (
     NAME,
-    column("Status", "Whether the node is ready, and whether it takes pods."),
-    column("Roles", "The roles that its labels give it."),
+    column("Status", "Whether the node is ready and schedulable."),
+    column("Roles", "The roles in the node's labels."),
     AGE,
-    column("Version", "The version of its agent."),
+    column("Version", "The version of the node's agent."),
     column("Internal-IP", "Its first address inside the cluster.", wide=True),
     column("External-IP", "Its first address outside the cluster.", wide=True),
-    column("OS-Image", "The operating system it runs.", wide=True),
-    column("Kernel-Version", "The kernel it runs, and its architecture.", wide=True),
-    column("Container-Runtime", "What runs its containers.", wide=True),
+    column("OS-Image", "The operating system.", wide=True),
+    column("Kernel-Version", "The kernel and the architecture.", wide=True),
+    column("Container-Runtime", "The container runtime.", wide=True),
 )
 
 
@@ -31,10 +31,15 @@ def _cells(node: Object, now: datetime) -> Cells:
     kernel = info.get("kernelVersion") or printing.UNKNOWN
     if architecture := info.get("architecture"):
         kernel += f" ({architecture})"
+    roles = {
+        value if key == _ROLE_LABEL else key.removeprefix(_ROLE_PREFIX)
+        for key, value in meta.labels(node).items()
+        if key == _ROLE_LABEL or key.startswith(_ROLE_PREFIX)
+    }
     return [
         name(node),
         _state(node, status),
-        _roles(node) or printing.NONE,
+        ",".join(sorted(filter(None, roles))) or printing.NONE,
         age(node, now),
         info.get("kubeletVersion", ""),
         _address(status, "InternalIP"),
@@ -47,22 +52,13 @@ def _cells(node: Object, now: datetime) -> Cells:
 
 def _state(node: Object, status: dict[str, Any]) -> str:
     state = "Unknown"
-    # Of several conditions of one type the last one counts here.
+    # The last of several conditions with the same type counts.
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready":
             state = "Ready" if condition.get("status") == "True" else "NotReady"
     if (node.get("spec") or {}).get("unschedulable"):
         state += ",SchedulingDisabled"
     return state
-
-
-def _roles(node: Object) -> str:
-    roles = {
-        value if key == _ROLE_LABEL else key.removeprefix(_ROLE_PREFIX)
-        for key, value in meta.labels(node).items()
-        if key == _ROLE_LABEL or key.startswith(_ROLE_PREFIX)
-    }
-    return ",".join(sorted(filter(None, roles)))
 
 
 def _address(status: dict[str, Any], address_type: str) -> str:

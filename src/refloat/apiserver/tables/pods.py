@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods as rows: above all the one word that sums up all of a pod's state.
+"""Pods as rows; the column Status sums up a pod's state in one word.
 
-A pod is first judged by its initialization. While an init container stands
-in the way, the others do not count. After that the first container that
-waits or has ended names the state, and a deletion overrules everything.
+While an init container blocks the others, its state is the pod's. After that, the
+first container that waits or has ended decides. A deletion overrides all states.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,26 +15,23 @@ from refloat.apiserver.tables.columns import AGE, NAME, Cells, Printer, age, col
 
 Status: TypeAlias = dict[str, Any]
 
-# Written when the node of a pod was given up as lost.
+# The reason of pods on lost nodes.
 _NODE_LOST = "NodeLost"
 
 _GATED = "SchedulingGated"
 
-_FINISHED = {
-    "Succeeded": "The pod has completed successfully.",
-    "Failed": "The pod failed.",
-}
+_FINISHED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 _COLUMNS = (
     NAME,
-    column("Ready", "Containers that are ready, of all that should be."),
+    column("Ready", "Ready containers, of all containers."),
     column("Status", "The state of the pod in one word."),
-    column("Restarts", "Restarts of its containers, and when the last one was."),
+    column("Restarts", "Restarts of containers, and the time of the last one."),
     AGE,
     column("IP", "The first address of the pod.", wide=True),
     column("Node", "The node that the pod is bound to.", wide=True),
-    column("Nominated Node", "The node where room is being made for the pod.", wide=True),
-    column("Readiness Gates", "Readiness gates that are open, of all.", wide=True),
+    column("Nominated Node", "The node where preemption makes room for the pod.", wide=True),
+    column("Readiness Gates", "Open readiness gates, of all.", wide=True),
 )
 
 
@@ -44,16 +40,18 @@ def _cells(pod: Object, now: datetime) -> Cells:
     inits = spec.get("initContainers") or ()
     sidecars = frozenset(each["name"] for each in inits if each.get("restartPolicy") == "Always")
     visited, obstacle = _initialization(status, sidecars, len(inits))
-    held = _is_held(status, obstacle)
-    started = () if held else status.get("containerStatuses") or ()
-    counted = visited if held else _sidecars(visited, sidecars, started)
+    # An init container that restarts later does not block an initialized pod.
+    initialized = conditions.is_true(status.get("conditions") or [], "Initialized")
+    is_blocked = bool(obstacle) and not initialized
+    started = () if is_blocked else status.get("containerStatuses") or ()
+    containers = visited if is_blocked else _sidecars(visited, sidecars, started)
     ready = sum(1 for each in visited if _is_up(each, sidecars) and each.get("ready"))
     ready += sum(1 for each in started if _is_running_ready(each))
     return [
         name(pod),
         f"{ready}/{len(spec.get('containers') or ()) + len(sidecars)}",
         _state(pod, status, started, obstacle),
-        _restarts(counted, now),
+        _restarts(containers, now),
         age(pod, now),
         _address(status) or printing.NONE,
         spec.get("nodeName") or printing.NONE,
@@ -65,47 +63,38 @@ def _cells(pod: Object, now: datetime) -> Cells:
 def _initialization(
     status: Status, sidecars: frozenset[str], total: int
 ) -> tuple[list[Status], str]:
-    """The init containers that had their turn, and what the last one waits for."""
+    """The init containers up to the first that blocks, and the reason why this one does."""
     visited: list[Status] = []
     for index, each in enumerate(status.get("initContainerStatuses") or ()):
         visited.append(each)
-        if obstacle := _obstacle(each, sidecars, f"{index}/{total}"):
-            return visited, f"Init:{obstacle}"
+        state = each.get("state") or {}
+        termination = state.get("terminated")
+        if _has_succeeded(termination) or _is_up(each, sidecars):
+            continue
+        if termination is not None:
+            return visited, f"Init:{_ending(termination)}"
+        reason = (state.get("waiting") or {}).get("reason", "")
+        if reason in ("", "PodInitializing"):
+            reason = f"{index}/{total}"
+        return visited, f"Init:{reason}"
     return visited, ""
 
 
-def _obstacle(container: Status, sidecars: frozenset[str], progress: str) -> str:
-    """Why initialization cannot go past this container; empty when it can."""
-    state = container.get("state") or {}
-    ended = state.get("terminated")
-    if _has_succeeded(ended) or _is_up(container, sidecars):
-        return ""
-    if ended is not None:
-        return _ending(ended)
-    reason: str = (state.get("waiting") or {}).get("reason", "")
-    return progress if reason in ("", "PodInitializing") else reason
-
-
-def _has_succeeded(ended: Status | None) -> bool:
-    return ended is not None and not ended.get("exitCode")
+def _has_succeeded(termination: Status | None) -> bool:
+    return termination is not None and not termination.get("exitCode")
 
 
 def _is_up(container: Status, sidecars: frozenset[str]) -> bool:
-    """A sidecar that has started: initialization goes on beside it."""
+    """Whether this is a started sidecar, which does not block the initialization."""
     if container["name"] not in sidecars or not container.get("started"):
         return False
     return not _has_succeeded((container.get("state") or {}).get("terminated"))
 
 
-def _is_held(status: Status, obstacle: str) -> bool:
-    """An init container that restarts after the pod was initialized holds nothing up."""
-    return bool(obstacle) and not conditions.is_true(status.get("conditions") or [], "Initialized")
-
-
 def _sidecars(
     visited: Iterable[Status], sidecars: frozenset[str], started: Sequence[Status]
 ) -> list[Status]:
-    """What counts for the restarts once initialization is over."""
+    """The containers whose restarts count after the initialization."""
     return [each for each in visited if each["name"] in sidecars] + list(started)
 
 
@@ -116,8 +105,16 @@ def _state(pod: Object, status: Status, started: Sequence[Status], obstacle: str
             return "Unknown"
         if phase not in _FINISHED:
             return "Terminating"
-    word = _first_stop(started) or obstacle or _unstarted(status) or reason or phase
-    return _nuanced(status, started) or word if word == "Completed" else word
+    first_stop = next(filter(None, map(_stop, started)), "")
+    word = first_stop or obstacle or _unstarted(status) or reason or phase
+    if word != "Completed":
+        return word
+    # Other containers may still run or have failed.
+    running = any(_is_running_ready(each) for each in started)
+    if running and _is_ready(status):
+        return "Running"
+    failure = next((_stop(each) for each in started if _has_failed(each)), "")
+    return failure or ("NotReady" if running else word)
 
 
 def _unstarted(status: Status) -> str:
@@ -127,34 +124,21 @@ def _unstarted(status: Status) -> str:
     return ""
 
 
-def _first_stop(started: Sequence[Status]) -> str:
-    return next(filter(None, map(_stop, started)), "")
-
-
 def _stop(container: Status) -> str:
-    """Why a container does not run; empty when it runs or nobody knows."""
+    """Why a container does not run; empty if it runs or if the state is unknown."""
     state = container.get("state") or {}
     reason: str = (state.get("waiting") or {}).get("reason", "")
     if reason:
         return reason
-    return "" if (ended := state.get("terminated")) is None else _ending(ended)
+    return "" if (termination := state.get("terminated")) is None else _ending(termination)
 
 
-def _ending(ended: Status) -> str:
-    if reason := ended.get("reason"):
+def _ending(termination: Status) -> str:
+    if reason := termination.get("reason"):
         return str(reason)
-    if signal := ended.get("signal"):
+    if signal := termination.get("signal"):
         return f"Signal:{signal}"
-    return f"ExitCode:{ended.get('exitCode', 0)}"
-
-
-def _nuanced(status: Status, started: Sequence[Status]) -> str:
-    """What is truer than `Completed` when that holds for some containers only."""
-    running = any(_is_running_ready(each) for each in started)
-    if running and _is_ready(status):
-        return "Running"
-    failure = next((_stop(each) for each in started if _has_failed(each)), "")
-    return failure or ("NotReady" if running else "")
+    return f"ExitCode:{termination.get('exitCode', 0)}"
 
 
 def _is_ready(status: Status) -> bool:
@@ -177,16 +161,12 @@ def _is_running_ready(container: Status) -> bool:
     return (container.get("state") or {}).get("running") is not None
 
 
-def _restarts(counted: Sequence[Status], now: datetime) -> str:
-    count = sum(each.get("restartCount", 0) for each in counted)
-    # Timestamps of one format: their texts are ordered as their times are.
-    last = max((_previous_end(each) for each in counted), default="") if count else ""
+def _restarts(containers: Sequence[Status], now: datetime) -> str:
+    count = sum(each.get("restartCount", 0) for each in containers)
+    ends = (((each.get("lastState") or {}).get("terminated") or {}) for each in containers)
+    # Timestamps of one format: the order of the texts is that of the times.
+    last = max((end.get("finishedAt") or "" for end in ends), default="") if count else ""
     return f"{count} ({printing.age(last, now)} ago)" if last else str(count)
-
-
-def _previous_end(container: Status) -> str:
-    ended = (container.get("lastState") or {}).get("terminated") or {}
-    return ended.get("finishedAt") or ""
 
 
 def _address(status: Status) -> str:
@@ -199,9 +179,11 @@ def _readiness_gates(spec: Status, status: Status) -> str:
     gates = spec.get("readinessGates")
     if not gates:
         return printing.NONE
-    known = status.get("conditions") or []
-    met = sum(1 for gate in gates if conditions.is_true(known, gate["conditionType"]))
-    return f"{met}/{len(gates)}"
+    pod_conditions = status.get("conditions") or []
+    open_gates = sum(
+        1 for gate in gates if conditions.is_true(pod_conditions, gate["conditionType"])
+    )
+    return f"{open_gates}/{len(gates)}"
 
 
 def _row_conditions(pod: Object) -> list[dict[str, str]] | None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects as a Table, or reduced to their metadata, as clients may ask for.
 
-`kubectl get` asks for a Table and prints its cells; caches that need no more
-than labels and owners ask for PartialObjectMetadata. What the cells say
-stands in the modules beside this one. Choosing a form from the Accept header
-is not done here.
+`kubectl get` requests a Table and prints the cells; caches that need only labels and
+owners request PartialObjectMetadata. The other modules of this package make the
+cells. `negotiation` chooses the form from the Accept header.
 """
 
 from collections.abc import Iterable
@@ -52,8 +51,8 @@ INCLUDE_NONE = "None"
 INCLUDE_METADATA = "Metadata"
 INCLUDE_OBJECT = "Object"
 
-# Marks the bookmark after the objects that there were when a watch began;
-# a client must see it, whatever it wants included.
+# Marks the bookmark after the initial objects of a watch. Clients need the
+# annotation, whatever `includeObject` they send.
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -72,7 +71,7 @@ def _printer(resource: Resource) -> Printer:
 
 
 def check_include(include: str) -> None:
-    """Refuse an `includeObject` that no Table can have."""
+    """Raise 400 for an invalid `includeObject`."""
     if include in ("", INCLUDE_NONE, INCLUDE_METADATA, INCLUDE_OBJECT):
         return
     detail = "must be 'Metadata', 'Object', 'None', or empty"
@@ -92,8 +91,8 @@ def table(
 ) -> Object:
     """A whole Table.
 
-    `list_metadata` is the list's; for a single object pass what `metadata_of`
-    says. `headers` is False for all events of a watch but its first.
+    `list_metadata` is that of the list, or for a single object `metadata_of`.
+    `headers` is False for all events of a watch but the first.
     """
     printer = _printer(resource)
     return {
@@ -108,7 +107,7 @@ def table(
 
 
 def metadata_of(obj: Object) -> dict[str, Any]:
-    """The metadata of a Table that shows one object alone."""
+    """The metadata of a Table with a single object."""
     version = obj["metadata"].get("resourceVersion")
     return {"resourceVersion": version} if version else {}
 
@@ -116,25 +115,23 @@ def metadata_of(obj: Object) -> dict[str, Any]:
 def full_row(
     resource: Resource, obj: Object, *, now: datetime, include: str = "", version: str = "v1"
 ) -> dict[str, Any]:
-    """A row of a Table, for those who make one in pieces."""
+    """A row of a Table, for answers in pieces."""
     printer = _printer(resource)
-    shown: dict[str, Any] = {"cells": printer.cells(obj, now)}
-    if printer.conditions and (said := printer.conditions(obj)):
-        shown["conditions"] = said
-    shown["object"] = _included(obj, include, version)
-    return shown
-
-
-def _included(obj: Object, include: str, version: str) -> Object | None:
+    fields: dict[str, Any] = {"cells": printer.cells(obj, now)}
+    if printer.conditions and (row_conditions := printer.conditions(obj)):
+        fields["conditions"] = row_conditions
+    is_bookmark = meta.annotations(obj).get(_INITIAL_EVENTS_END) == "true"
     if include == INCLUDE_OBJECT:
-        return obj
-    if include == INCLUDE_NONE and meta.annotations(obj).get(_INITIAL_EVENTS_END) != "true":
-        return None
-    return partial_metadata(obj, version=version)
+        fields["object"] = obj
+    elif include == INCLUDE_NONE and not is_bookmark:
+        fields["object"] = None
+    else:
+        fields["object"] = partial_metadata(obj, version=version)
+    return fields
 
 
 def partial_metadata(obj: Object, *, version: str = "v1") -> Object:
-    """An object without all but its metadata."""
+    """An object with only its metadata."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"{_GROUP}/{version}",
@@ -145,7 +142,7 @@ def partial_metadata(obj: Object, *, version: str = "v1") -> Object:
 def partial_metadata_list(
     objects: Iterable[Object], list_metadata: dict[str, Any], *, version: str = "v1"
 ) -> Object:
-    """A list without all but the metadata of its items; null when it has none."""
+    """A list with only the metadata of its items; null without items."""
     items = [partial_metadata(each, version=version) for each in objects]
     return {
         "kind": "PartialObjectMetadataList",
@@ -156,7 +153,7 @@ def partial_metadata_list(
 
 
 def is_a_list(resource: Resource) -> errors.StatusError:
-    """PartialObjectMetadata was asked for where a list is the answer."""
+    """The error for a request of PartialObjectMetadata if the answer is a list."""
     return _not_acceptable(
         "you requested PartialObjectMetadata, but the requested object is a list "
         f"({_go_type(resource)}List)"
@@ -164,7 +161,7 @@ def is_a_list(resource: Resource) -> errors.StatusError:
 
 
 def is_not_a_list(resource: Resource) -> errors.StatusError:
-    """PartialObjectMetadataList was asked for where an object is the answer."""
+    """The error for a request of PartialObjectMetadataList if the answer is an object."""
     return _not_acceptable(
         "you requested PartialObjectMetadataList, but the requested object is not a list "
         f"({_go_type(resource)})"
@@ -176,6 +173,6 @@ def _not_acceptable(message: str) -> errors.StatusError:
 
 
 def _go_type(resource: Resource) -> str:
-    """The type's name in Kubernetes' own program, which both messages carry."""
+    """The Go type of Kubernetes in both messages."""
     package = "core" if resource.plural == "events" else resource.group.partition(".")[0] or "core"
     return f"*{package}.{resource.kind}"

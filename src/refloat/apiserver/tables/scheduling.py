@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What steers scheduling and eviction, as rows: budgets and priorities."""
+"""Disruption budgets and priority classes as rows."""
 
 from datetime import datetime
 
@@ -33,9 +33,11 @@ def _priority_class(obj: Object, now: datetime) -> Cells:
 DISRUPTION_BUDGETS = Printer(
     (
         NAME,
-        column("Min Available", "How many pods must stay available."),
-        column("Max Unavailable", "How many pods may be unavailable."),
-        column("Allowed Disruptions", "How many pods may be evicted now.", type_="integer"),
+        column("Min Available", "The number of pods that must stay available."),
+        column("Max Unavailable", "The number of pods that may be unavailable."),
+        column(
+            "Allowed Disruptions", "The number of pods that may be evicted now.", type_="integer"
+        ),
         AGE,
     ),
     _disruption_budget,
@@ -45,9 +47,9 @@ PRIORITY_CLASSES = Printer(
     (
         NAME,
         column("Value", "The priority that pods of this class get.", type_="integer"),
-        column("Global-Default", "Whether pods without a class get it.", type_="boolean"),
+        column("Global-Default", "Whether this is the class of pods without one.", type_="boolean"),
         AGE,
-        column("PreemptionPolicy", "Whether its pods may displace others."),
+        column("PreemptionPolicy", "Whether pods of this class preempt others."),
     ),
     _priority_class,
 )

@@ -11,11 +11,11 @@ from refloat.apiserver.tables.columns import AGE, NAME, Cells, Printer, age, col
 _COLUMNS = (
     NAME,
     column("Type", "How the service is exposed."),
-    column("Cluster-IP", "Its first address inside the cluster."),
-    column("External-IP", "Its addresses outside the cluster."),
-    column("Port(s)", "The ports it listens on."),
+    column("Cluster-IP", "The first address inside the cluster."),
+    column("External-IP", "The addresses outside the cluster."),
+    column("Port(s)", "The ports of the service."),
     AGE,
-    column("Selector", "Which pods serve it.", wide=True),
+    column("Selector", "The selector of its pods.", wide=True),
 )
 
 
@@ -39,18 +39,13 @@ def _external(service: Object, spec: dict[str, Any]) -> str:
         case "ClusterIP" | "NodePort":
             return external or printing.NONE
         case "LoadBalancer":
-            return ",".join(filter(None, (_balancers(service), external))) or "<pending>"
+            balancer = (service.get("status") or {}).get("loadBalancer") or {}
+            ingress = balancer.get("ingress") or ()
+            hosts = {each.get("ip") or each.get("hostname") or "" for each in ingress} - {""}
+            return ",".join(filter(None, (*sorted(hosts), external))) or "<pending>"
         case "ExternalName":
             return str(spec.get("externalName", ""))
     return printing.UNKNOWN
-
-
-def _balancers(service: Object) -> str:
-    balancer = (service.get("status") or {}).get("loadBalancer") or {}
-    ingress = balancer.get("ingress") or ()
-    return ",".join(
-        sorted({each.get("ip") or each.get("hostname") or "" for each in ingress} - {""})
-    )
 
 
 def _port(port: dict[str, Any]) -> str:

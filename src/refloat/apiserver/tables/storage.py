@@ -9,7 +9,7 @@ from refloat.api import meta, printing
 from refloat.api.meta import Object
 from refloat.apiserver.tables.columns import AGE, NAME, Cells, Printer, age, column, name
 
-# How classes were named before there was a field for it; it still goes first.
+# Older than the field for the class, and still with priority.
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 _MODES = {
@@ -20,8 +20,8 @@ _MODES = {
 }
 
 _MODE_COLUMN = column("VolumeMode", "Filesystem or Block.", wide=True)
-_ACCESS_COLUMN = column("Access Modes", "Who may mount it, and how.")
-_CLASS_COLUMN = column("StorageClass", "The class it belongs to.")
+_ACCESS_COLUMN = column("Access Modes", "The access modes.")
+_CLASS_COLUMN = column("StorageClass", "The storage class.")
 _ATTRIBUTES_COLUMN = column("VolumeAttributesClass", "The class of its attributes.")
 
 
@@ -80,8 +80,8 @@ def _access(modes: Sequence[str]) -> str:
 
 
 def _class(obj: Object, spec: dict[str, Any]) -> str:
-    named: str = spec.get("storageClassName", "")
-    return meta.annotations(obj).get(_CLASS_ANNOTATION, named)
+    class_name: str = spec.get("storageClassName", "")
+    return meta.annotations(obj).get(_CLASS_ANNOTATION, class_name)
 
 
 VOLUMES = Printer(
@@ -89,12 +89,12 @@ VOLUMES = Printer(
         NAME,
         column("Capacity", "The size of the volume."),
         _ACCESS_COLUMN,
-        column("Reclaim Policy", "What becomes of it when its claim is gone."),
-        column("Status", "Whether it is free, bound or released."),
-        column("Claim", "The claim that it is bound to."),
+        column("Reclaim Policy", "What happens to the volume after its claim."),
+        column("Status", "Available, Bound, Released or Failed."),
+        column("Claim", "The claim of the volume."),
         _CLASS_COLUMN,
         _ATTRIBUTES_COLUMN,
-        column("Reason", "Why it failed, in one word."),
+        column("Reason", "The reason of a failure in one word."),
         AGE,
         _MODE_COLUMN,
     ),
@@ -105,7 +105,7 @@ CLAIMS = Printer(
     (
         NAME,
         column("Status", "Whether the claim has its volume."),
-        column("Volume", "The volume that it is bound to."),
+        column("Volume", "The volume of the claim."),
         column("Capacity", "The size of that volume."),
         _ACCESS_COLUMN,
         _CLASS_COLUMN,
@@ -121,8 +121,8 @@ ATTACHMENTS = Printer(
         NAME,
         column("Attacher", "The driver that attaches the volume.", format_="name"),
         column("PV", "The volume."),
-        column("Node", "The node that it is attached to."),
-        column("Attached", "Whether that is done.", type_="boolean"),
+        column("Node", "The node of the attachment."),
+        column("Attached", "Whether the volume is attached.", type_="boolean"),
         AGE,
     ),
     _attachment,

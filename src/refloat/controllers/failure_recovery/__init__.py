@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frees pods that hang in Terminating on lost nodes, where everybody opted in (KEP-6757)."""
+"""Zombie recovery: frees pods that hang in Terminating on unreachable nodes (KEP-6757)."""
+
+from refloat.controllers.failure_recovery.controller import build
+
+__all__ = ["build"]

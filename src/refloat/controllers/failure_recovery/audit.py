@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One record for each decision: which pod, on what evidence, by whose word, what came of it.
+"""One log record for each decision: the pod, the evidence, the rule and the result.
 
-A decision that is taken again is not told again. Records go to the log, as
-fields; events and conditions are for those who look at the objects.
+A decision that is repeated is not recorded again. Users who look at the objects read
+events and conditions instead.
 """
 
 import logging
 from typing import Any
 
-from refloat.api import structs
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
 from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
-from refloat.controllers.failure_recovery.scene import Scene
-from refloat.policy import out_of_service, zombie
+from refloat.controllers.failure_recovery.recovery_state import RecoveryState
+from refloat.policy.recovery import node_evidence, out_of_service, zombie
 from refloat.runtime.cache import key_of
 
 log = logging.getLogger(__name__)
@@ -24,17 +23,17 @@ REPORTED = "reported"
 
 
 class Audit:
-    def __init__(self, scene: Scene, clock: Clock, metrics: FailureRecoveryMetrics) -> None:
-        self._scene = scene
+    def __init__(self, state: RecoveryState, clock: Clock, metrics: FailureRecoveryMetrics) -> None:
+        self._state = state
         self._clock = clock
         self._metrics = metrics
-        self._last: dict[str, object] = {}  # key -> what was told of it
+        self._last: dict[str, object] = {}  # by key: the last record
 
     def forget(self, key: str) -> None:
         self._last.pop(key, None)
 
     def pod(self, pod: Pod, decision: zombie.Decision, outcome: str, *, reason: str = "") -> bool:
-        """Whether it is news."""
+        """Record a decision; False if the last record says the same."""
         reason = reason or _reason(decision)
         if not self._is_news(key_of(pod), (pod.metadata.uid, outcome, reason, _until(decision))):
             return False
@@ -62,9 +61,9 @@ class Audit:
     def node(
         self, node: Node, decision: out_of_service.Decision, outcome: str, *, reason: str = ""
     ) -> bool:
-        """Whether it is news."""
+        """Record a decision; False if the last record says the same."""
         name = node.metadata.name
-        reason = reason or _node_reason(decision)
+        reason = reason or _reason(decision)
         rule = getattr(decision, "rule", None)
         if not self._is_news(name, (node.metadata.uid, outcome, reason)):
             return False
@@ -80,23 +79,17 @@ class Audit:
         self._write(f"node {outcome}: {decision.text}", fields)
         return True
 
-    def _is_news(self, key: str, told: object) -> bool:
-        if self._last.get(key) == told:
+    def _is_news(self, key: str, record: object) -> bool:
+        if self._last.get(key) == record:
             return False
-        self._last[key] = told
+        self._last[key] = record
         return True
 
     def _of_node(self, name: str) -> dict[str, Any]:
-        """The evidence."""
-        node = self._scene.nodes.get(name)
-        taints = () if node is None else node.spec.taints or ()
-        ready = None if node is None else structs.find(node.status.conditions, "Ready")
-        silence = self._scene.silence(name)
+        """The evidence for the health of a node."""
         return {
-            "taints": ",".join(f"{each.key}:{each.effect}" for each in taints),
-            "ready": "" if ready is None else ready.status,
-            "leaseSilentSeconds": round(silence.seconds or 0.0) if silence.exists else None,
-            "unreachableNodes": len(self._scene.lost),
+            **node_evidence.record(self._state.nodes.get(name), self._state.silence(name)),
+            "unreachableNodes": len(self._state.lost),
         }
 
     def _write(self, text: str, fields: dict[str, Any]) -> None:
@@ -105,23 +98,19 @@ class Audit:
 
 
 def _until(decision: zombie.Decision) -> object:
-    """The time that a record announces; a silence that begins anew again and again is no news."""
-    if isinstance(decision, zombie.Wait) and decision.awaited != zombie.Awaited.LEASE:
+    """The time that a record announces; a silence of the Lease that starts again is no news."""
+    if isinstance(decision, zombie.TerminateLater) and decision.awaited != zombie.Awaited.LEASE:
         return decision.until
     return None
 
 
-def _reason(decision: zombie.Decision) -> str:
-    if isinstance(decision, zombie.Ignore):
+def _reason(decision: zombie.Decision | out_of_service.Decision) -> str:
+    if isinstance(decision, zombie.Ignore | out_of_service.Ignore):
         return decision.reason
-    if isinstance(decision, zombie.Wait):
+    if isinstance(decision, zombie.TerminateLater | out_of_service.TaintLater):
         return decision.awaited
+    if isinstance(decision, out_of_service.RemoveTaint):
+        return "NodeReady"
+    if isinstance(decision, out_of_service.AddTaint):
+        return "Rule"
     return "Annotation" if decision.trigger.name.endswith(" annotation") else "Rule"
-
-
-def _node_reason(decision: out_of_service.Decision) -> str:
-    if isinstance(decision, out_of_service.Ignore):
-        return decision.reason
-    if isinstance(decision, out_of_service.Wait):
-        return decision.awaited
-    return "Rule" if isinstance(decision, out_of_service.Set) else "NodeReady"

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told about pods and nodes: the KEP's event word for word, the others like it."""
+"""Events of zombie recovery on pods and nodes; the one for a Failed pod is the KEP's."""
 
 from refloat.api import durations
 from refloat.api.core import Node, Pod
 from refloat.client import kinds
-from refloat.policy import out_of_service, pod_gc, recovery_bounds, zombie
+from refloat.policy.garbage import pod_gc
+from refloat.policy.recovery import out_of_service, recovery_bounds, zombie
 from refloat.runtime.event_series import EventType, Reference
 from refloat.runtime.recorder import Sink
 
@@ -24,24 +25,24 @@ TAINTED = "FailureRecoveryTaintedNode"
 UNTAINTED = "FailureRecoveryUntaintedNode"
 
 
-class Teller:
+class RecoveryEvents:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     def terminated(self, pod: Pod, message: str) -> None:
         self._of_pod(pod, "Warning", zombie.REASON, message)
 
-    def deleted(self, pod: Pod, made: zombie.Delete) -> None:
-        where, who = pod.spec.node_name, made.trigger.name
+    def deleted(self, pod: Pod, decision: zombie.Delete) -> None:
+        where, who = pod.spec.node_name, decision.trigger.name
         note = f"Pod forcefully deleted on unreachable node `{where}` (triggered by `{who}`)"
         self._of_pod(pod, "Warning", DELETED, note)
 
-    def would(self, pod: Pod, made: zombie.Terminate | zombie.Delete) -> None:
+    def would(self, pod: Pod, decision: zombie.Terminate | zombie.Delete) -> None:
         """Of mode Report."""
-        act = "fail" if isinstance(made, zombie.Terminate) else "be deleted"
+        act = "fail" if isinstance(decision, zombie.Terminate) else "be deleted"
         note = (
             f"Pod would {act} now by force, but failureRecoveryPolicy.mode is Report:"
-            f" unreachable node `{pod.spec.node_name}` (triggered by `{made.trigger.name}`)"
+            f" unreachable node `{pod.spec.node_name}` (triggered by `{decision.trigger.name}`)"
         )
         self._of_pod(pod, "Normal", WOULD, note)
 
@@ -49,15 +50,15 @@ class Teller:
         note = f"Pods that hang on this node are not freed for now: {why}"
         self._of_node(node, "Warning", recovery_bounds.HELD, note)
 
-    def tainted(self, node: Node, made: out_of_service.Set) -> None:
-        note = f"Node tainted {pod_gc.OUT_OF_SERVICE}: {_why(made)}"
+    def tainted(self, node: Node, decision: out_of_service.AddTaint) -> None:
+        note = f"Node tainted {pod_gc.OUT_OF_SERVICE}: {_why(decision)}"
         self._of_node(node, "Warning", TAINTED, note)
 
-    def would_taint(self, node: Node, made: out_of_service.Set) -> None:
+    def would_taint(self, node: Node, decision: out_of_service.AddTaint) -> None:
         """Of mode Report."""
         note = (
             f"Node would be tainted {pod_gc.OUT_OF_SERVICE} now,"
-            f" but failureRecoveryPolicy.mode is Report: {_why(made)}"
+            f" but failureRecoveryPolicy.mode is Report: {_why(decision)}"
         )
         self._of_node(node, "Normal", WOULD_TAINT, note)
 
@@ -72,6 +73,6 @@ class Teller:
         self._sink.event(Reference.of(kinds.NODES, node), kind, reason, _ACTION, note)
 
 
-def _why(made: out_of_service.Set) -> str:
-    timeout = durations.show(made.rule.timeout)
-    return f"unreachable for {timeout} (triggered by `{made.rule.path} rule`)"
+def _why(decision: out_of_service.AddTaint) -> str:
+    timeout = durations.show(decision.rule.timeout)
+    return f"unreachable for {timeout} (triggered by `{decision.rule.path} rule`)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failure recovery counts."""
+"""Metrics of failure recovery."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ class FailureRecoveryMetrics:
         )
         self.stuck = Histogram(
             f"{_PREFIX}_stuck_seconds",
-            "How long the grace period of pods was over when they were made to fail.",
+            "How long the grace period of pods was over when Refloat marked them Failed.",
             buckets=[15 * 2**power for power in range(12)],
             registry=registry,
         )

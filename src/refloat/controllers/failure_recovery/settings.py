@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How failure recovery works, and whether it does."""
+"""Settings of failure recovery."""
 
 from dataclasses import dataclass, field
 
-from refloat.policy.failure_recovery import FailureRecoveryPolicy
+from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class FailureRecoverySettings:
     enabled: bool = False
-    """The gate `FailureRecoveryPolicy`. Off, nothing is decided, told or touched."""
+    """The gate `FailureRecoveryPolicy`. Off, failure recovery does nothing."""
 
     policy: FailureRecoveryPolicy = field(default_factory=FailureRecoveryPolicy)
     """What the administrator allows."""
 
     whole_cluster: bool = True
-    """Whether the pods of all namespaces are seen. If not, nobody knows what else runs on a node,
-    and no node is declared out of service."""
+    """Whether Refloat sees the pods of all namespaces. If not, other pods may run on a node, so
+    Refloat taints no node out of service."""
 
     says_why: bool = False
-    """The gate `RetriableAndNonRetriableFailures`: on, a pod that is ended has the reason
-    `NodeLost`, unless it has one."""
+    """The gate `RetriableAndNonRetriableFailures`: on, a pod that Refloat ends gets the reason
+    `NodeLost`, unless the pod has a reason."""

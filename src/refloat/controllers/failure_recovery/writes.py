@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failure recovery reads right before it writes, and what it writes.
+"""The live reads before each forced write, and the writes.
 
-Before anything is forced the node and its lease are asked for live: a cache
-may be behind, and a node that is back must not lose its pods. The lease comes
-last, because a node that returns renews its lease before it posts its status.
-If its version is not the one that was silent, its silence begins anew, and so do all
-silences when an answer comes late or never. One look serves
-the pods of a node that are due within the same tenth of a second, else
-thousands of zombies would ask the same thousands of times. The pod itself
-needs no such look: every write names the version that was decided on, and is
-refused on any other. What the client's rate limit or a busy server keeps for too
-long after the look is not sent, or not sent again: it needs another look. Nor is what
-may not be forced any more by then.
+Before Refloat forces anything, the controller reads the node and its Lease from the API
+server: a cache may be behind, and a node that returned must keep its pods. The Lease comes
+last, because a returning node renews its Lease before it posts its status. If the version
+of the Lease is not the one that was silent, the silence of this node starts again. All
+silences start again when an answer is late or missing.
+
+One read serves all pods of a node that are due within the same 0.1 s; otherwise thousands
+of zombies would read the same node thousands of times. The pod itself needs no such read:
+each write names the version that the decision was made on. A write that the rate limit or
+a busy server delays too long is not sent, because the evidence is too old by then.
 """
 
 import asyncio
@@ -22,149 +21,121 @@ from datetime import datetime
 
 import msgspec
 
-from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
-from refloat.client import errors, fence, kinds
-from refloat.client.contract import Client, DeleteOptions, Selector
-from refloat.controllers.failure_recovery.scene import Scene
-from refloat.policy import node_taints, out_of_service, zombie
-from refloat.policy.node_taints import Taints
-from refloat.runtime import statuses
+from refloat.client import fence, kinds
+from refloat.client.contract import Client, DeleteOptions
+from refloat.controllers.failure_recovery.recovery_state import RecoveryState
+from refloat.policy.node import node_taints
+from refloat.policy.node.node_taints import Taints
+from refloat.policy.recovery import out_of_service, zombie
+from refloat.runtime import live_reads, status_writes
 from refloat.runtime.errors import Retry
 from refloat.runtime.event_series import Reference
 from refloat.runtime.lease_observer import LeaseObserver
+from refloat.runtime.missing_rights import Rights
 from refloat.runtime.reconcile import Result
-from refloat.runtime.rights import Rights
+from refloat.runtime.status_writes import REFUSED
 
-# How much older a look at a node may be than one's own would be: less than a
-# write takes that a busy server lets wait, so hardly older than any look is.
+# How much older a shared read of a node may be than a read of one's own: less than the time that
+# a write waits on a busy server.
 FRESH_SECONDS = 0.1
 
-# How long after the look a write may still be sent. All requests of a manager at
-# once, some fifty, wait for no longer at its usual limit of 20 a second; whoever
-# taints nodes looks at them every five seconds.
+# How long after the read a write may still be sent. All requests of a manager at once, about 50,
+# wait no longer at its usual limit of 20 a second. Agents of nodes report every 5 s.
 LATE_SECONDS = 3.0
 
-# What no watch tells of is looked for so often: a lease that has been silent for
-# long enough, a node that was back for a moment while a watch was cut.
+# How often to check what no watch shows: a Lease that has been silent for long enough, a node
+# that was back for a moment while a watch was cut.
 LOOK_SECONDS = 10.0
 
-# What was decided does not hold any more after a wait: it is decided anew.
+# After a wait the decision may be outdated: decide again.
 AT_ONCE = Result(requeue_after=0.0)
 
-# Errors after which a write has not happened for sure, if it was sent once.
-REFUSED = (
-    errors.Conflict,
-    errors.Forbidden,
-    errors.Invalid,
-    errors.NotFound,
-    errors.TooManyRequests,
-    errors.Unauthorized,
-    errors.Unreachable,
-)
+
+# Attempts of one write whose answers were lost and that may still be applied. The first ones are
+# kept: all name the same version, so the first that arrives is applied.
+MAX_LOST_ANSWERS = 100
 
 
-class Late(Retry):
-    """Too long has passed since the look, or the write is not wanted any more."""
+class LateWrite(Retry):
+    """The evidence is too old for the write, or the write is no longer allowed."""
 
     def __init__(self, why: str, *, was_sent: bool) -> None:
-        """`was_sent`: it was sent before, and may have happened."""
+        """`was_sent`: the write was sent before, and may have happened."""
         super().__init__(why)
         self.was_sent = was_sent
 
 
 class OutcomeUnknown(Retry):
-    """The client sent the write twice: the refusal of the second may be the first one's success."""
+    """The client sent the write twice, and the first may be why the second was refused."""
 
 
 @dataclass(slots=True)
-class _Look:
+class _LiveNode:
     lock: asyncio.Lock
     at: float = float("-inf")
     node: Node | None = None
 
 
-class Looks:
-    """Nodes as they are now, each with its lease."""
+class LiveNodes:
+    """Current nodes, read together with their leases."""
 
     def __init__(self, client: Client, clock: Clock, leases: LeaseObserver, rights: Rights) -> None:
         self._client = client
         self._clock = clock
         self._leases = leases
         self._rights = rights
-        self._looks: dict[str, _Look] = {}
+        self._live_nodes: dict[str, _LiveNode] = {}
 
     def forget(self, name: str) -> None:
-        self._looks.pop(name, None)
+        self._live_nodes.pop(name, None)
 
     async def node(self, name: str) -> Node | None:
-        """The node; none if it is gone. The observer of leases notes the lease."""
-        look = self._looks.setdefault(name, _Look(asyncio.Lock()))
-        # Not when it is one's turn: a look that was begun in the meantime serves,
-        # however long it took, else pods of a slow server would look one by one.
-        asked = self._clock.monotonic()
+        """The node, None if deleted; notes its Lease in the observer of leases."""
+        look = self._live_nodes.setdefault(name, _LiveNode(asyncio.Lock()))
+        # The age counts from here, not from when the lock is free. A read that began since serves
+        # too, however long that read took; else pods would read a slow server one by one.
+        since = self._clock.monotonic()
         async with look.lock:
-            if asked - look.at > FRESH_SECONDS:
+            if since - look.at > FRESH_SECONDS:
                 began = self._clock.monotonic()
                 with self._leases.reading():
-                    look.node = await self._get_node(name)
+                    look.node = await live_reads.get_node(self._client, self._rights, name)
                 with self._leases.reading():
-                    lease = await self._get_lease(name)
+                    lease = await live_reads.get_lease(self._client, self._rights, name)
                 look.at = began
                 self._leases.observe(name, lease)
             return look.node
 
     async def regain_contact(self, node: str) -> None:
-        """Ask again if the last read was not answered: silences count from the answer on."""
+        """Read again if the last read had no answer: silences count from the next answer."""
         if self._leases.is_cut_off:
             await self.node(node)
 
     async def pods(self, node: str) -> list[Pod]:
-        """Those bound to a node, of all namespaces."""
-        pages = self._client.list(kinds.PODS, selector=Selector(fields=f"spec.nodeName={node}"))
-        with self._rights.needed("list pods", _reference(node)):
-            return [pod async for page in pages for pod in page.items]
-
-    async def _get_node(self, name: str) -> Node | None:
-        try:
-            with self._rights.needed("get nodes", _reference(name)):
-                return await self._client.get(kinds.NODES, name)
-        except errors.NotFound:
-            return None
-
-    async def _get_lease(self, name: str) -> Lease | None:
-        try:
-            with self._rights.needed("get leases", _reference(name)):
-                return await self._client.get(kinds.LEASES, name, namespace=NODE_NAMESPACE)
-        except errors.NotFound:
-            return None
+        return await live_reads.list_pods(self._client, self._rights, node)
 
 
-def _reference(node: str) -> Reference:
-    """As a kubelet names its node: without its uid, which is not known before the read."""
-    return Reference("v1", "Node", node, uid=node)
+class RecoveryWriter:
+    """The writes; a forced one must follow a live read, or raises `LateWrite`."""
 
-
-class Writes:
-    """Each that forces something is to follow directly on a look, and may be `Late`."""
-
-    def __init__(self, client: Client, clock: Clock, scene: Scene, rights: Rights) -> None:
-        """`scene` says whether anything may still be written."""
+    def __init__(self, client: Client, clock: Clock, state: RecoveryState, rights: Rights) -> None:
+        """`state` knows whether Refloat may still write."""
         self._client = client
         self._clock = clock
-        self._scene = scene
+        self._state = state
         self._rights = rights
 
     async def fail(self, pod: Pod, message: str, *, now: datetime, says_why: bool) -> None:
-        """Make this very version of a pod Failed, and say why; `now` stands in the condition."""
+        """Mark this version of a pod Failed; `now` is the time in the condition."""
         status = zombie.failing(pod, message, now=now, says_why=says_why)
         right = self._rights.needed("patch pods/status", Reference.of(kinds.PODS, pod))
         with right, self._in_time():
-            await statuses.patch(self._client, kinds.PODS, pod, status, unchanged=True)
+            await status_writes.patch(self._client, kinds.PODS, pod, status, unchanged=True)
 
     async def delete(self, pod: Pod) -> None:
-        """Delete this very version of a pod by force."""
+        """Delete this version of a pod by force."""
         meta = pod.metadata
         options = DeleteOptions(
             grace_seconds=0, uid=meta.uid, resource_version=meta.resource_version
@@ -177,18 +148,18 @@ class Writes:
     async def taint(self, node: Node, *, now: str) -> None:
         """`now` is the timestamp of the taint."""
         with self._in_time():
-            await self._retaint(node, out_of_service.tainted(node_taints.of(node), now=now))
+            await self._retaint(node, out_of_service.add_own_taint(node_taints.of(node), now=now))
 
     async def untaint(self, node: Node) -> None:
-        with _unless(lambda: "" if self._scene.is_on else "nothing is taken back any more"):
-            await self._retaint(node, out_of_service.lifted(node_taints.of(node)))
+        with _unless(lambda: "" if self._state.is_on else "nothing is taken back any more"):
+            await self._retaint(node, out_of_service.remove_own_taint(node_taints.of(node)))
 
     def _in_time(self) -> AbstractContextManager[None]:
-        """Nothing inside is sent when the look before it has got old, or it must not be forced."""
+        """Send nothing inside when the evidence is too old, or force is not allowed."""
         began = self._clock.monotonic()
 
         def why_not() -> str:
-            if not self._scene.may_force:
+            if not self._state.may_force:
                 return "nothing may be forced any more"
             late = self._clock.monotonic() - began > LATE_SECONDS
             return "the look at the node is too old for the write" if late else ""
@@ -205,19 +176,19 @@ class Writes:
 
 @contextmanager
 def _unless(why_not: Callable[[], str]) -> Iterator[None]:
-    """The one write inside is not sent, or not again, when there is a reason against it."""
-    sent = 0
+    """Do not send the write inside, or not again, while `why_not` returns a reason."""
+    requests = 0
 
     def check() -> None:
-        nonlocal sent
+        nonlocal requests
         if why := why_not():
-            raise Late(why, was_sent=sent > 0)
-        sent += 1
+            raise LateWrite(why, was_sent=requests > 0)
+        requests += 1
 
     try:
         with fence.fenced(check):
             yield
     except REFUSED as error:
-        if sent > 1:
-            raise OutcomeUnknown(f"sent {sent} times, and then refused: {error}") from error
+        if requests > 1:
+            raise OutcomeUnknown(f"sent {requests} times, and then refused: {error}") from error
         raise

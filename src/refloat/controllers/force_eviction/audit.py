@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One record for each thing that force eviction did: which object, on what evidence.
+"""One log record for each act of force eviction: which object, on what evidence.
 
-The records have the fields of zombie recovery's, so one query of the log finds
+The records have the fields of zombie recovery's records, so one query of the log shows
 both. A record belongs to a write that succeeded, or to a decision not to write.
 """
 
@@ -9,11 +9,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from refloat.api import structs
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
-from refloat.policy import force_eviction
-from refloat.policy.node_evidence import LeaseSilence
+from refloat.policy.recovery import force_eviction, node_evidence
+from refloat.policy.recovery.node_evidence import LeaseSilence
 from refloat.runtime.cache import key_of
 
 log = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ class Audit:
     def __init__(self, clock: Clock, silence: Callable[[str], LeaseSilence]) -> None:
         self._clock = clock
         self._silence = silence
-        self._waits: dict[str, str] = {}  # by node: what was said to be awaited
+        self._waits: dict[str, str] = {}  # by node: the last wait that was recorded
 
     def forget(self, node: str) -> None:
         self._waits.pop(node, None)
@@ -58,20 +57,13 @@ class Audit:
         self._write(f"node {action}: {text}", fields)
 
     def wait(self, node: Node, why: str) -> None:
-        """The same wait is recorded once."""
+        """Record a wait once."""
         if self._waits.get(node.metadata.name) != why:
             self._waits[node.metadata.name] = why
             self.node(node, WAITING, why)
 
     def _evidence(self, node: Node) -> dict[str, Any]:
-        ready = structs.find(node.status.conditions, "Ready")
-        silence = self._silence(node.metadata.name)
-        taints = node.spec.taints or ()
-        return {
-            "taints": ",".join(f"{each.key}:{each.effect}" for each in taints),
-            "ready": "" if ready is None else ready.status,
-            "leaseSilentSeconds": round(silence.seconds or 0.0) if silence.exists else None,
-        }
+        return node_evidence.record(node, self._silence(node.metadata.name))
 
     def _write(self, text: str, fields: dict[str, Any]) -> None:
         when = self._clock.now().isoformat(timespec="milliseconds")
@@ -79,5 +71,5 @@ class Audit:
 
 
 def _requests(node: Node) -> str:
-    taints = force_eviction.wishes(node)
+    taints = force_eviction.request_taints(node)
     return ",".join(f"{each.key}={each.value}:{each.effect}" for each in taints)

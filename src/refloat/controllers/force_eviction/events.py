@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told about nodes that are force evicted, and about their pods."""
+"""Events of force eviction on nodes and pods."""
 
 from refloat.api.core import Node, Pod, Taint
 from refloat.client import kinds
-from refloat.policy.force_eviction import WISH
+from refloat.policy.recovery.force_eviction import REQUEST_TAINT
 from refloat.runtime.event_series import EventType, Reference
 from refloat.runtime.recorder import Sink
 
@@ -18,21 +18,21 @@ def shown(taint: Taint) -> str:
     return f"{taint.key}{value}:{taint.effect}"
 
 
-class Teller:
+class ForceEvictionEvents:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     def refused(self, node: Node, taints: tuple[Taint, ...], why: str) -> None:
-        named = ", ".join(map(shown, taints))
+        keys = ", ".join(map(shown, taints))
         note = (
-            f"Node {node.metadata.name} is not force evicted, and loses the taint {named}: {why}. "
+            f"Node {node.metadata.name} is not force evicted, and loses the taint {keys}: {why}. "
             "Taint it again once it is switched off and not Ready."
         )
         self._of_node(node, "Warning", "ForceEvictionRefused", note)
 
     def began(self, node: Node, taints: tuple[Taint, ...]) -> None:
-        named = ", ".join(map(shown, taints))
-        note = f"Node {node.metadata.name} is down, says the taint {named}: its pods are evicted"
+        keys = ", ".join(map(shown, taints))
+        note = f"Node {node.metadata.name} is down, says the taint {keys}: its pods are evicted"
         self._of_node(node, "Normal", "ForceEvictionStarted", note)
 
     def finished(self, node: Node) -> None:
@@ -47,8 +47,8 @@ class Teller:
         name = node.metadata.name
         note = (
             f"The taint {shown(taint)} asks for nothing, so no pod is force evicted. To ask for"
-            f" it: kubectl taint node {name} {WISH.key}-"
-            f" && kubectl taint node {name} {shown(WISH)}"
+            f" it: kubectl taint node {name} {REQUEST_TAINT.key}-"
+            f" && kubectl taint node {name} {shown(REQUEST_TAINT)}"
         )
         self._of_node(node, "Warning", "ForceEvictionMistyped", note)
 

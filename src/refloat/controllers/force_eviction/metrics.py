@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What force eviction counts."""
+"""Metrics of force eviction."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What force eviction writes.
+"""The writes of force eviction.
 
-Every write on a node names the version that was read: a node that returned
-meanwhile has changed, and then all is asked anew. Each write on a pod says
-whether it was this process that changed the pod.
+Each write on a node names the version that was read: if the node returned since, the
+write conflicts, and the controller reads again. Each write on a pod returns whether this
+process changed the pod.
 """
 
 import msgspec
@@ -13,42 +13,33 @@ from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.client import errors, kinds
 from refloat.client.contract import Client, DeleteOptions
-from refloat.policy import force_eviction
-from refloat.policy.force_eviction import (
+from refloat.policy.job.job_gates import JobGates
+from refloat.policy.recovery import force_eviction
+from refloat.policy.recovery.force_eviction import (
     PROGRESS,
     VOLUMES_CLEARED,
-    Attachment,
+    AttachmentRef,
+    ForceEvictionSettings,
     Progress,
-    Settings,
 )
-from refloat.policy.switches import Switches
-from refloat.runtime import statuses
+from refloat.runtime import live_reads, status_writes
 from refloat.runtime.event_series import Reference
-from refloat.runtime.rights import Rights
-
-# Errors after which a write has not happened for sure.
-REFUSED = (
-    errors.Conflict,
-    errors.Forbidden,
-    errors.Invalid,
-    errors.NotFound,
-    errors.TooManyRequests,
-    errors.Unauthorized,
-    errors.Unreachable,
-)
+from refloat.runtime.missing_rights import Rights
 
 
-class Writes:
+class ForceEvictionWriter:
     """The writes of one process."""
 
-    def __init__(self, client: Client, clock: Clock, settings: Settings, rights: Rights) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, settings: ForceEvictionSettings, rights: Rights
+    ) -> None:
         self._client = client
         self._clock = clock
         self.settings = settings
         self._rights = rights
 
     async def clear_volumes(self, node: Node) -> None:
-        """With the progress in one write: who finds the one finds the other."""
+        """Empty the volume lists and note the progress in one write."""
         lists: Object = {"volumesInUse": None, "volumesAttached": None}
         patch = {**self._noted(node, Progress(VOLUMES_CLEARED)), "status": lists}
         with self._rights.needed("patch nodes/status", Reference.of(kinds.NODES, node)):
@@ -56,12 +47,12 @@ class Writes:
 
     async def begin(self, node: Node) -> None:
         now = self._clock.now()
-        progress, taints = force_eviction.begun(node, self.settings, now=now)
+        progress, taints = force_eviction.plan_begin(node, self.settings, now=now)
         await self._node(node, progress, taints)
 
     async def end(self, node: Node) -> None:
-        """The wish and the progress go together: nobody starts it over."""
-        await self._node(node, None, force_eviction.ended(node))
+        """Remove request and progress in one write, so that no process starts again."""
+        await self._node(node, None, force_eviction.plan_end(node))
 
     async def _node(self, node: Node, progress: Progress | None, taints: tuple[Taint, ...]) -> None:
         patch = self._noted(node, progress)
@@ -81,25 +72,25 @@ class Writes:
             }
         }
 
-    async def fail(self, pod: Pod, switches: Switches) -> bool:
-        """Mark this very version of a pod Failed; False if it has ended or is gone."""
-        status = force_eviction.failing(pod, switches, now=self._clock.now())
+    async def fail(self, pod: Pod, job_gates: JobGates) -> bool:
+        """Mark this version of a pod Failed; False if the pod has ended or is deleted."""
+        status = force_eviction.failing(pod, job_gates, now=self._clock.now())
         if status is None:
             return False
         try:
             with self._rights.needed("patch pods/status", Reference.of(kinds.PODS, pod)):
-                # Of this version only: how it ended may have been said meanwhile.
-                await statuses.patch(self._client, kinds.PODS, pod, status, unchanged=True)
+                # Only this version: the node may have reported the end of the pod since.
+                await status_writes.patch(self._client, kinds.PODS, pod, status, unchanged=True)
         except errors.NotFound:
             return False
         except errors.Conflict:
-            if await self._is_there(pod):
+            if await live_reads.exists(self._client, pod):
                 raise
             return False
         return True
 
     async def delete(self, pod: Pod) -> bool:
-        """Delete a pod that has ended, without grace; False if it is gone."""
+        """Delete a pod that has ended, without grace; False if the pod is gone."""
         meta = pod.metadata
         options = DeleteOptions(grace_seconds=0, uid=meta.uid)
         try:
@@ -110,22 +101,13 @@ class Writes:
         except errors.NotFound:
             return False
         except errors.Conflict:
-            if await self._is_there(pod):
+            if await live_reads.exists(self._client, pod):
                 raise
             return False
         return True
 
-    async def _is_there(self, pod: Pod) -> bool:
-        """Not one of its name that came in its place."""
-        meta = pod.metadata
-        try:
-            found = await self._client.get(kinds.PODS, meta.name, namespace=meta.namespace)
-        except errors.NotFound:
-            return False
-        return found.metadata.uid == meta.uid
-
-    async def detach(self, attachment: Attachment, node: Node) -> bool:
-        """The very one: one of its name that came in its place is another node's."""
+    async def detach(self, attachment: AttachmentRef, node: Node) -> bool:
+        """Delete this attachment by uid: a newer one of its name is another node's."""
         options = DeleteOptions(uid=attachment.uid)
         right = self._rights.needed("delete volumeattachments", Reference.of(kinds.NODES, node))
         try:

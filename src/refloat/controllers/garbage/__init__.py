@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes what an owner leaves behind, or sets it free.
+"""Deletes objects whose owners are gone, or releases them from their owners.
 
-    known       what is known of all objects and who owns them, from their caches
-    collector   two queues: objects whose owners may be gone, and owners that leave orphans
+    owner_graph   the objects in the caches and their owners
+    collector     two queues: objects whose owners may be gone, and owners that leave orphans
 
-What becomes of an object is decided in `policy.ownership`.
+`policy.garbage.ownership` decides about each object.
 """
+
+from refloat.controllers.garbage.collector import build
+
+__all__ = ["build"]

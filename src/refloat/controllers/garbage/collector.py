@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks after objects whose owners go, and owners that wait for them or leave them.
+"""Collects objects whose owners are deleted, and owners that wait for dependents or orphan them.
 
-An object is looked at when one of its owners is unknown, gone or waiting, and
-an owner when one of its dependents may no longer keep it. If the caches know by
-then that all owners are there, that is all. Both are asked for again, live,
-before anything is written; deletes are of the very version that was judged, so
-that an owner that was added meanwhile saves it.
+An object is queued when one of its owners is unknown, deleted or waiting, and an owner when
+one of its dependents may no longer block it. If the caches then show all owners, the object
+stays. Otherwise the controller reads object and owners from the API server before it writes.
+A delete names the version that was judged, so that an owner that was added since saves the
+object.
 """
 
 import logging
@@ -18,12 +18,15 @@ from refloat.api.structs import ApiObject, ObjectMeta, OwnerReference
 from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.contract import Client, DeleteOptions
-from refloat.controllers.garbage.known import Known, Ref, owner_ref
-from refloat.policy import ownership
-from refloat.policy.ownership import State
+from refloat.controllers.garbage.owner_graph import RESOURCES, ObjectRef, OwnerGraph, owner_ref
+from refloat.policy.garbage import ownership
+from refloat.policy.garbage.ownership import State
+from refloat.runtime import index
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.event_series import Reference
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
+from refloat.runtime.manager import Worker
 from refloat.runtime.queue import Backoff
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
@@ -36,7 +39,7 @@ _SETTINGS = ControllerSettings(workers=20, backoff=Backoff(base=0.005, cap=1000.
 
 
 class GarbageCollector:
-    """Both queues; `controllers` are to be run."""
+    """Both queues; the caller runs `controllers`."""
 
     def __init__(
         self,
@@ -47,87 +50,78 @@ class GarbageCollector:
         sink: Sink,
         instruments: Instruments,
     ) -> None:
-        self._known = Known({each: informer.cache for each, informer in informers.items()})
-        self._judging: Controller[Ref] = Controller(
+        self._graph = OwnerGraph({each: informer.cache for each, informer in informers.items()})
+        self._judging: Controller[ObjectRef] = Controller(
             "garbage_collector_attempt_to_delete",
-            Judge(client, self._known, sink, self._look_at),
+            DependentReconciler(client, self._graph, sink, self._look_at),
             clock=clock,
             instruments=instruments,
             settings=_SETTINGS,
         )
-        self._orphaning: Controller[Ref] = Controller(
+        self._orphaning: Controller[ObjectRef] = Controller(
             "garbage_collector_attempt_to_orphan",
-            Orphaner(client, self._known),
+            OrphanReconciler(client, self._graph),
             clock=clock,
             instruments=instruments,
             settings=_SETTINGS,
         )
         self.controllers = [self._judging, self._orphaning]
         for resource, informer in informers.items():
-            informer.add_handler(partial(self._saw, resource))
+            informer.add_handler(partial(self._object_changed, resource))
 
-    def _look_at(self, ref: Ref) -> None:
+    def _look_at(self, ref: ObjectRef) -> None:
         self._judging.queue.add(ref)
 
-    def _saw(self, resource: Resource, old: ApiObject | None, new: ApiObject | None) -> None:
-        if new is None:
-            assert old is not None
-            self._went(Ref.of(resource, old.metadata), old.metadata)
+    def _object_changed(self, resource: Resource, change: Change[ApiObject]) -> None:
+        now = change.current.metadata
+        ref = ObjectRef.of(resource, now)
+        if change.new is None:
+            self._graph.note_gone(ref)
+            for dependent, _ in self._graph.dependents(ref):
+                self._look_at(dependent)
+            self._look_at_waiting(now)
             return
-        was, now = old.metadata if old is not None else None, new.metadata
-        ref = Ref.of(resource, now)
+        was = change.old.metadata if change.old is not None else None
         if was is None or was.owner_references != now.owner_references:
-            self._has_owners(ref, was, now)
+            if was is not None:
+                self._look_at_waiting(was)
+            if not _has_all_owners(self._graph, now):
+                self._look_at(ref)
         if now.deletion_timestamp is not None and (
             was is None or was.deletion_timestamp is None or was.finalizers != now.finalizers
         ):
-            self._is_going(ref, now)
-
-    def _went(self, ref: Ref, meta: ObjectMeta) -> None:
-        self._known.note_gone(ref)
-        for dependent, _ in self._known.dependents(ref):
-            self._look_at(dependent)
-        self._look_at_waiting(meta)
+            if ownership.leaves_orphans(now):
+                self._orphaning.queue.add(ref)
+            elif ownership.waits_for_dependents(now):
+                self._look_at(ref)
+                for dependent, _ in self._graph.dependents(ref):
+                    self._look_at(dependent)
 
     def _look_at_waiting(self, meta: ObjectMeta) -> None:
-        """Owners that wait need not wait for it, perhaps."""
-        for owner in self._known.owners(meta):
-            held = self._known.get(owner)
-            if held is not None and ownership.waits_for_dependents(held):
+        """Queue the owners that may no longer have to wait for this object."""
+        for owner in self._graph.owners(meta):
+            owner_meta = self._graph.get(owner)
+            if owner_meta is not None and ownership.waits_for_dependents(owner_meta):
                 self._look_at(owner)
 
-    def _has_owners(self, ref: Ref, was: ObjectMeta | None, now: ObjectMeta) -> None:
-        if was is not None:
-            self._look_at_waiting(was)
-        if not _has_all_owners(self._known, now):
-            self._look_at(ref)
 
-    def _is_going(self, ref: Ref, meta: ObjectMeta) -> None:
-        if ownership.leaves_orphans(meta):
-            self._orphaning.queue.add(ref)
-        elif ownership.waits_for_dependents(meta):
-            self._look_at(ref)
-            for dependent, _ in self._known.dependents(ref):
-                self._look_at(dependent)
+def _has_all_owners(graph: OwnerGraph, meta: ObjectMeta) -> bool:
+    """Whether the caches show all owners; a later change queues the object again."""
+    owners = map(graph.get, graph.owners(meta))
+    return all(owner is not None and not ownership.waits_for_dependents(owner) for owner in owners)
 
 
-def _has_all_owners(known: Known, meta: ObjectMeta) -> bool:
-    """As far as is known: should that be old, what changed brings the object here again."""
-    owners = map(known.get, known.owners(meta))
-    return all(held is not None and not ownership.waits_for_dependents(held) for held in owners)
-
-
-async def live(client: Client, ref: Ref) -> ObjectMeta | None:
-    """This very object as it is now."""
+async def live(client: Client, ref: ObjectRef) -> ObjectMeta | None:
+    """The current metadata of this object; None if it is deleted."""
     try:
-        found = await client.get(ref.kind, ref.name, namespace=ref.namespace)
+        obj = await client.get(ref.kind, ref.name, namespace=ref.namespace)
     except errors.NotFound:
         return None
-    return found.metadata if found.metadata.uid == ref.uid else None
+    return obj.metadata if obj.metadata.uid == ref.uid else None
 
 
-async def patch(client: Client, ref: Ref, metadata: Object) -> None:
-    """Of this very object; one that is gone needs none."""
+async def patch(client: Client, ref: ObjectRef, metadata: Object) -> None:
+    """Patch the metadata of this object, unless it is deleted."""
     try:
         await client.patch(
             ref.kind,
@@ -138,35 +132,39 @@ async def patch(client: Client, ref: Ref, metadata: Object) -> None:
         )
     except errors.NotFound:
         return
-    except (errors.Conflict, errors.Invalid):  # another uid is an invalid change of it
+    except (errors.Conflict, errors.Invalid):  # an object with another uid refuses the patch
         if await live(client, ref) is not None:
             raise
 
 
-async def remove_finalizer(client: Client, ref: Ref, name: str) -> None:
+async def remove_finalizer(client: Client, ref: ObjectRef, name: str) -> None:
     await patch(client, ref, {"$deleteFromPrimitiveList/finalizers": [name]})
 
 
-async def disown(client: Client, ref: Ref, uids: Sequence[str]) -> None:
-    gone = [{"$patch": "delete", "uid": uid} for uid in uids]
-    await patch(client, ref, {"ownerReferences": gone})
+async def disown(client: Client, ref: ObjectRef, uids: Sequence[str]) -> None:
+    removals = [{"$patch": "delete", "uid": uid} for uid in uids]
+    await patch(client, ref, {"ownerReferences": removals})
 
 
-class Judge:
+class DependentReconciler:
     """The reconciler of objects whose owners may be gone."""
 
     def __init__(
-        self, client: Client, known: Known, sink: Sink, look_at: Callable[[Ref], None]
+        self, client: Client, graph: OwnerGraph, sink: Sink, look_at: Callable[[ObjectRef], None]
     ) -> None:
         self._client = client
-        self._known = known
+        self._graph = graph
         self._sink = sink
         self._look_at = look_at
 
-    async def reconcile(self, ref: Ref) -> Result:
-        held = self._known.get(ref)
-        # At a start most objects are told before their owners.
-        if held is not None and not held.deletion_timestamp and _has_all_owners(self._known, held):
+    async def reconcile(self, ref: ObjectRef) -> Result:
+        cached_meta = self._graph.get(ref)
+        # At the start, most objects are observed before their owners.
+        if (
+            cached_meta is not None
+            and not cached_meta.deletion_timestamp
+            and _has_all_owners(self._graph, cached_meta)
+        ):
             return DONE
         meta = await live(self._client, ref)
         if meta is None:
@@ -177,11 +175,11 @@ class Judge:
             await self._judge(ref, meta)
         return DONE
 
-    async def _wait(self, ref: Ref) -> None:
-        """Let it go if nothing keeps it; else see to what does."""
+    async def _wait(self, ref: ObjectRef) -> None:
+        """Release the owner if no dependent blocks it; else queue the blocking dependents."""
         keeping = [
             (dependent, meta)
-            for dependent, meta in self._known.dependents(ref)
+            for dependent, meta in self._graph.dependents(ref)
             if ownership.blocks(meta, ref.uid)
         ]
         if not keeping:
@@ -190,41 +188,45 @@ class Judge:
             if not ownership.waits_for_dependents(meta):
                 self._look_at(dependent)
 
-    async def _judge(self, ref: Ref, meta: ObjectMeta) -> None:
+    async def _judge(self, ref: ObjectRef, meta: ObjectMeta) -> None:
         owners: list[tuple[OwnerReference, State]] = []
         for owner in meta.owner_references or ():
             state = await self._state(ref, owner)
             if state is None:
-                return  # nobody can say: it stays as it is
+                return  # unknown: the object stays
             owners.append((owner, state))
-        dependents = [held for _, held in self._known.dependents(ref)]
+        dependents = [dependent for _, dependent in self._graph.dependents(ref)]
         verdict = ownership.judge(meta, owners, dependents)
         if verdict.disown:
             await disown(self._client, ref, verdict.disown)
         if verdict.unblock:
-            await self._unblock(ref, meta)
+            free = [
+                {"uid": each.uid, "blockOwnerDeletion": False}
+                for each in meta.owner_references or ()
+            ]
+            await patch(self._client, ref, {"ownerReferences": free})
         if verdict.delete is not None:
             await self._delete(ref, meta, verdict)
 
-    async def _state(self, ref: Ref, owner: OwnerReference) -> State | None:
-        """None where it cannot be known: a kind that nobody serves, or an impossible owner."""
+    async def _state(self, ref: ObjectRef, owner: OwnerReference) -> State | None:
+        """The state of an owner; None for an unknown kind or an impossible owner."""
         where = owner_ref(owner, ref.namespace)
         if where is None:
             return None
         if where.resource.namespaced and not ref.namespace:
-            self._tell(ref, owner)
+            self._record_invalid_namespace(ref, owner)
             return None
-        if self._known.is_gone(where):
+        if self._graph.is_gone(where):
             return "dangling"
-        held = await live(self._client, where)
-        if held is None:
-            if self._known.is_elsewhere(where):
-                self._tell(ref, owner)
-            self._known.note_gone(where)
+        meta = await live(self._client, where)
+        if meta is None:
+            if self._graph.is_elsewhere(where):
+                self._record_invalid_namespace(ref, owner)
+            self._graph.note_gone(where)
             return "dangling"
-        return "waiting" if ownership.waits_for_dependents(held) else "solid"
+        return "waiting" if ownership.waits_for_dependents(meta) else "solid"
 
-    def _tell(self, ref: Ref, owner: OwnerReference) -> None:
+    def _record_invalid_namespace(self, ref: ObjectRef, owner: OwnerReference) -> None:
         note = (
             f"ownerRef [{owner.api_version}/{owner.kind}, namespace: {ref.namespace}, "
             f"name: {owner.name}, uid: {owner.uid}] does not exist in namespace "
@@ -236,14 +238,10 @@ class Judge:
         )
         self._sink.event(about, "Warning", "OwnerRefInvalidNamespace", "Collect", note)
 
-    async def _unblock(self, ref: Ref, meta: ObjectMeta) -> None:
-        free = [
-            {"uid": each.uid, "blockOwnerDeletion": False} for each in meta.owner_references or ()
-        ]
-        await patch(self._client, ref, {"ownerReferences": free})
-
-    async def _delete(self, ref: Ref, meta: ObjectMeta, verdict: ownership.Verdict) -> None:
-        # After it was unblocked it is another version.
+    async def _delete(
+        self, ref: ObjectRef, meta: ObjectMeta, verdict: ownership.GarbageAction
+    ) -> None:
+        # The unblocking has changed the version.
         version = None if verdict.unblock else meta.resource_version
         options = DeleteOptions(uid=ref.uid, resource_version=version, propagation=verdict.delete)
         try:
@@ -254,18 +252,29 @@ class Judge:
         log.debug("%s: %s %s/%s is deleted, %s", COMPONENT, kind, ref.namespace, ref.name, how)
 
 
-class Orphaner:
-    """The reconciler of owners that leave their dependents to themselves."""
+class OrphanReconciler:
+    """The reconciler of owners that orphan their dependents."""
 
-    def __init__(self, client: Client, known: Known) -> None:
+    def __init__(self, client: Client, graph: OwnerGraph) -> None:
         self._client = client
-        self._known = known
+        self._graph = graph
 
-    async def reconcile(self, ref: Ref) -> Result:
+    async def reconcile(self, ref: ObjectRef) -> Result:
         meta = await live(self._client, ref)
         if meta is None or not ownership.leaves_orphans(meta):
             return DONE
-        for dependent, _ in list(self._known.dependents(ref)):
+        for dependent, _ in list(self._graph.dependents(ref)):
             await disown(self._client, dependent, [ref.uid])
         await remove_finalizer(self._client, ref, ownership.ORPHAN)
         return DONE
+
+
+def build(env: ControllerEnv) -> Sequence[Worker]:
+    client = env.client("generic-garbage-collector")
+    return GarbageCollector(
+        client,
+        {each: env.metadata(each, index.OWNER) for each in RESOURCES},
+        clock=env.clock,
+        sink=env.recorder(client, COMPONENT),
+        instruments=env.instruments,
+    ).controllers

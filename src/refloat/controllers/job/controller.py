@@ -1,74 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Job is looked at, and when (behaviour A1.2, A4.1-A4.6, A10.2, A25).
+"""Which Job is synced, and when (behaviour A1.2, A4.1-A4.6, A10.2, A25).
 
-Joins caches, queues and syncs. What happens to a Job is in `sync`.
+Connects caches, queues and syncs. What happens to a Job is in `sync`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.structs import OwnerReference
 from refloat.base.clock import Clock
+from refloat.client import kinds
 from refloat.client.contract import Client
-from refloat.controllers.job import claims
-from refloat.controllers.job.events import Teller
-from refloat.controllers.job.memory import Memory
+from refloat.controllers.job import pod_adoption
+from refloat.controllers.job.events import JobEvents
 from refloat.controllers.job.metrics import JobMetrics
-from refloat.controllers.job.orphans import Orphans
-from refloat.controllers.job.settings import Settings
-from refloat.controllers.job.sync import Sync, Tools
-from refloat.policy import backoff_annotation, job_conditions, pod_state, terms
-from refloat.policy.terms import INDEXED, NON_INDEXED
+from refloat.controllers.job.orphans import OrphanPods
+from refloat.controllers.job.settings import REFLOAT, JobSettings
+from refloat.controllers.job.sync import JobContext, JobSync
+from refloat.controllers.job.sync_memory import SyncMemory
+from refloat.policy.job import backoff_annotation, job_conditions, job_spec, pod_state
+from refloat.policy.job.job_spec import INDEXED, NON_INDEXED
 from refloat.runtime import cache, index
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.errors import Retry
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
+from refloat.runtime.manager import Worker
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
 
-POD_INDEXES = (claims.UNSETTLED, claims.UNCONTROLLED, claims.MISLABELLED)
-"""What the cache of pods must be found by."""
+POD_INDEXES = (pod_adoption.UNSETTLED, pod_adoption.UNCONTROLLED, pod_adoption.MISLABELLED)
+"""Indexes that the cache of pods must have."""
 
 _GROUPS = {"jobs": "batch", "pods": ""}
 
 JOB_INDEXES = (index.NAMESPACE,)
-"""What the cache of Jobs must be found by."""
+"""Indexes that the cache of Jobs must have."""
 
 
 class JobReconciler:
-    """The ladder before a sync: whatever needs none ends here."""
+    """The reconciler of Jobs: the checks before a sync."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
 
-    def use(self, tools: Tools) -> None:
-        """Work with these from the next sync on; one that runs keeps its own."""
-        self._tools = tools
+    def use(self, context: JobContext) -> None:
+        """Use another context from the next sync on; a running sync keeps its own."""
+        self._context = context
 
     async def reconcile(self, key: str) -> Result:
-        job = self._tools.jobs.get(key)
-        if job is None or not self._tools.settings.manages(job):
+        job = self._context.jobs.get(key)
+        if job is None or not self._context.settings.manages(job):
             return DONE
-        memory = self._tools.memory
-        if (stale := memory.stale(job, self._tools.pods_seen)) is not None:
-            self._tools.metrics.stale.labels(_GROUPS[stale], stale).inc()
+        memory = self._context.memory
+        if (stale := memory.stale(job, self._context.pods_seen)) is not None:
+            self._context.metrics.stale.labels(_GROUPS[stale], stale).inc()
             raise Retry(f"the cache of {stale} has not seen the last write for {key} yet")
         if job_conditions.is_finished(job.status.conditions):
             memory.forget(job.metadata.uid)
             return DONE
         if job.spec.completion_mode not in (None, INDEXED, NON_INDEXED):
-            Teller(self._tools.sink, job).unknown_mode()
+            JobEvents(self._context.sink, job).unknown_mode()
             return DONE
-        if not _is_ending(job) and (
-            wrong := backoff_annotation.mistakes(job, self._tools.settings.switches)
+        # A Job that is deleted or decided ends, whatever its policy is now.
+        is_ending = job.metadata.deletion_timestamp is not None or job_spec.decided(job) is not None
+        if not is_ending and (
+            wrong := backoff_annotation.mistakes(job, self._context.settings.job_gates)
         ):
-            Teller(self._tools.sink, job).wrong_policy(wrong)
+            JobEvents(self._context.sink, job).wrong_policy(wrong)
             return DONE
         return await self._sync(job)
 
     async def _sync(self, job: Job) -> Result:
-        clock, sync, ok = self._tools.clock, Sync(self._tools, job), False
+        clock, sync, ok = self._context.clock, JobSync(self._context, job), False
         started = clock.monotonic()
         try:
             result = await sync.run()
@@ -76,19 +82,17 @@ class JobReconciler:
         finally:
             seconds = clock.monotonic() - started
             mode = job.spec.completion_mode
-            self._tools.metrics.sync_ended(mode, ok=ok, action=sync.action, seconds=seconds)
-            self._forget_if_gone(job)
+            self._context.metrics.sync_ended(mode, ok=ok, action=sync.action, seconds=seconds)
+            # A Job that was deleted during its sync was forgotten before the sync noted its last
+            # write.
+            cached = self._context.jobs.get(cache.key_of(job))
+            if cached is None or cached.metadata.uid != job.metadata.uid:
+                self._context.memory.forget(job.metadata.uid)
         return result
-
-    def _forget_if_gone(self, job: Job) -> None:
-        """One that went during its sync was forgotten before the sync noted its last."""
-        known = self._tools.jobs.get(cache.key_of(job))
-        if known is None or known.metadata.uid != job.metadata.uid:
-            self._tools.memory.forget(job.metadata.uid)
 
 
 class JobController:
-    """Two controllers on the caches of Jobs and of pods; `controllers` are to be run."""
+    """Two controllers on the caches of Jobs and of pods; the caller runs `controllers`."""
 
     def __init__(
         self,
@@ -100,22 +104,22 @@ class JobController:
         sink: Sink,
         instruments: Instruments,
         metrics: JobMetrics,
-        settings: Settings | None = None,
+        settings: JobSettings | None = None,
         workers: ControllerSettings | None = None,
     ) -> None:
         """The informers must have `JOB_INDEXES` and `POD_INDEXES`."""
-        self._tools = Tools(
+        self._context = JobContext(
             client=client,
             clock=clock,
             jobs=jobs.cache,
             pods=pods.cache,
             pods_seen=pods.has_seen,
             sink=sink,
-            memory=Memory(clock),
+            memory=SyncMemory(clock),
             metrics=metrics,
-            settings=settings or Settings(),
+            settings=settings or JobSettings(),
         )
-        self._reconciler = JobReconciler(self._tools)
+        self._reconciler = JobReconciler(self._context)
         self._jobs: Controller[str] = Controller(
             "job",
             self._reconciler,
@@ -125,7 +129,7 @@ class JobController:
         )
         self._orphans: Controller[str] = Controller(
             "job-orphan-pods",
-            Orphans(self._tools),
+            OrphanPods(self._context),
             clock=clock,
             instruments=instruments,
             settings=workers,
@@ -136,92 +140,91 @@ class JobController:
 
     # -- Jobs -------------------------------------------------------------------
 
-    def take_up(self, settings: Settings) -> None:
-        """Work by other settings from now on, and look at every Job anew."""
-        self._tools = replace(self._tools, settings=settings)
-        self._reconciler.use(self._tools)
-        for job in self._tools.jobs:
+    def update_settings(self, settings: JobSettings) -> None:
+        """Apply new settings, and sync every Job."""
+        self._context = replace(self._context, settings=settings)
+        self._reconciler.use(self._context)
+        for job in self._context.jobs:
             self._jobs.queue.add(cache.key_of(job))
 
-    def _job_changed(self, old: Job | None, new: Job | None) -> None:
+    def _job_changed(self, change: Change[Job]) -> None:
+        old, new = change.old, change.new
         if new is None:
-            assert old is not None
-            self._tools.memory.forget(old.metadata.uid)
-            self._examine_pods(old)
-        elif not self._tools.settings.manages(new):
+            self._context.memory.forget(change.current.metadata.uid)
+            self._examine_pods(change.current)
+        elif not self._context.settings.manages(new):
             if old is None and new.spec.managed_by is not None:
-                self._tools.metrics.another_controllers(new.spec.managed_by)
+                self._context.metrics.another_controllers(new.spec.managed_by)
         elif job_conditions.is_finished(new.status.conditions):
-            self._tools.memory.forget(new.metadata.uid)
+            self._context.memory.forget(new.metadata.uid)
             self._examine_pods(new)
-        elif old is None or _is_urgent(old, new):
+        elif (
+            old is None
+            or old.metadata.generation != new.metadata.generation
+            or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        ):
             self._jobs.queue.add(cache.key_of(new))
         else:
             self._wake(cache.key_of(new))
 
     def _examine_pods(self, job: Job) -> None:
-        """See to it that no pod of a Job that is over keeps its finalizer (A20.4)."""
-        selector = claims.selector_of(job)
-        pods = self._tools.pods
-        candidates = claims.unsettled(pods, job)
-        candidates += pods.by(claims.UNCONTROLLED, job.metadata.namespace)
+        """Queue the pods of a Job that is over, so that none keeps its finalizer (A20.4)."""
+        selector = pod_adoption.selector_of(job)
+        pods = self._context.pods
+        candidates = pod_adoption.unsettled(pods, job)
+        candidates += pods.by(pod_adoption.UNCONTROLLED, job.metadata.namespace)
         for pod in candidates:
-            if pod_state.is_tracked(pod) and claims.matches(selector, pod):
+            if pod_state.is_tracked(pod) and pod_adoption.matches(selector, pod):
                 self._orphans.queue.add(cache.key_of(pod))
 
     # -- pods -------------------------------------------------------------------
 
-    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        self._count(old, new)
-        now = new if new is not None else old
-        assert now is not None
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        old, new, now = change.old, change.new, change.current
+        was, is_now = _awaits_count(old), _awaits_count(new)
+        if was != is_now:  # for pods of all owners (A23)
+            self._context.metrics.tracked.labels("delete" if was else "add").inc()
         owner = now.metadata.controller
         before = old.metadata.controller if old is not None else None
         if before is not None and (owner is None or owner.uid != before.uid):
             self._wake_owner(now, before)
         if owner is None:
-            self._uncontrolled(old, new)
+            self._uncontrolled(change)
             return
         if self._job_of(now, owner) is not None:
-            self._observe(owner.uid, old, new)
-            if new is not None and _may_be_a_stray(old, new):
-                self._tools.memory.look_again(owner.uid)
+            self._observe(owner.uid, change)
+            # A pod may be over and counted, and have labels that no sync has seen.
+            is_settled = pod_state.is_settled
+            if new is not None and (is_settled(new) if old is None else not _same_claim(old, new)):
+                self._context.memory.look_again(owner.uid)
         if not self._wake_owner(now, owner) and new is not None and pod_state.is_tracked(new):
             self._orphans.queue.add(cache.key_of(new))
 
-    def _observe(self, uid: str, old: Pod | None, new: Pod | None) -> None:
+    def _observe(self, uid: str, change: Change[Pod]) -> None:
         """Note what was expected (A10.2, A10.4).
 
-        A deletion is noted once, when it is seen to begin. Kubernetes notes
-        each further event of such a pod, and may take one for another's.
+        A deletion is noted once, when the deletion begins. Kubernetes notes each further event of
+        such a pod, and may mistake one for the deletion of another pod.
         """
-        memory = self._tools.memory
-        now = new if new is not None else old
-        assert now is not None
+        memory, old, new = self._context.memory, change.old, change.new
         if old is None:
             memory.expectations.creation_observed(uid)
         began = new is None or new.is_terminating
         if began and (old is None or not old.is_terminating):
             memory.expectations.deletion_observed(uid)
         if new is None or not pod_state.is_tracked(new):
-            memory.finalizers.removal_observed(uid, now.metadata.uid)
-
-    def _count(self, old: Pod | None, new: Pod | None) -> None:
-        """Ends that are to be tracked, and those that were, whosever they are (A23)."""
-        was, is_now = _awaits_count(old), _awaits_count(new)
-        if was != is_now:
-            self._tools.metrics.tracked.labels("delete" if was else "add").inc()
+            memory.finalizers.removal_observed(uid, change.current.metadata.uid)
 
     def _job_of(self, pod: Pod, owner: OwnerReference) -> Job | None:
-        """The Job that this owner of a pod is, in the pod's own namespace.
+        """The Job in the pod's namespace that this owner reference names.
 
-        The uid alone is no proof: a user can write that of a Job in another namespace.
+        The uid alone is no proof: a user can write the uid of a Job in another namespace.
         """
-        job = self._tools.jobs.get(f"{pod.metadata.namespace}/{owner.name}")
+        job = self._context.jobs.get(f"{pod.metadata.namespace}/{owner.name}")
         return job if job is not None and job.metadata.uid == owner.uid else None
 
     def _wake_owner(self, pod: Pod, owner: OwnerReference) -> bool:
-        """Have the Job looked at; False if it is none, or is gone."""
+        """Queue the owner if it is a Job; False for a Job that is gone or over."""
         if owner.kind != "Job":
             return True
         job = self._job_of(pod, owner)
@@ -230,49 +233,30 @@ class JobController:
         self._wake(cache.key_of(job))
         return not job_conditions.is_finished(job.status.conditions)
 
-    def _uncontrolled(self, old: Pod | None, new: Pod | None) -> None:
-        """Nobody's: perhaps a Job wants it (A25.1)."""
+    def _uncontrolled(self, change: Change[Pod]) -> None:
+        """Wake the Jobs that may adopt the pod (A25.1)."""
+        old, new = change.old, change.new
         if new is None:
             return
         if pod_state.is_tracked(new):
             self._orphans.queue.add(cache.key_of(new))
         if old is not None and _same_claim(old, new):
             return
-        for job in self._tools.jobs.by(index.NAMESPACE, new.metadata.namespace):
+        for job in self._context.jobs.by(index.NAMESPACE, new.metadata.namespace):
             # A selector costs more than everything else here.
-            if self._is_at_work(job) and claims.matches(claims.selector_of(job), new):
+            settings, conditions = self._context.settings, job.status.conditions
+            if not settings.manages(job) or job_conditions.is_finished(conditions):
+                continue
+            if pod_adoption.matches(pod_adoption.selector_of(job), new):
                 self._wake(cache.key_of(job))
 
-    def _is_at_work(self, job: Job) -> bool:
-        """Whether anything is done for the Job when it is looked at."""
-        return self._tools.settings.manages(job) and not job_conditions.is_finished(
-            job.status.conditions
-        )
-
     def _wake(self, key: str) -> None:
-        """Soon, together with what else happens until then (A1.2)."""
-        self._jobs.queue.add_after(key, self._tools.settings.batch_seconds)
-
-
-def _is_ending(job: Job) -> bool:
-    """What is deleted or decided ends, whatever became of its policy meanwhile."""
-    return job.metadata.deletion_timestamp is not None or terms.decided(job) is not None
-
-
-def _is_urgent(old: Job, new: Job) -> bool:
-    """Somebody wants something else of the Job, or wants it gone."""
-    return old.metadata.generation != new.metadata.generation or (
-        old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-    )
+        """Queue the Job after the batch period (A1.2)."""
+        self._jobs.queue.add_after(key, self._context.settings.batch_seconds)
 
 
 def _awaits_count(pod: Pod | None) -> bool:
     return pod is not None and pod.is_terminal and pod_state.is_tracked(pod)
-
-
-def _may_be_a_stray(old: Pod | None, new: Pod) -> bool:
-    """Whether a pod may be over and counted, and have labels that no sync has seen."""
-    return pod_state.is_settled(new) if old is None else not _same_claim(old, new)
 
 
 def _same_claim(old: Pod, new: Pod) -> bool:
@@ -280,3 +264,38 @@ def _same_claim(old: Pod, new: Pod) -> bool:
         old.metadata.labels == new.metadata.labels
         and old.metadata.controller == new.metadata.controller
     )
+
+
+def build(env: ControllerEnv) -> Sequence[Worker]:
+    """One controller for each namespace; each has its own queue and memory."""
+
+    def settings() -> JobSettings:
+        return replace(env.settings(JobSettings), job_gates=env.job_gates)
+
+    client, metrics = env.client("job-controller"), JobMetrics(env.registry)
+    component = "job-controller" if settings().takes_default else REFLOAT
+    informers = zip(
+        env.namespaced(kinds.JOBS, index.NAMESPACE),
+        env.namespaced(kinds.PODS, *POD_INDEXES),
+        strict=True,
+    )
+    controllers = [
+        JobController(
+            client,
+            jobs,
+            pods,
+            clock=env.clock,
+            sink=env.recorder(client, component),
+            instruments=env.instruments,
+            metrics=metrics,
+            settings=settings(),
+        )
+        for jobs, pods in informers
+    ]
+
+    def update() -> None:
+        for each in controllers:
+            each.update_settings(settings())
+
+    env.on_update(update)
+    return [worker for each in controllers for worker in each.controllers]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Job controller counts, under Kubernetes' names (behaviour A23).
+"""Metrics of the Job controller, under the names of Kubernetes (behaviour A23).
 
-One name that KEP-3329 has and Kubernetes does not is told too, as the same
-numbers under another name; docs/metrics.md says what became of the others.
+One metric exists in KEP-3329 and not in Kubernetes: the same numbers under another name;
+docs/metrics.md has the details.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,20 +10,20 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily
 
-from refloat.api import intervals
+from refloat.api import index_intervals
 from refloat.api.batch import JobStatus
-from refloat.policy import job_conditions
-from refloat.policy.outcome import Outcome
-from refloat.policy.pod_failure import Verdict
-from refloat.policy.terms import INDEXED, NON_INDEXED, Terms
+from refloat.policy.job import job_conditions
+from refloat.policy.job.job_spec import INDEXED, NON_INDEXED, EffectiveSpec
+from refloat.policy.job.outcome import Outcome
+from refloat.policy.job.pod_failure import Verdict
 
 RECONCILING = "reconciling"
-"""The action of a sync that took no care of the number of pods (A23.1)."""
+"""The action of a sync that did not manage the number of pods (A23.1)."""
 
 _PREFIX = "job_controller"
 
-# Labels come from closed sets: each further value is a further time series, for
-# as long as the process lives. All that is not known has this one.
+# Labels come from closed sets: each further value is a further time series, for as long as the
+# process lives. All unknown values become this one.
 OTHER = "Other"
 
 EXTERNAL = frozenset(("kubernetes.io/job-controller", "kueue.x-k8s.io/multikueue"))
@@ -31,7 +31,7 @@ EXTERNAL = frozenset(("kubernetes.io/job-controller", "kueue.x-k8s.io/multikueue
 
 
 class _Alias:
-    """A counter under a second name: nothing is counted twice, it is only read twice."""
+    """A counter that is exported under a second name, too."""
 
     def __init__(self, counter: Counter, name: str, labels: tuple[str, ...]) -> None:
         self._counter = counter
@@ -43,7 +43,7 @@ class _Alias:
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         family = self._family()
-        samples = (each for known in self._counter.collect() for each in known.samples)
+        samples = (each for metric in self._counter.collect() for each in metric.samples)
         for name, labels, value, *_ in samples:
             if name.endswith("_total"):
                 family.add_metric([labels[label] for label in self._labels], value)
@@ -59,8 +59,8 @@ class JobMetrics:
     """The families of one process; make one for each registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, told: str, *labels: str) -> Counter:
-            return Counter(f"{_PREFIX}_{name}", told, labels, registry=registry)
+        def counter(name: str, help_text: str, *labels: str) -> Counter:
+            return Counter(f"{_PREFIX}_{name}", help_text, labels, registry=registry)
 
         sync = ("completion_mode", "result", "action")
         self.duration = Histogram(
@@ -71,9 +71,9 @@ class JobMetrics:
             registry=registry,
         )
         self.syncs = counter("job_syncs_total", "Syncs of Jobs", *sync)
-        ended = ("completion_mode", "result", "reason")
-        self.finished = counter("jobs_finished_total", "Jobs that ended", *ended)
-        registry.register(_Alias(self.finished, f"{_PREFIX}_job_finished", ended))
+        finished_labels = ("completion_mode", "result", "reason")
+        self.finished = counter("jobs_finished_total", "Jobs that ended", *finished_labels)
+        registry.register(_Alias(self.finished, f"{_PREFIX}_job_finished", finished_labels))
         self.pods_finished = counter(
             "job_pods_finished_total", "Pods whose end was counted", "completion_mode", "result"
         )
@@ -116,18 +116,18 @@ class JobMetrics:
             self.creations.labels(reason, "failed").inc()
         self.creations.labels(reason, "succeeded").inc()
 
-    def counted(self, terms: Terms, before: JobStatus, after: JobStatus) -> None:
+    def counted(self, spec: EffectiveSpec, before: JobStatus, after: JobStatus) -> None:
         """Pods, and indexes, that a write of the status has moved into its counters."""
         succeeded = after.succeeded - before.succeeded
-        if terms.indexed:
+        if spec.indexed:
             # Of the indexes that the Job still has: it may have fewer than before.
-            bound = terms.completions or 0
+            bound = spec.completions or 0
             succeeded = _more(before.completed_indexes, after.completed_indexes, bound)
             failed = _more(before.failed_indexes or "", after.failed_indexes or "", bound)
-            limit = "global" if terms.backoff_limit_per_index is None else "perIndex"
+            limit = "global" if spec.backoff_limit_per_index is None else "perIndex"
             _add(self.indexes, succeeded, "succeeded", limit)
             _add(self.indexes, failed, "failed", limit)
-        mode = _mode(terms)
+        mode = _mode(spec)
         _add(self.pods_finished, succeeded, mode, "succeeded")
         _add(self.pods_finished, after.failed - before.failed, mode, "failed")
 
@@ -137,17 +137,17 @@ class JobMetrics:
                 self.judged.labels(verdict.action).inc()
 
     def another_controllers(self, name: str) -> None:
-        """A Job is that of the controller with this name."""
+        """Count a Job of another controller."""
         self.external.labels(name if name in EXTERNAL else OTHER).inc()
 
-    def ended(self, terms: Terms, outcome: Outcome) -> None:
+    def ended(self, spec: EffectiveSpec, outcome: Outcome) -> None:
         result = "succeeded" if outcome.succeeded else "failed"
         reason = outcome.reason if outcome.reason in job_conditions.REASONS else OTHER
-        self.finished.labels(_mode(terms), result, reason).inc()
+        self.finished.labels(_mode(spec), result, reason).inc()
 
 
-def _mode(terms: Terms) -> str:
-    return INDEXED if terms.indexed else NON_INDEXED
+def _mode(spec: EffectiveSpec) -> str:
+    return INDEXED if spec.indexed else NON_INDEXED
 
 
 def _add(counter: Counter, more: int, *labels: str) -> None:
@@ -163,4 +163,4 @@ def _more(old: str, new: str, bound: int) -> int:
 
 
 def _count(text: str, bound: int) -> int:
-    return intervals.count(intervals.parse(text, bound))
+    return index_intervals.count(index_intervals.parse(text, bound))

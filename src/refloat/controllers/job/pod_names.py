@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for new pods that come out the same when a create is tried again.
+"""Names for new pods that are the same when a create is repeated.
 
-In shape they are Kubernetes' (behaviour A8.5, A8.6), but the five characters
-are not left to chance. If they were:
+The form is that of Kubernetes (behaviour A8.5, A8.6), but the five characters are not random.
+If they were:
 
 1. a create is sent and succeeds, and its answer is lost;
-2. the controller cannot know, and creates again: one pod too many.
+2. the controller cannot know this, and creates again: one pod too many.
 
-Here the second create meets its own pod under the same name. So a name
-depends only on what such a retry finds unchanged: the Job, the index or the
-number among the Job's pods, the pod that is replaced, and which of these names
-are taken: by a pod in the cache, or by one that this process counted as a
-failure or deleted for a suspension or a smaller parallelism, so that a name does
-not come back as soon as its pod is gone. A successor of the process knows the
-names in the cache only, and may give the name of a pod that is gone once more;
-nothing is counted by name. Nothing here asks the API.
+Here the second create finds its own pod under the same name. So a name depends only on what is
+the same for such a retry: the Job, the index or the number among the Job's pods, the pod that is
+replaced, and which of these names are in use: by a pod in the cache, or by a pod that this
+process counted as a failure or deleted for a suspension or a smaller parallelism. So a name does
+not come back as soon as its pod is gone. After a restart the process knows only the names in the
+cache, and may use the name of a deleted pod once more; no pod is counted by its name. This module
+never reads from the API server.
 """
 
 import hashlib
@@ -23,14 +22,14 @@ from collections.abc import Callable
 from refloat.api import names
 from refloat.api.batch import Job
 from refloat.base.rand import SUFFIX_LENGTH, SUFFIX_LETTERS
-from refloat.controllers.job.memory import Memory
-from refloat.policy.scaling import NewPod
+from refloat.controllers.job.sync_memory import SyncMemory
+from refloat.policy.job.scaling import NewPod
 
 # A generated name is a DNS label: 63 characters, of which five are generated.
 MAX_PREFIX = 63 - SUFFIX_LENGTH
 
-# How many names are tried. All of them can only be taken if somebody tries to
-# make it so; then the sync fails and says why.
+# How many names are tried. All of them are in use only if a user arranged that; then the sync
+# fails with the reason.
 MAX_ATTEMPTS = 1_000_000
 
 
@@ -45,10 +44,10 @@ def prefix(job: str, index: int | None) -> str:
     return whole
 
 
-class Namer:
-    """Gives out the names of one sync."""
+class PodNamer:
+    """Chooses the names of new pods in one sync."""
 
-    def __init__(self, job: Job, memory: Memory, is_taken: Callable[[str], bool]) -> None:
+    def __init__(self, job: Job, memory: SyncMemory, is_taken: Callable[[str], bool]) -> None:
         self._job = job.metadata
         self._memory = memory
         self._is_known = is_taken
@@ -72,15 +71,15 @@ class Namer:
     def _next_ordinal(self) -> int:
         """The first number whose name the cache does not know.
 
-        It is remembered, so that a Job of many pods does not count them all
-        in each sync; only what was seen is passed, never what was tried.
+        The memory keeps the number, so that a Job with many pods does not count them all in each
+        sync. Only names in the cache are passed over, never names that were only tried.
         """
         if self._ordinal is not None:
             return self._ordinal
-        known = ordinal = self._memory.ordinals.get(self._job.uid, 0)
+        start = ordinal = self._memory.ordinals.get(self._job.uid, 0)
         while self._is_taken(self._candidate(NewPod(), ordinal)):
             ordinal += 1
-        if ordinal != known:
+        if ordinal != start:
             self._memory.ordinals[self._job.uid] = ordinal
         return ordinal
 

@@ -1,37 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the Job controller works, and which Jobs are its own."""
+"""Settings of the Job controller, and which Jobs it manages."""
 
 from dataclasses import dataclass, field
 
 from refloat.api.batch import Job
-from refloat.policy import accounting, scaling
-from refloat.policy.switches import ALL_ON, Switches
+from refloat.policy.job import accounting, scaling
+from refloat.policy.job.job_gates import ALL_ON, JobGates
 
-# Who a Job may name in spec.managedBy: the controller of Kubernetes, whoever
-# that is in this cluster (behaviour A1.10), or this one beside it.
+# Values of spec.managedBy: the Job controller of the cluster, whichever that is (behaviour A1.10),
+# and Refloat's controller beside another one.
 KUBERNETES = "kubernetes.io/job-controller"
 REFLOAT = "refloat.dev/job-controller"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class JobSettings:
     takes_default: bool = True
-    """Whether Jobs that name nobody, or Kubernetes' controller, are taken care of. Must be off
-    where kube-controller-manager does it; Jobs that name Refloat are taken care of always."""
+    """Whether Refloat manages Jobs that name no controller or Kubernetes' controller. Must be off
+    where kube-controller-manager manages them; Refloat always manages Jobs that name Refloat."""
 
     batch_seconds: float = 1.0
-    """How long events of pods are gathered before their Job is looked at. As in Kubernetes."""
+    """How long events of pods are gathered before their Job is synced. As in Kubernetes."""
 
     most_at_once: int = 500
     """How many requests of one sync are under way at the same time, so that the end of a very
     large Job does not fill the memory. As many as Kubernetes creates in one sync."""
 
-    pods: scaling.Settings = scaling.DEFAULTS
-    counting: accounting.Settings = accounting.DEFAULTS
-    switches: Switches = field(default=ALL_ON)
+    pods: scaling.ScalingSettings = scaling.DEFAULTS
+    counting: accounting.AccountingSettings = accounting.DEFAULTS
+    job_gates: JobGates = field(default=ALL_ON)
 
     def manages(self, job: Job) -> bool:
-        """Whether the Job is this controller's (behaviour A4.3, A21.1)."""
+        """Whether this controller manages the Job (behaviour A4.3, A21.1)."""
         if job.spec.managed_by in (None, KUBERNETES):
             return self.takes_default
         return job.spec.managed_by == REFLOAT

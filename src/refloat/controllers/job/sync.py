@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at one Job, in the order of behaviour A4 and A5.
+"""One sync of one Job, in the order of behaviour A4 and A5.
 
-What is observed is gathered once, `refloat.policy` decides, and the writes
-come in an order that any of them may be the last of: pods first, then the
-status that lists whose end is known (write 1), then their finalizers, then
-the status that has counted them (write 2). A sync that ends a Job writes the
-decision and these lists before it deletes pods, too. See `policy.accounting`
-for what a successor finds after each.
+The sync observes once, `refloat.policy` decides, and the process may die after any write:
+pods first, then the status that lists the pods whose end is known (write 1), then their
+finalizers, then the status that has counted them (write 2). A sync that ends a Job also
+writes the decision and these lists before it deletes pods. `policy.accounting` describes
+what the next process finds after each write.
 """
 
 import logging
@@ -19,16 +18,21 @@ from refloat.api.core import Pod
 from refloat.base.clock import Clock
 from refloat.client import errors
 from refloat.client.contract import Client
-from refloat.controllers.job import attempts, claims, confirmation, creation, events, writes
-from refloat.controllers.job.memory import Memory
+from refloat.controllers.job import (
+    create_batches,
+    events,
+    live_pods,
+    pod_adoption,
+    writes,
+)
 from refloat.controllers.job.metrics import RECONCILING, JobMetrics
-from refloat.controllers.job.settings import Settings
-from refloat.policy import accounting, outcome, pod_state, scaling
-from refloat.policy import census as policy_census
-from refloat.policy.accounting import Counts
-from refloat.policy.backoff import ZERO
-from refloat.policy.census import Census
-from refloat.policy.outcome import Outcome
+from refloat.controllers.job.settings import JobSettings
+from refloat.controllers.job.sync_memory import SyncMemory
+from refloat.policy.job import accounting, attempts, outcome, pod_state, scaling
+from refloat.policy.job.accounting import Counts
+from refloat.policy.job.backoff import ZERO
+from refloat.policy.job.observed import ObservedJob, observe
+from refloat.policy.job.outcome import Outcome
 from refloat.runtime.cache import Cache, key_of
 from refloat.runtime.reconcile import Result
 from refloat.runtime.recorder import Sink
@@ -37,8 +41,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What a sync works with."""
+class JobContext:
+    """What syncs need: client, caches, memory and settings."""
 
     client: Client
     clock: Clock
@@ -48,69 +52,74 @@ class Tools:
     """Whether the cache of pods has come as far as a resourceVersion."""
 
     sink: Sink
-    memory: Memory
+    memory: SyncMemory
     metrics: JobMetrics
-    settings: Settings
+    settings: JobSettings
 
 
 @dataclass(slots=True)
-class Managed:
-    """What became of the number of pods."""
+class ScalingResult:
+    """The result of managing the number of pods."""
 
     counts: Counts
     outcome: Outcome | None = None
     ran: bool = False
-    """Whether the number of pods was looked after, and suspension with it."""
+    """Whether the sync managed the number of pods, and suspension."""
 
     wait: timedelta | None = None
     error: Exception | None = None
 
 
-class Sync:
-    def __init__(self, tools: Tools, job: Job) -> None:
-        self._tools = tools
+class JobSync:
+    def __init__(self, context: JobContext, job: Job) -> None:
+        self._context = context
         self._job = job
         self._uid = job.metadata.uid
         self._key = key_of(job)
-        self._now: datetime = tools.clock.now()
-        self._teller = events.Teller(tools.sink, job)
+        self._now: datetime = context.clock.now()
+        self._events = events.JobEvents(context.sink, job)
         self._judged: frozenset[str] = frozenset()
         self.action = RECONCILING
 
     async def run(self) -> Result:
-        """Look at the Job, do what is missing, and say when to look again."""
-        # Before the pods are listed: what is fulfilled meanwhile would
-        # otherwise be held against pods that do not show it yet (A4.8).
-        memory = self._tools.memory
+        """Sync the Job, and return when to sync again."""
+        # Before the pods are listed: what is fulfilled during the reads would otherwise be held
+        # against pods that do not show it yet (A4.8).
+        memory = self._context.memory
         satisfied = memory.expectations.satisfied(self._uid)
         expected = memory.finalizers.expected(self._uid)
-        pods = await self._confirm(await self._claim(settled=satisfied))
-        self._report_late_pods()
+        pods = await self._confirm(await self._claim(satisfied=satisfied))
+        # Report the creation of pods that appeared after their create had failed.
+        for name in memory.doubtful(self._uid):
+            pod = self._context.pods.get(f"{self._job.metadata.namespace}/{name}")
+            owner = pod.metadata.controller if pod is not None else None
+            if owner is not None and owner.uid == self._uid and memory.announces(self._uid, name):
+                self._events.created(name)
         again = await self._remove_again(pods, expected)
-        census = policy_census.observe(
+        observed = observe(
             self._job,
             pods,
-            switches=self._tools.settings.switches,
+            job_gates=self._context.settings.job_gates,
             removing=expected.union(again),
             record=memory.record(self._uid),
         )
-        managed = await self._decide(census, satisfied=satisfied)
-        if self._job is not census.job:  # the decision was written, and who had ended
-            census = replace(census, job=self._job, judged=self._judged)
-        await self._track(census, managed)
+        managed = await self._decide(observed, satisfied=satisfied)
+        if self._job is not observed.job:  # the sync wrote the decision and the ends of pods
+            observed = replace(observed, job=self._job, judged=self._judged)
+        await self._track(observed, managed)
         if managed.error is not None:
             raise managed.error
         return self._again(managed)
 
-    async def _claim(self, *, settled: bool) -> list[Pod]:
-        memory = self._tools.memory
+    async def _claim(self, *, satisfied: bool) -> list[Pod]:
+        memory = self._context.memory
         mislabelled = memory.looks_at_settled(self._uid)
         try:
-            return await claims.claim(
-                self._tools.client,
-                self._tools.pods,
+            return await pod_adoption.claim(
+                self._context.client,
+                self._context.pods,
                 self._job,
-                released=memory.escaped(self._uid, self._tools.pods) if settled else None,
+                released=memory.escaped(self._uid, self._context.pods) if satisfied else None,
                 mislabelled=mislabelled,
                 wrote=self._wrote,
             )
@@ -119,35 +128,25 @@ class Sync:
             raise
 
     async def _confirm(self, pods: list[Pod]) -> list[Pod]:
-        """The pods as they were, or are, when the last count of them was written."""
-        tools = self._tools
-        if not tools.memory.was_counted_elsewhere(self._job):
+        """The pods at the time of the last written count, or later."""
+        context = self._context
+        if not context.memory.was_counted_elsewhere(self._job):
             return pods
-        if not tools.pods_seen(self._job.metadata.resource_version or "0"):
-            pods = await confirmation.read(tools.client, tools.memory, self._job, pods)
-        tools.memory.confirm_tally(self._job)
+        if not context.pods_seen(self._job.metadata.resource_version or "0"):
+            pods = await live_pods.read(context.client, context.memory, self._job, pods)
+        context.memory.confirm_tally(self._job)
         return pods
 
-    def _report_late_pods(self) -> None:
-        """Report the creation of pods that came after their create had failed."""
-        memory, namespace = self._tools.memory, self._job.metadata.namespace
-        for name in memory.doubtful(self._uid):
-            pod = self._tools.pods.get(f"{namespace}/{name}")
-            owner = pod.metadata.controller if pod is not None else None
-            if owner is not None and owner.uid == self._uid and memory.announces(self._uid, name):
-                self._teller.created(name)
-
     async def _remove_again(self, pods: Sequence[Pod], expected: frozenset[str]) -> list[str]:
-        """Remove finalizers that were put back on pods after these were counted; their uids.
+        """Remove finalizers that users put back on counted pods; returns the uids.
 
-        Users may write finalizers. Kubernetes counts such a pod once more, and so
-        does a successor of this process.
+        Kubernetes counts such a pod once more, and so does the next process.
         """
-        counted = self._tools.memory.counted(self._uid)
+        counted_uids = self._context.memory.counted(self._uid)
         forged = tuple(
             pod
             for pod in pods
-            if pod.metadata.uid in counted
+            if pod.metadata.uid in counted_uids
             and pod.metadata.uid not in expected
             and pod_state.is_tracked(pod)
         )
@@ -157,9 +156,9 @@ class Sync:
         return removed
 
     def _wrote(self, pod: Pod | None) -> None:
-        self._tools.memory.wrote_pod(self._uid, pod)
+        self._context.memory.wrote_pod(self._uid, pod)
 
-    def _again(self, managed: Managed) -> Result:
+    def _again(self, managed: ScalingResult) -> Result:
         """When the time alone will change something (A8.3, A13.2)."""
         waits = [managed.wait, outcome.deadline_remaining(self._job, self._now)]
         seconds = [wait.total_seconds() for wait in waits if wait is not None and wait > ZERO]
@@ -167,116 +166,117 @@ class Sync:
 
     # -- pods -------------------------------------------------------------------
 
-    async def _decide(self, census: Census, *, satisfied: bool) -> Managed:
-        decided = outcome.decide(census, self._now)
+    async def _decide(self, observed: ObservedJob, *, satisfied: bool) -> ScalingResult:
+        decided = outcome.decide(observed, self._now)
         if decided is not None:
-            return await self._end(census, decided, satisfied=satisfied)
-        managed = Managed(_counts(census))
+            return await self._end(observed, decided, satisfied=satisfied)
+        managed = ScalingResult(_counts(observed))
         if not satisfied:
             log.debug("job %s: waits: the cache has not seen its last pods yet", self._key)
-        elif census.terms.deleted:
+        elif observed.spec.deleted:
             log.debug("job %s: is being deleted: creates no pods", self._key)
         else:
-            managed = await self._manage(census)
-        managed.outcome = outcome.completed(census, active=managed.counts.active)
+            managed = await self._manage(observed)
+        managed.outcome = outcome.completed(observed, active=managed.counts.active)
         return managed
 
-    async def _end(self, census: Census, decided: Outcome, *, satisfied: bool) -> Managed:
-        """Delete all that is active; the finalizers stay, so that the ends count (A4.12)."""
+    async def _end(
+        self, observed: ObservedJob, decided: Outcome, *, satisfied: bool
+    ) -> ScalingResult:
+        """Delete all active pods; the finalizers stay, so that the ends count (A4.12)."""
         log.debug(
             "job %s: ends %s because of %s: deletes %d active pods",
             self._key,
             "well" if decided.succeeded else "as failed",
             decided.reason,
-            len(census.active),
+            len(observed.active),
         )
-        if census.active:
-            await self._record(census, decided)
-        deleted, error = await self._delete(census.active)
-        counts = _less(_counts(census), deleted)
-        # What cannot be complete yet is decided anew by the next sync.
+        if observed.active:
+            await self._record(observed, decided)
+        deleted, error = await self._delete(observed.active)
+        counts = _less(_counts(observed), deleted)
+        # An incomplete decision is made again by the next sync.
         if not satisfied:
             log.debug("job %s: waits to end: the cache has not seen all pods yet", self._key)
-            again = timedelta(seconds=self._tools.settings.batch_seconds)
-            return Managed(counts, wait=again, error=error)
-        return Managed(counts, decided if error is None else None, error=error)
+            again = timedelta(seconds=self._context.settings.batch_seconds)
+            return ScalingResult(counts, wait=again, error=error)
+        return ScalingResult(counts, decided if error is None else None, error=error)
 
-    async def _record(self, census: Census, decided: Outcome) -> None:
-        """Make the decision durable before anything follows from it (`accounting.plan`).
+    async def _record(self, observed: ObservedJob, decided: Outcome) -> None:
+        """Make the decision durable before the controller acts on the decision (`accounting.plan`).
 
-        1. A Job is over. 2. Its pods are deleted. 3. The process dies. 4. Its
-        successor must find why: as failures of their own the deleted pods could
-        change the reason, the counts, even a success into a failure (H12). The
-        decision is a condition, and the ends are in the lists: a tenant can
-        write annotations, but no status.
+        1. A Job is over. 2. Its pods are deleted. 3. The process dies. 4. The next process must
+        find the reason: as failures of their own the deleted pods could change the reason, the
+        counts, even a success into a failure (H12). The decision is a condition, and the ends are
+        in the lists: a tenant can write annotations, but no status.
         """
         plan = accounting.plan(
-            census,
+            observed,
             outcome=decided,
-            counts=_counts(census),
+            counts=_counts(observed),
             now=self._now,
-            settings=self._tools.settings.counting,
+            settings=self._context.settings.counting,
         )
         if not plan.write:
             return
-        self._job = await self._list(census, plan)
+        self._job = await self._list(observed, plan)
         self._judged = frozenset(pod.metadata.uid for pod, _ in plan.judged)
 
-    async def _manage(self, census: Census) -> Managed:
-        last_failed = census.last_failed.values()
-        waited = self._tools.memory.waited(self._uid, census.record, last_failed)
-        plan = scaling.plan(census, self._now, self._tools.settings.pods, waited)
+    async def _manage(self, observed: ObservedJob) -> ScalingResult:
+        last_failed = observed.last_failed.values()
+        waited = self._context.memory.waited(self._uid, observed.record, last_failed)
+        plan = scaling.plan(observed, self._now, self._context.settings.pods, waited)
         self.action = plan.action
-        self._explain(census, plan)
-        counts = _counts(census)
+        self._explain(observed, plan)
+        counts = _counts(observed)
         if plan.delete:
             deleted, error = await self._scale_down(plan.delete)
-            return Managed(_less(counts, deleted), ran=True, error=error)
+            return ScalingResult(_less(counts, deleted), ran=True, error=error)
         if plan.wait:
-            return Managed(counts, ran=True, wait=plan.wait)
+            return ScalingResult(counts, ran=True, wait=plan.wait)
         if not plan.create:
-            return Managed(counts, ran=True)
-        creator = creation.Creator(
-            self._tools.client,
+            return ScalingResult(counts, ran=True)
+        creator = create_batches.PodCreator(
+            self._context.client,
             self._job,
-            memory=self._tools.memory,
+            memory=self._context.memory,
             is_taken=self._is_taken,
-            teller=self._teller,
-            metrics=self._tools.metrics,
-            reason=creation.reason(census),
+            events=self._events,
+            metrics=self._context.metrics,
+            reason=create_batches.reason(observed),
         )
-        made, error = await creator.create(plan.create)
-        active = counts.active + made
-        return Managed(
+        created, error = await creator.create(plan.create)
+        active = counts.active + created
+        return ScalingResult(
             Counts(active, counts.ready, counts.terminating),
             ran=True,
             error=error,
         )
 
-    def _explain(self, census: Census, plan: scaling.Plan) -> None:
+    def _explain(self, observed: ObservedJob, plan: scaling.PodPlan) -> None:
         """Log why pods are created, deleted or waited for."""
         if not log.isEnabledFor(logging.DEBUG):
             return
         state = (
-            f"{len(census.active)} active, {len(census.terminating)} terminating, "
-            f"{census.succeeded} succeeded, {census.failed} failed"
+            f"{len(observed.active)} active, {len(observed.terminating)} terminating, "
+            f"{observed.succeeded} succeeded, {observed.failed} failed"
         )
         if plan.delete:
-            why = "suspended" if census.terms.suspended else "more than are wanted"
+            why = "suspended" if observed.spec.suspended else "more than are wanted"
             log.debug("job %s: deletes %d pods (%s): %s", self._key, len(plan.delete), why, state)
         elif plan.create:
-            why = creation.reason(census)
+            why = create_batches.reason(observed)
             log.debug("job %s: creates %d pods (%s): %s", self._key, len(plan.create), why, state)
         elif plan.wait:
             seconds = plan.wait.total_seconds()
             log.debug("job %s: waits %.1f s after failures: %s", self._key, seconds, state)
 
     def _is_taken(self, name: str) -> bool:
-        return f"{self._job.metadata.namespace}/{name}" in self._tools.pods
+        return f"{self._job.metadata.namespace}/{name}" in self._context.pods
 
     async def _scale_down(self, victims: tuple[Pod, ...]) -> tuple[list[Pod], Exception | None]:
-        """Each loses its finalizer first, and so is not counted (A9.1)."""
-        expectations = self._tools.memory.expectations
+        """Delete pods uncounted: each loses its finalizer first (A9.1)."""
+        expectations = self._context.memory.expectations
         expectations.expect_deletions(self._uid, len(victims))
 
         async def delete(pod: Pod) -> errors.ClientError | None:
@@ -289,128 +289,127 @@ class Sync:
         deleted: list[Pod] = []
         try:
             deleted, error = await self._each(victims, delete)
-        finally:  # also of a sync that is cancelled: the next one must not wait for them
+        finally:  # the sync after a cancelled one must not wait for them
             expectations.deletion_observed(self._uid, len(victims) - len(deleted))
-        self._tools.memory.retire(self._uid, deleted)
+        self._context.memory.retire(self._uid, deleted)
         return deleted, error
 
     async def _delete(self, pods: tuple[Pod, ...]) -> tuple[list[Pod], Exception | None]:
-        """Those that are deleted, and the first error."""
+        """Delete pods; returns the deleted ones and the first error."""
         return await self._each(pods, self._delete_one)
 
     async def _each(
         self, pods: tuple[Pod, ...], act: Callable[[Pod], Awaitable[errors.ClientError | None]]
     ) -> tuple[list[Pod], Exception | None]:
-        """Those that it was done to, and the first error."""
-        failures = await writes.each(pods, act, at_once=self._tools.settings.most_at_once)
+        """The pods for which `act` succeeded, and the first error."""
+        failures = await writes.each(pods, act, at_once=self._context.settings.most_at_once)
         done = [pod for pod, failed in zip(pods, failures, strict=True) if failed is None]
         return done, next((error for error in failures if error is not None), None)
 
     async def _delete_one(self, pod: Pod, *, uncounted: bool = False) -> errors.ClientError | None:
         try:
-            await writes.delete(self._tools.client, pod, unchanged=uncounted)
+            await writes.delete(self._context.client, pod, unchanged=uncounted)
         except errors.NotFound:
-            if uncounted:  # nobody will be told of this deletion any more
-                self._tools.memory.expectations.deletion_observed(self._uid)
+            if uncounted:  # no event of this deletion will come any more
+                self._context.memory.expectations.deletion_observed(self._uid)
         except errors.ClientError as error:
             if not (uncounted and isinstance(error, errors.Conflict)):
-                self._teller.not_deleted(error)
+                self._events.not_deleted(error)
             return error
         else:
-            self._teller.deleted(pod.metadata.name)
+            self._events.deleted(pod.metadata.name)
         return None
 
     async def _release(self, pod: Pod) -> Pod:
-        """Remove the finalizer of a pod that is not to be counted; the pod as it is then.
+        """Remove the finalizer of a pod that must not be counted; the changed pod.
 
-        1. The cache shows it running. 2. It has succeeded meanwhile. 3. Without
-        its finalizer it would never be counted, and its work be done again. So
-        the controller releases the version that it saw, and deletes the version
-        that it released; if that fails, the pod gets its finalizer again
-        (`claims`). Kubernetes looks at neither.
+        1. The cache shows the pod running. 2. The pod has succeeded since. 3. Without its finalizer
+        the pod would never be counted, and its work repeated. So the controller releases the
+        version that it saw, and deletes the version that it released; if that fails, the pod gets
+        its finalizer again (`pod_adoption`). Kubernetes checks neither version.
         """
-        self._tools.memory.released(self._uid, pod)
+        self._context.memory.released(self._uid, pod)
         if not pod_state.is_tracked(pod):
             return pod
-        released = await writes.remove_finalizer(self._tools.client, pod, unchanged=True)
+        released = await writes.remove_finalizer(self._context.client, pod, unchanged=True)
         self._wrote(released)
         return pod if released is None else released
 
     # -- counting ---------------------------------------------------------------
 
-    async def _track(self, census: Census, managed: Managed) -> None:
-        """Count those whose end is known (A5)."""
+    async def _track(self, observed: ObservedJob, managed: ScalingResult) -> None:
+        """Count the pods whose end is known (A5)."""
         plan = accounting.plan(
-            census,
+            observed,
             outcome=managed.outcome,
             counts=managed.counts,
             now=self._now,
             managed=managed.ran,
-            settings=self._tools.settings.counting,
+            settings=self._context.settings.counting,
         )
-        job = await self._list(census, plan)
+        job = await self._list(observed, plan)
         removed, error = await self._remove_finalizers(plan.removals)
-        self._tools.memory.count(self._uid, removed)
-        settled = accounting.settle(plan, removed, self._now)
-        if settled.write:
-            self._tools.memory.wrote(
-                await writes.write_status(self._tools.client, job, settled.status)
+        self._context.memory.count(self._uid, removed)
+        settlement = accounting.settle(plan, removed, self._now)
+        if settlement.write:
+            self._context.memory.wrote(
+                await writes.write_status(self._context.client, job, settlement.status)
             )
-            self._tools.metrics.counted(census.terms, plan.status, settled.status)
-            status = settled.status
+            self._context.metrics.counted(observed.spec, plan.status, settlement.status)
+            status = settlement.status
             log.debug(
                 "job %s: has counted %d succeeded, %d failed",
                 self._key,
                 status.succeeded,
                 status.failed,
             )
-        if settled.finished and plan.outcome is not None:
+        if settlement.finished and plan.outcome is not None:
             log.debug("job %s: has ended: %s", self._key, plan.outcome.reason)
-            self._teller.ended(settled.status, plan.outcome)
-            self._tools.metrics.ended(census.terms, plan.outcome)
+            self._events.ended(settlement.status, plan.outcome)
+            self._context.metrics.ended(observed.spec, plan.outcome)
         if error is not None:
             raise error
 
-    async def _list(self, census: Census, plan: accounting.Plan) -> Job:
+    async def _list(self, observed: ObservedJob, plan: accounting.StatusPlan) -> Job:
         """Write 1: which pods ended, and what was decided about the failures (A5.8)."""
-        judged = [(pod, verdict) for pod, verdict in plan.judged if census.terms.fails(pod)]
-        display = attempts.added(self._job, judged)
+        failures = [(pod, verdict) for pod, verdict in plan.judged if observed.spec.fails(pod)]
+        display = attempts.added(self._job, failures)
         if not plan.write and display is None:
             return self._job
         annotations = {} if display is None else {attempts.ANNOTATION: display}
         before = self._job
-        after = await writes.write_status(self._tools.client, before, plan.status, annotations)
+        after = await writes.write_status(self._context.client, before, plan.status, annotations)
         log.debug(
             "job %s: counts %d pods whose finalizers go now, %d of them failures",
             self._key,
             len(plan.removals),
-            len(judged),
+            len(failures),
         )
-        memory = self._tools.memory
+        memory = self._context.memory
         memory.wrote(after)
-        memory.keep(self._uid, census.record)
-        memory.retire(self._uid, (pod for pod, _ in judged))
-        self._tools.metrics.counted(census.terms, before.status, after.status)
-        self._tools.metrics.verdicts(verdict for _, verdict in plan.judged)
-        self._teller.suspension(before.status.conditions, after.status.conditions)
-        self._teller.judged(judged)
+        memory.keep(self._uid, observed.record)
+        memory.retire(self._uid, (pod for pod, _ in failures))
+        self._context.metrics.counted(observed.spec, before.status, after.status)
+        self._context.metrics.verdicts(verdict for _, verdict in plan.judged)
+        self._events.suspension(before.status.conditions, after.status.conditions)
+        self._events.judged(failures)
         return after
 
     async def _remove_finalizers(self, pods: tuple[Pod, ...]) -> tuple[list[str], Exception | None]:
-        """The uids of those that have lost it, and the first error (A5.9)."""
-        expected = self._tools.memory.finalizers
+        """Remove finalizers; the uids of changed pods, and the first error (A5.9)."""
+        expected = self._context.memory.finalizers
 
         async def remove(pod: Pod) -> errors.ClientError | None:
             uid = pod.metadata.uid
             expected.expect_removed(self._uid, (uid,))
             try:
-                self._wrote(await writes.remove_finalizer(self._tools.client, pod))
+                self._wrote(await writes.remove_finalizer(self._context.client, pod))
             except errors.ClientError as error:
                 expected.removal_observed(self._uid, uid)
                 return error
             except BaseException:
-                # A sync that is cancelled is tried again with the same memory: who
-                # is taken for removed there is counted, and counted again later.
+                # A sync that is cancelled is repeated with the same memory: a pod whose removal
+                # stays expected there is counted now, and again later.
                 expected.removal_observed(self._uid, uid)
                 raise
             return None
@@ -419,12 +418,12 @@ class Sync:
         return [pod.metadata.uid for pod in removed], error
 
 
-def _counts(census: Census) -> Counts:
-    return Counts(len(census.active), census.ready, len(census.terminating))
+def _counts(observed: ObservedJob) -> Counts:
+    return Counts(len(observed.active), observed.ready, len(observed.terminating))
 
 
 def _less(counts: Counts, deleted: list[Pod]) -> Counts:
-    """What was deleted is terminating now."""
+    """The counts after these deletions: the pods are terminating."""
     ready = sum(pod_state.is_ready(pod) for pod in deleted)
-    gone = len(deleted)
-    return Counts(counts.active - gone, counts.ready - ready, counts.terminating + gone)
+    count = len(deleted)
+    return Counts(counts.active - count, counts.ready - ready, counts.terminating + count)

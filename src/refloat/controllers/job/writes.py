@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sync asks of the API, each guarded against having been overtaken.
+"""The requests of a sync, each guarded against concurrent changes.
 
-The status goes as a patch of what changed, on the version that was read; pods
-are patched and deleted by uid. Whether and in which order is up to `sync`.
+The status is a patch of the changed fields, on the version that was read. Pods are patched
+and deleted by uid. `sync` decides what to send, and in which order.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.client import errors, kinds
 from refloat.client.contract import Client, DeleteOptions
-from refloat.policy import pod_state
+from refloat.policy.job import pod_state
+from refloat.runtime import live_reads
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,7 +29,7 @@ _NOTHING: Object = {each.encode_name: None for each in msgspec.structs.fields(Jo
 
 
 async def each(items: Sequence[T], act: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
-    """Do it for all of them, side by side, so many at once; the results in their order."""
+    """Call `act` for all items, `at_once` of them side by side; results in order."""
     results: list[R] = []
     for start in range(0, len(items), at_once):
         group = items[start : start + at_once]
@@ -40,11 +41,10 @@ async def each(items: Sequence[T], act: Callable[[T], Awaitable[R]], *, at_once:
 
 
 async def _together(items: Sequence[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
-    """All of them end before this does, also when one fails or all are cancelled."""
+    """Return only when all calls have ended, also after a failure or cancellation."""
     tasks = [asyncio.ensure_future(act(item)) for item in items]
     try:
-        # Its result is not used: an error that was returned looks there like
-        # one that was raised.
+        # The result is not used: there, a returned error looks like a raised one.
         await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
         await asyncio.wait(tasks)  # cancelled by `gather`, but not waited for
@@ -53,13 +53,13 @@ async def _together(items: Sequence[T], act: Callable[[T], Awaitable[R]]) -> lis
 
 
 def status_patch(before: JobStatus, after: JobStatus) -> Object:
-    """What of a status changed, as a merge patch; empty if nothing did."""
+    """The changed fields of a status as a merge patch; empty if nothing changed."""
     old, new = _wire(before), _wire(after)
     return {name: value for name, value in new.items() if old[name] != value}
 
 
 def _wire(status: JobStatus) -> Object:
-    """With a null for whatever is not there: in a merge patch that removes it."""
+    """The status with null for missing fields: a merge patch removes these."""
     encoded = {**_NOTHING, **msgspec.to_builtins(status)}
     if encoded[_LISTS] is not None:
         encoded[_LISTS] = {"succeeded": None, "failed": None, **encoded[_LISTS]}
@@ -69,10 +69,10 @@ def _wire(status: JobStatus) -> Object:
 async def write_status(
     client: Client, job: Job, after: JobStatus, annotations: Mapping[str, str] | None = None
 ) -> Job:
-    """The Job as it is then; raises `Conflict` if it changed since it was read.
+    """The Job after the write; raises `Conflict` if the Job changed since the read.
 
-    Annotations may go with it, for display. Where those of others leave no room
-    for them the status goes alone: a Job must not hang for what is only shown.
+    Annotations are for display only. If other annotations leave no room for them, only the status
+    is written: a Job must not hang because of display data.
     """
     try:
         return await _write_together(client, job, after, annotations)
@@ -102,22 +102,22 @@ async def _write_together(
 
 
 async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False) -> Pod | None:
-    """The pod without it; None if it is gone, even if another one has its name.
+    """The pod without its finalizer; None if the pod is gone, even if another one has its name.
 
-    `unchanged` removes it only from the version that was seen.
+    With `unchanged` only the version that was seen is changed.
     """
     changes: Object = {"$deleteFromPrimitiveList/finalizers": [pod_state.TRACKING_FINALIZER]}
     return await _change(client, pod, changes, unchanged=unchanged)
 
 
 async def take_back(client: Client, pod: Pod) -> Pod | None:
-    """Give a pod its finalizer again, in the version that was seen; None if it is gone."""
+    """Restore the finalizer in the version that was seen; None if the pod is gone."""
     changes: Object = {"finalizers": [pod_state.TRACKING_FINALIZER]}
     return await _change(client, pod, changes, unchanged=True)
 
 
 async def _change(client: Client, pod: Pod, changes: Object, *, unchanged: bool) -> Pod | None:
-    """Change a pod's metadata; None if it is gone."""
+    """Change the metadata of a pod; None if the pod is gone."""
     meta = pod.metadata
     changes["uid"] = meta.uid
     if unchanged:
@@ -132,25 +132,16 @@ async def _change(client: Client, pod: Pod, changes: Object, *, unchanged: bool)
         )
     except errors.NotFound:
         return None
-    except (errors.Conflict, errors.Invalid):  # another uid is an invalid change of it
-        if await _is_there(client, pod):
+    except (errors.Conflict, errors.Invalid):  # a pod with another uid refuses the patch
+        if await live_reads.exists(client, pod):
             raise
         return None
 
 
-async def _is_there(client: Client, pod: Pod) -> bool:
-    meta = pod.metadata
-    try:
-        found = await client.get(kinds.PODS, meta.name, namespace=meta.namespace)
-    except errors.NotFound:
-        return False
-    return found.metadata.uid == meta.uid
-
-
 async def delete(client: Client, pod: Pod, *, unchanged: bool = False) -> None:
-    """With the pod's own grace; raises `NotFound` if this very pod is gone.
+    """Delete a pod with its own grace period; raises `NotFound` if this pod is gone.
 
-    `unchanged` deletes only the version that was seen.
+    With `unchanged` only the version that was seen is deleted.
     """
     meta = pod.metadata
     version = meta.resource_version if unchanged else None
@@ -158,16 +149,16 @@ async def delete(client: Client, pod: Pod, *, unchanged: bool = False) -> None:
     try:
         await client.delete(kinds.PODS, meta.name, namespace=meta.namespace, options=options)
     except errors.Conflict as error:
-        if await _is_there(client, pod):
+        if await live_reads.exists(client, pod):
             raise
         raise errors.NotFound(str(error), code=404, reason="NotFound") from error
 
 
 async def create(client: Client, job: Job, pod: Object) -> Pod:
-    """The pod, also if it was there already, or is there although the answer says otherwise.
+    """The new pod, also if it exists already, or exists although the answer is an error.
 
-    Its name is a hash of what it is for (`pod_names`): a pod of the Job with this
-    name was created by this call or by an earlier one whose answer was lost.
+    The name is a hash of the pod's purpose (`pod_names`): a pod of the Job with this name was
+    created by this call, or by an earlier one whose answer was lost.
     """
     try:
         return await client.create(kinds.PODS, pod, namespace=job.metadata.namespace)
@@ -178,7 +169,7 @@ async def create(client: Client, job: Job, pod: Object) -> Pod:
         raise  # the request was never sent
     except (errors.Timeout, errors.Unavailable) as error:
         refusal, existing = error, None
-        with contextlib.suppress(errors.ClientError):  # then it is not known, and tried again
+        with contextlib.suppress(errors.ClientError):  # then the next sync tries again
             existing = await _own_pod(client, job, pod["metadata"]["name"])
     if existing is None:
         raise refusal
@@ -186,7 +177,7 @@ async def create(client: Client, job: Job, pod: Object) -> Pod:
 
 
 async def _own_pod(client: Client, job: Job, name: str) -> Pod | None:
-    """The pod of this name, if it is there and the Job controls it."""
+    """The pod with this name, if the Job controls it."""
     try:
         pod = await client.get(kinds.PODS, name, namespace=job.metadata.namespace)
     except errors.NotFound:

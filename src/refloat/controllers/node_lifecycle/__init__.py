@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices nodes that are silent, and says so on them, in taints and on their pods."""
+"""Detects silent nodes, and updates their conditions, taints and pods."""
+
+from refloat.controllers.node_lifecycle.controller import build
+
+__all__ = ["build"]

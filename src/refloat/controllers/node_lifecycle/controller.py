@@ -1,48 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node lifecycle controller (behaviour C3): its parts, joined.
+"""The node lifecycle controller (behaviour C3), made from its parts.
 
-Four queues: the pass over nodes that changed or are overdue (`monitor`), the
-NoSchedule taints of each node, the zones in which nodes wait for NoExecute
-taints, and pods that were bound. Handlers note what they see in the book at
-once, so that a slow pass never makes a node look silent.
+Four queues: the pass over nodes that changed or are overdue (`monitor`), the NoSchedule
+taints of each node, the zones in which nodes wait for NoExecute taints, and pods that were
+bound. Handlers note observations in the records at once, so that a slow pass never makes a
+node look silent.
 """
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-from refloat.api.coordination import Lease
+from refloat.api.coordination import NODE_NAMESPACE, Lease
 from refloat.api.core import Node, Pod
 from refloat.base.clock import Clock
+from refloat.client import kinds
 from refloat.client.contract import Client
-from refloat.controllers.node_lifecycle.book import Book
-from refloat.controllers.node_lifecycle.events import Teller
+from refloat.controllers.node_lifecycle.events import COMPONENT, NodeEvents
 from refloat.controllers.node_lifecycle.metrics import NodeLifecycleMetrics
-from refloat.controllers.node_lifecycle.monitor import LEASE_NAMESPACE, Monitor
-from refloat.controllers.node_lifecycle.pods import Pods
-from refloat.controllers.node_lifecycle.settings import Settings
-from refloat.controllers.node_lifecycle.tainting import Evictions, NoSchedule
-from refloat.controllers.node_lifecycle.writes import Writes
+from refloat.controllers.node_lifecycle.monitor import Monitor
+from refloat.controllers.node_lifecycle.node_records import NodeRecords
+from refloat.controllers.node_lifecycle.pod_readiness import PodReadiness
+from refloat.controllers.node_lifecycle.settings import NodeLifecycleSettings
+from refloat.controllers.node_lifecycle.taint_queue import NoExecuteTaints, NoScheduleTaints
+from refloat.controllers.node_lifecycle.writes import NodeWriter
 from refloat.controllers.node_lifecycle.zones import Zones
 from refloat.runtime import index
 from refloat.runtime.cache import key_of
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
-from refloat.runtime.informer import Informer
+from refloat.runtime.controller_env import ControllerEnv
+from refloat.runtime.informer import Change, Informer
+from refloat.runtime.lease_observer import LeaseObserver
+from refloat.runtime.manager import Worker
 from refloat.runtime.reconcile import Reconciler
 from refloat.runtime.recorder import Sink
 
 NAME = "node-lifecycle-controller"
 
-POD_INDEXES = (index.NODE,)
-
 # The one key of the monitor's queue.
 _PASS = "pass"  # noqa: S105 - not a password
 
-# Pods that the pass did not see are few (as in Kubernetes).
+# Few pods are bound between two passes (as in Kubernetes).
 _POD_WORKERS = 4
 
 
 class NodeLifecycle:
-    """Starts and stops like a controller, after its informers have synced."""
+    """The worker: starts and stops like a controller, after its informers have synced."""
 
     name = NAME
 
@@ -57,47 +60,47 @@ class NodeLifecycle:
         sink: Sink,
         instruments: Instruments,
         metrics: NodeLifecycleMetrics,
-        settings: Settings | None = None,
+        settings: NodeLifecycleSettings | None = None,
     ) -> None:
-        """The informer of pods must have `POD_INDEXES`."""
-        self._settings = settings or Settings()
+        """The informer of pods must have `index.NODE`."""
+        self._settings = settings or NodeLifecycleSettings()
         self._clock = clock
         self._instruments = instruments
         self._nodes = nodes.cache
         self._leases = leases
         self._started = False
-        self._book = Book(self._settings.health)
+        self._records = NodeRecords(self._settings.health, LeaseObserver(clock, by_renew_time=True))
         self._join(client, pods, sink, metrics)
-        nodes.add_handler(self._saw_node)
-        leases.add_handler(self._saw_lease)
-        pods.add_handler(self._saw_pod)
+        nodes.add_handler(self._node_changed)
+        leases.add_handler(self._lease_changed)
+        pods.add_handler(self._pod_changed)
 
     def _join(
         self, client: Client, pods: Informer[Pod], sink: Sink, metrics: NodeLifecycleMetrics
     ) -> None:
         settings, workers = self._settings, self._settings.workers
-        writes, teller = Writes(client, self._clock, settings), Teller(sink)
+        writes, events = NodeWriter(client, self._clock, settings), NodeEvents(sink)
         zones = Zones(settings.zones, metrics)
-        evictions = Evictions(writes, zones, self._nodes, self._clock, metrics)
+        evictions = NoExecuteTaints(writes, zones, self._nodes, self._clock, metrics)
         self._zone_queue = self._controller("zones", evictions, workers)
-        marks = Pods(
+        marks = PodReadiness(
             writes,
-            teller,
+            events,
             pods.cache,
             self._nodes,
-            self._book,
+            self._records,
             clock=self._clock,
             says_lost=not settings.taint_eviction,
         )
         self._pod_queue = self._controller("pods", marks, _POD_WORKERS)
-        self._node_queue = self._controller("nodes", NoSchedule(writes, self._nodes), workers)
+        self._node_queue = self._controller("nodes", NoScheduleTaints(writes, self._nodes), workers)
         monitor = Monitor(
             client,
             writes,
-            teller,
+            events,
             marks,
             zones,
-            self._book,
+            self._records,
             nodes=self._nodes,
             leases=self._leases,
             wake=self._zone_queue.queue.add,
@@ -121,40 +124,59 @@ class NodeLifecycle:
         return (self._monitor, self._zone_queue, self._node_queue, self._pod_queue)
 
     def start(self) -> None:
-        """Begin to act: every node is seen for the first time now (behaviour C3.10)."""
+        """Begin to act: every node counts as new now (behaviour C3.10)."""
         self._started = True
         for node in self._nodes:
-            self._saw_node(None, node)
+            self._node_changed(Change(None, node))
         self._monitor.queue.add(_PASS)
         for each in self._controllers:
             each.start()
 
     async def stop(self, drain_seconds: float = 0.0) -> bool:
         self._started = False
-        ended = await asyncio.gather(*(each.stop(drain_seconds) for each in self._controllers))
-        return all(ended)
+        results = await asyncio.gather(*(each.stop(drain_seconds) for each in self._controllers))
+        return all(results)
 
-    def _saw_node(self, old: Node | None, new: Node | None) -> None:
+    def _node_changed(self, change: Change[Node]) -> None:
+        new = change.new
         if not self._started:
             return
         if new is None:
-            assert old is not None
-            self._book.gone(old)
+            self._records.remove_node(change.current)
             return
         now = self._clock.monotonic()
-        self._book.saw(new, now=now, wall=self._clock.now())
-        if old is None:
-            lease = self._leases.cache.get(f"{LEASE_NAMESPACE}/{new.metadata.name}")
+        self._records.observe_node(new, now=now, wall=self._clock.now())
+        if change.old is None:
+            lease = self._leases.cache.get(f"{NODE_NAMESPACE}/{new.metadata.name}")
             if lease is not None:
-                self._book.renewed(lease, now)
+                self._records.observe_lease(lease)
         self._node_queue.queue.add(new.metadata.name)
 
-    def _saw_lease(self, old: Lease | None, new: Lease | None) -> None:
-        if self._started and new is not None and new.metadata.namespace == LEASE_NAMESPACE:
-            self._book.renewed(new, self._clock.monotonic())
+    def _lease_changed(self, change: Change[Lease]) -> None:
+        new = change.new
+        if self._started and new is not None and new.metadata.namespace == NODE_NAMESPACE:
+            self._records.observe_lease(new)
 
-    def _saw_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
         if not self._started or new is None or not new.spec.node_name:
             return
         if old is None or old.spec.node_name != new.spec.node_name:
             self._pod_queue.queue.add(key_of(new))
+
+
+def build(env: ControllerEnv) -> Sequence[Worker]:
+    client = env.client("node-controller")
+    has_taint_eviction = "taint-eviction-controller" in env.controllers
+    lifecycle = NodeLifecycle(
+        client,
+        env.informer(kinds.NODES),
+        env.informer(kinds.PODS, index.NODE),
+        env.node_leases(),
+        clock=env.clock,
+        sink=env.recorder(client, COMPONENT),
+        instruments=env.instruments,
+        metrics=NodeLifecycleMetrics(env.registry),
+        settings=replace(env.settings(NodeLifecycleSettings), taint_eviction=has_taint_eviction),
+    )
+    return [lifecycle]

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told about nodes and their pods, word for word as Kubernetes (behaviour C3.6, C3.16)."""
+"""Events on nodes and pods, in the exact words of Kubernetes (behaviour C3.6, C3.16)."""
 
 from refloat.api.core import Pod
 from refloat.client import kinds
 from refloat.runtime.event_series import Reference
 from refloat.runtime.recorder import Sink
 
-# Who tells; Kubernetes' name for it, not that of the controller.
+# The source of the events, as in Kubernetes.
 COMPONENT = "node-controller"
 
 
-class Teller:
+class NodeEvents:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 

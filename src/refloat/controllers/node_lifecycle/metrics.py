@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the node lifecycle controller counts, under Kubernetes' names (behaviour C3.17)."""
+"""Metrics of the node lifecycle controller, under Kubernetes' names (behaviour C3.17)."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from refloat.policy.disruption_mode import Count
+from refloat.policy.node.disruption_mode import Count
 
 _PREFIX = "node_collector"
 
@@ -45,7 +45,7 @@ class NodeLifecycleMetrics:
         )
 
     def counted(self, zone: str, count: Count) -> None:
-        """A zone without nodes is well."""
+        """A zone without nodes is healthy."""
         self._size.labels(zone).set(count.size)
         self._unhealthy.labels(zone).set(count.not_ready)
         self._health.labels(zone).set(100 * count.ready / count.size if count.size else 100)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the node lifecycle controller writes, each on the newest version of its object.
+"""The writes of the node lifecycle controller, each on the newest version of its object.
 
-A node's taints are one list, and its status is the kubelet's too: whoever
-wrote meanwhile must not be overwritten, so every write names the version that
-it was made for, and is made anew on a newer one.
+The taints of a node are one list, and the kubelet writes its status, too. So each write names
+the version for which it was computed, and is computed again for a newer version.
 """
 
 import logging
@@ -17,19 +16,19 @@ from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.client import errors, kinds
 from refloat.client.contract import Client
-from refloat.controllers.node_lifecycle.settings import Settings
-from refloat.policy import node_taints
-from refloat.policy.node_taints import Taints
-from refloat.policy.tolerations import NO_EXECUTE
-from refloat.runtime import statuses
+from refloat.controllers.node_lifecycle.settings import NodeLifecycleSettings
+from refloat.policy.node import node_taints
+from refloat.policy.node.node_taints import Taints
+from refloat.policy.scheduling.tolerations import NO_EXECUTE
+from refloat.runtime import status_writes
 
 log = logging.getLogger(__name__)
 
 
-class Writes:
+class NodeWriter:
     """The writes of one process."""
 
-    def __init__(self, client: Client, clock: Clock, settings: Settings) -> None:
+    def __init__(self, client: Client, clock: Clock, settings: NodeLifecycleSettings) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
@@ -37,37 +36,37 @@ class Writes:
     async def swap_taints(
         self, node: Node, effect: str, plan: Callable[[Node], node_taints.Swap]
     ) -> Node:
-        """First add, then remove: for a moment both stand there (behaviour C3.11)."""
+        """First add, then remove taints: for a moment the node has both (behaviour C3.11)."""
         now = times.format_time(self._clock.now())
 
-        def add(seen: Node) -> Taints:
-            return node_taints.added(node_taints.of(seen), plan(seen)[0], effect, now=now)
+        def add(latest: Node) -> Taints:
+            return node_taints.added(node_taints.of(latest), plan(latest)[0], effect, now=now)
 
-        def remove(seen: Node) -> Taints:
-            return node_taints.without(node_taints.of(seen), plan(seen)[1], effect)
+        def remove(latest: Node) -> Taints:
+            return node_taints.without(node_taints.of(latest), plan(latest)[1], effect)
 
         return await self._retaint(await self._retaint(node, add), remove)
 
     async def lift_taints(self, node: Node) -> Node:
-        """Let pods stay: no NoExecute taint for not being ready any more."""
+        """Remove the NoExecute taints for nodes that are not ready."""
         keys = (node_taints.NOT_READY, node_taints.UNREACHABLE)
         return await self._retaint(
-            node, lambda seen: node_taints.without(node_taints.of(seen), keys, NO_EXECUTE)
+            node, lambda latest: node_taints.without(node_taints.of(latest), keys, NO_EXECUTE)
         )
 
     async def _retaint(self, node: Node, change: Callable[[Node], Taints]) -> Node:
-        def patch(seen: Node) -> Object | None:
-            wanted = change(seen)
-            if wanted == node_taints.of(seen):
+        def patch(latest: Node) -> Object | None:
+            taints = change(latest)
+            if taints == node_taints.of(latest):
                 return None
-            return {"spec": {"taints": msgspec.to_builtins(wanted) or None}}
+            return {"spec": {"taints": msgspec.to_builtins(taints) or None}}
 
         return await self.node(node, patch)
 
     async def node(
         self, node: Node, patch: Callable[[Node], Object | None], *, subresource: str = ""
     ) -> Node:
-        """Patch a node as the function says, which is asked anew about each newer version."""
+        """Patch a node with the result of `patch`, which is called for each newer version."""
         for attempt in range(self._settings.attempts):
             if attempt:
                 await self._clock.sleep(self._settings.attempt_seconds)
@@ -90,10 +89,10 @@ class Writes:
 
     async def _newest(self, node: Node) -> Node:
         meta = node.metadata
-        found = await self._client.get(kinds.NODES, meta.name)
-        if found.metadata.uid != meta.uid:
+        current = await self._client.get(kinds.NODES, meta.name)
+        if current.metadata.uid != meta.uid:
             raise errors.NotFound(f"node {meta.name} was replaced by another one of its name")
-        return found
+        return current
 
     async def _patch(self, node: Node, body: Object, subresource: str) -> Node:
         meta = node.metadata
@@ -107,8 +106,8 @@ class Writes:
         )
 
     async def pod_status(self, pod: Pod, status: Object) -> None:
-        """Only on this version: a newer one may be the word of a node that is back."""
-        await statuses.patch(self._client, kinds.PODS, pod, status, unchanged=True)
+        """Patch only this version: a node that returned may have written a newer one."""
+        await status_writes.patch(self._client, kinds.PODS, pod, status, unchanged=True)
         meta = pod.metadata
         text = "node-lifecycle-controller: pod %s/%s on node %s: wrote %s"
         log.debug(text, meta.namespace, meta.name, pod.spec.node_name, status)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zones: how many nodes of each are well, and which wait to be tainted.
+"""The zones: how many nodes of each are ready, and which nodes wait for a taint.
 
-Counts are kept up to date node by node, so that no pass counts all. What
-follows from them is decided in `policy.disruption_mode`.
+Counts are updated node by node, so that no pass counts all. `policy.disruption_mode` decides
+about the rates.
 """
 
 from dataclasses import dataclass, field
@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 from refloat.api import structs
 from refloat.api.core import Node
 from refloat.controllers.node_lifecycle.metrics import NodeLifecycleMetrics
-from refloat.policy import disruption_mode
-from refloat.policy.disruption_mode import Bucket, Count, Plan, Settings, State
+from refloat.controllers.node_lifecycle.token_bucket import TokenBucket
+from refloat.policy.node import disruption_mode
+from refloat.policy.node.disruption_mode import Count, DisruptionModeSettings, State, ZonePlan
 
 
 @dataclass(slots=True)
-class Waiting:
+class ZoneQueue:
     """The nodes of a zone that wait for a NoExecute taint, first come first served (C3.8)."""
 
-    bucket: Bucket
+    bucket: TokenBucket
     names: dict[str, None] = field(default_factory=dict)
 
     def to_the_end(self, name: str) -> None:
-        """Whoever failed lets the others go first."""
+        """Move a node to the end after a failure."""
         if name in self.names:
             del self.names[name]
             self.names[name] = None
@@ -31,17 +32,17 @@ class Waiting:
 class Zones:
     """All zones of a cluster."""
 
-    def __init__(self, settings: Settings, metrics: NodeLifecycleMetrics) -> None:
+    def __init__(self, settings: DisruptionModeSettings, metrics: NodeLifecycleMetrics) -> None:
         self._settings = settings
         self._metrics = metrics
         self._counts: dict[str, Count] = {}
         self._counted: dict[str, tuple[str, bool]] = {}  # node -> zone, and whether it is ready
         self._states: dict[str, State] = {}
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, ZoneQueue] = {}
         self._queued: dict[str, str] = {}  # node -> zone
 
     def count(self, node: Node) -> None:
-        """What a node is now; one that never posted is not ready (C3.13)."""
+        """Count a node; one that never posted a status is not ready (C3.13)."""
         name = node.metadata.name
         self._uncount(name)
         if disruption_mode.is_counted(node):
@@ -56,18 +57,18 @@ class Zones:
             self._add(zone, -1, ready=ready)
 
     def _add(self, zone: str, more: int, *, ready: bool) -> None:
-        count = self._counts.setdefault(zone, Count())
+        count = self._counts.get(zone, Count())
         if ready:
-            count.ready += more
+            self._counts[zone] = Count(count.ready + more, count.not_ready)
         else:
-            count.not_ready += more
+            self._counts[zone] = Count(count.ready, count.not_ready + more)
 
     def forget(self, name: str) -> None:
         self._uncount(name)
         self.drop(name)
 
-    def judge(self, now: float) -> Plan:
-        """Set the rates as the counts demand; the rest of the plan is the caller's."""
+    def judge(self, now: float) -> ZonePlan:
+        """Set the rates for the counts; the caller applies the rest of the plan."""
         plan = disruption_mode.plan(self._states, self._counts, self._settings)
         self._states = dict(plan.states)
         for zone, rate in plan.rates.items():
@@ -77,15 +78,15 @@ class Zones:
         self._counts = {zone: count for zone, count in self._counts.items() if count.size}
         return plan
 
-    def waiting(self, zone: str) -> Waiting:
-        found = self._waiting.get(zone)
-        if found is None:
-            found = self._waiting[zone] = Waiting(Bucket(self._settings.rate))
-            self._metrics.evictions.labels(zone)  # is 0 from now on
-        return found
+    def waiting(self, zone: str) -> ZoneQueue:
+        queue = self._waiting.get(zone)
+        if queue is None:
+            queue = self._waiting[zone] = ZoneQueue(TokenBucket(self._settings.rate))
+            self._metrics.evictions.labels(zone)  # creates the series with 0
+        return queue
 
     def enqueue(self, node: Node) -> str:
-        """Have it tainted when its turn comes; the zone in which it waits."""
+        """Queue a node for its taint; returns the zone."""
         name, zone = node.metadata.name, disruption_mode.zone_of(node)
         if self._queued.get(name) != zone:
             self.drop(name)
@@ -94,7 +95,7 @@ class Zones:
         return zone
 
     def drop(self, name: str) -> None:
-        """It is to be tainted no more, or is."""
+        """Remove a node that has its taint or needs none."""
         zone = self._queued.pop(name, None)
         if zone is not None:
             self._waiting[zone].names.pop(name, None)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives pods that have no node to one that takes them, and makes room for the more important.
+"""Binds pods to nodes, and preempts pods for more important ones.
 
-`scheduler` is the reconciler, `backlog` those who wait, `writes` what is asked
-of the API. Every decision is made in `policy`: `cluster`, `fit`, `preemption`.
+`scheduler` is the reconciler, `unschedulable_pods` has the pods that wait, `scheduler_cache`
+the nodes, and `writes` the requests. All decisions are made in `policy.scheduling`.
 """
+
+from refloat.controllers.scheduler.scheduler import build
+
+__all__ = ["build"]

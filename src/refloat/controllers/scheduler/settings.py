@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the scheduler works."""
+"""Settings of the scheduler."""
 
 from dataclasses import dataclass, field
 
@@ -7,9 +7,9 @@ from refloat.runtime.queue import Backoff
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SchedulerSettings:
     name: str = "default-scheduler"
-    """The `spec.schedulerName` of the pods that it takes care of. As in Kubernetes."""
+    """The `spec.schedulerName` of the pods that this scheduler binds. As in Kubernetes."""
 
     at_once: int = 32
     """Pods whose writes are under way at the same time; decisions are made one after the other.
@@ -34,11 +34,11 @@ class Settings:
 
     deletion_reasons: bool = False
     """The gate `RetriableAndNonRetriableFailures`: on, the delete of a pod that is preempted
-    says so."""
+    sends the reason."""
 
     force_eviction: bool = False
-    """The gate `TaintForceEviction`: on, a taint of its effect keeps pods away like NoSchedule."""
+    """The gate `TaintForceEviction`: on, a taint with this effect repels pods like NoSchedule."""
 
     overlook_not_ready: bool = False
-    """Whether a node that is ready takes pods although it still has the taint that the API
-    server gives to every new node. For clusters without a controller that removes it."""
+    """Whether a node that is ready takes pods although the node still has the taint that the API
+    server gives to every new node. For clusters without a controller that removes the taint."""

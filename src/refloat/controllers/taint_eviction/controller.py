@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taint eviction (behaviour C2): countdowns of pods, and their end.
+"""Taint eviction (behaviour C2): countdowns for pods, and their deletion.
 
-Handlers decide on what they see and note a countdown; a queue brings each back
-when it is over. Countdowns are in memory only, and begin anew with the process
-(C2.6). What is decided is in `policy.taint_timers`; the taints of nodes that
-are lost come from the node lifecycle controller.
+Handlers decide about observed changes and note countdowns; a queue returns each pod at its
+time. Countdowns are in memory only, and start again with the process (C2.6).
+`policy.taint_timers` decides; the node lifecycle controller sets the taints of lost nodes.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from refloat.api import conditions
@@ -16,12 +16,16 @@ from refloat.base.clock import Clock
 from refloat.client import errors, kinds
 from refloat.client.contract import Client, DeleteOptions
 from refloat.controllers.taint_eviction.metrics import TaintEvictionMetrics
-from refloat.policy import disruption, pod_reason, taint_timers
-from refloat.policy.switches import ALL_ON, Switches
-from refloat.runtime import cache, index, statuses
+from refloat.policy.job import pod_reason
+from refloat.policy.job.job_gates import ALL_ON, JobGates
+from refloat.policy.node import taint_timers
+from refloat.policy.scheduling import disruption_target
+from refloat.runtime import cache, index, status_writes
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.event_series import Reference
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
+from refloat.runtime.manager import Worker
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.recorder import Sink
 
@@ -29,14 +33,12 @@ log = logging.getLogger(__name__)
 
 NAME = "taint-eviction-controller"
 
-POD_INDEXES = (index.NODE,)
-
 # What adding up fractions of seconds leaves behind.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TaintEvictionSettings:
     """How pods are deleted; Kubernetes' own values (C2.9)."""
 
     attempts: int = 5
@@ -51,11 +53,11 @@ class Settings:
 
 @dataclass(slots=True)
 class _Countdown:
-    """Of one pod; it stays until the pod is deleted, or may stay."""
+    """The countdown of one pod, kept until the pod is deleted or may stay."""
 
     about: Reference
     due: float
-    firing: bool = False  # too late to take it back
+    firing: bool = False  # too late to cancel
 
 
 class TaintEviction:
@@ -73,18 +75,18 @@ class TaintEviction:
         sink: Sink,
         instruments: Instruments,
         metrics: TaintEvictionMetrics,
-        settings: Settings | None = None,
-        switches: Switches = ALL_ON,
+        settings: TaintEvictionSettings | None = None,
+        job_gates: JobGates = ALL_ON,
     ) -> None:
-        """The informer of pods must have `POD_INDEXES`."""
+        """The informer of pods must have `index.NODE`."""
         self._client = client
         self._pods = pods.cache
         self._nodes = nodes.cache
         self._clock = clock
         self._sink = sink
         self._metrics = metrics
-        self._settings = settings or Settings()
-        self._switches = switches
+        self._settings = settings or TaintEvictionSettings()
+        self._job_gates = job_gates
         self._countdowns: dict[str, _Countdown] = {}
         self._started = False
         self._controller: Controller[str] = Controller(
@@ -94,11 +96,11 @@ class TaintEviction:
             instruments=instruments,
             settings=ControllerSettings(workers=self._settings.workers),
         )
-        nodes.add_handler(self._saw_node)
-        pods.add_handler(self._saw_pod)
+        nodes.add_handler(self._node_changed)
+        pods.add_handler(self._pod_changed)
 
     def start(self) -> None:
-        """Begin to act: all countdowns begin now, whenever the taints were added."""
+        """Begin to act: all countdowns start now, whenever the taints were added."""
         self._started = True
         for node in self._nodes:
             self._look_at_node(node)
@@ -108,11 +110,13 @@ class TaintEviction:
         self._started = False
         return await self._controller.stop(drain_seconds)
 
-    def _saw_node(self, old: Node | None, new: Node | None) -> None:
-        """Of a node that is gone the taints are forgotten, and countdowns go on (C2.8).
+    def _node_changed(self, change: Change[Node]) -> None:
+        """Start or end countdowns when the taints of a node change.
 
-        When one of its name appears, they go on or end by the taints that it has.
+        When a node is deleted, its countdowns continue (C2.8). When a node with its name
+        appears, they continue or end by its taints.
         """
+        old, new = change.old, change.new
         if not self._started or new is None:
             return
         before = None if old is None else taint_timers.executing(old.spec.taints)
@@ -124,12 +128,12 @@ class TaintEviction:
             for pod in self._pods.by(index.NODE, node.metadata.name):
                 self._look_at_pod(pod, node)
 
-    def _saw_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
         if not self._started:
             return
         if new is None:
-            assert old is not None
-            self._cancel(cache.key_of(old))
+            self._cancel(cache.key_of(change.current))
         elif old is None or _matters(old) != _matters(new):
             node = self._nodes.get(new.spec.node_name)
             if node is not None and taint_timers.executing(node.spec.taints):
@@ -143,13 +147,12 @@ class TaintEviction:
             self._cancel(key)
         elif step.act == "start":
             self._begin(key, pod, step.seconds)
-        elif step.act == "evict" and not self._is_firing(key):
+        elif step.act == "evict":
+            countdown = self._countdowns.get(key)
+            if countdown is not None and countdown.firing:
+                return
             self._cancel(key)
             self._begin(key, pod, 0.0)
-
-    def _is_firing(self, key: str) -> bool:
-        countdown = self._countdowns.get(key)
-        return countdown is not None and countdown.firing
 
     def _begin(self, key: str, pod: Pod, seconds: float) -> None:
         due = self._clock.monotonic() + seconds
@@ -158,13 +161,13 @@ class TaintEviction:
         log.debug("%s: pod %s leaves node %s in %g s", NAME, key, pod.spec.node_name, seconds)
 
     def _cancel(self, key: str) -> None:
-        """The queue brings the key all the same; then there is nothing to do."""
+        """Cancel a countdown; the queue still returns the key, which then does nothing."""
         countdown = self._countdowns.pop(key, None)
         if countdown is not None and not countdown.firing:
             log.debug("%s: pod %s may stay", NAME, key)
-            self._tell(countdown, key, "Cancelling deletion of Pod")
+            self._send(countdown, key, "Cancelling deletion of Pod")
 
-    def _tell(self, countdown: _Countdown, key: str, what: str) -> None:
+    def _send(self, countdown: _Countdown, key: str, what: str) -> None:
         self._sink.event(
             countdown.about, "Normal", "TaintManagerEviction", "Evict", f"{what} {key}"
         )
@@ -173,12 +176,12 @@ class TaintEviction:
         countdown = self._countdowns.get(key)
         if countdown is None:
             return DONE
-        left = countdown.due - self._clock.monotonic()
-        if left > _ROUNDING:  # one that was cancelled was due sooner
-            return Result(requeue_after=left)
+        wait = countdown.due - self._clock.monotonic()
+        if wait > _ROUNDING:  # a cancelled countdown was due sooner
+            return Result(requeue_after=wait)
         if not countdown.firing:
             countdown.firing = True
-            self._tell(countdown, key, "Marking for deletion Pod")
+            self._send(countdown, key, "Marking for deletion Pod")
         await self._evict(countdown)
         log.debug("%s: pod %s is deleted", NAME, key)
         if self._countdowns.get(key) is countdown:
@@ -197,12 +200,12 @@ class TaintEviction:
         return await self._mark_and_delete(countdown.about)
 
     async def _mark_and_delete(self, about: Reference) -> None:
-        """The condition first: a Job must see why its pod ended (KEP-3329)."""
+        """Write the condition first: a Job must see why its pod ended (KEP-3329)."""
         try:
             pod = await self._client.get(kinds.PODS, about.name, namespace=about.namespace)
             if pod.metadata.uid != about.uid:
-                return  # another one of its name, which has its own countdown
-            if self._switches.pod_disruption_conditions:
+                return  # another pod with its name, which has its own countdown
+            if self._job_gates.pod_disruption_conditions:
                 await self._mark(pod)
             await self._client.delete(
                 kinds.PODS,
@@ -210,7 +213,7 @@ class TaintEviction:
                 namespace=about.namespace,
                 options=DeleteOptions(
                     uid=about.uid,
-                    reason=pod_reason.given(pod_reason.TAINT_EVICTION, self._switches),
+                    reason=pod_reason.delete_reason(pod_reason.TAINT_EVICTION, self._job_gates),
                 ),
             )
         except errors.NotFound:
@@ -218,13 +221,30 @@ class TaintEviction:
 
     async def _mark(self, pod: Pod) -> None:
         now = self._clock.now()
-        target = disruption.condition(pod, taint_timers.REASON, taint_timers.MESSAGE, now=now)
+        target = disruption_target.condition(
+            pod, taint_timers.REASON, taint_timers.MESSAGE, now=now
+        )
         if target is None:
             return
         status = conditions.merged(pod.status.conditions, [target])
-        await statuses.patch(self._client, kinds.PODS, pod, status)
+        await status_writes.patch(self._client, kinds.PODS, pod, status)
 
 
 def _matters(pod: Pod) -> tuple[object, str]:
-    """What of a pod makes it worth another look (C2.2)."""
+    """The part of a pod that decides about its countdown (C2.2)."""
     return (pod.spec.tolerations, pod.spec.node_name)
+
+
+def build(env: ControllerEnv) -> Sequence[Worker]:
+    client = env.client("taint-eviction-controller")
+    eviction = TaintEviction(
+        client,
+        env.informer(kinds.PODS, index.NODE),
+        env.informer(kinds.NODES),
+        clock=env.clock,
+        sink=env.recorder(client, NAME),
+        instruments=env.instruments,
+        metrics=TaintEvictionMetrics(env.registry),
+        job_gates=env.job_gates,
+    )
+    return [eviction]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What taint eviction counts, under Kubernetes' names (behaviour C2.12)."""
+"""Metrics of taint eviction, under Kubernetes' names (behaviour C2.12)."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 

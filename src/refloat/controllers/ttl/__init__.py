@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deletes Jobs whose time after their end has run out (behaviour A24).
+"""Deletes finished Jobs when their TTL is over (behaviour A24).
 
-It waits for the exact moment, looks once more at the Job as it is, and deletes
-it with all that it owns. What is owned goes first and by others: the owner
-garbage collector. It runs where no other such controller does, so never
-on Kubernetes.
+The controller waits for the exact moment, reads the Job once more, and deletes the Job in the
+foreground: the garbage collector deletes its dependents first. This controller runs only where
+no other TTL controller runs, so never on Kubernetes.
 """
+
+from refloat.controllers.ttl.controller import build
+
+__all__ = ["build"]

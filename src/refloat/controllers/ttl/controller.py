@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which finished Job is deleted, and when (behaviour A24).
 
-Nothing is remembered: the queue holds whose time runs, and whoever starts
-anew finds the same in the Jobs.
+The controller remembers nothing: the queue has the waiting Jobs, and after a restart the Jobs
+show the same.
 """
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 
 from refloat.api.batch import Job
@@ -13,11 +14,13 @@ from refloat.base.clock import Clock
 from refloat.client import errors, kinds
 from refloat.client.contract import Client, DeleteOptions
 from refloat.controllers.ttl.metrics import TtlMetrics
-from refloat.policy import ttl
+from refloat.policy.job import ttl
 from refloat.runtime import cache
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
+from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.errors import Terminal
-from refloat.runtime.informer import Informer
+from refloat.runtime.informer import Change, Informer
+from refloat.runtime.manager import Worker
 from refloat.runtime.queue import Backoff
 from refloat.runtime.reconcile import DONE, Result
 
@@ -25,12 +28,12 @@ log = logging.getLogger(__name__)
 
 ZERO = timedelta(0)
 
-# Nobody waits longer without a look at the time and at the Job: a machine that
-# slept has another time than its timers, and a Job that is gone by other means
-# is forgotten. A look at a Job that stays costs microseconds and no request.
+# The longest wait without a check of the time and the Job: after a sleep of the machine its timers
+# are late, and a Job that was deleted by other means must be forgotten. A check of a Job that
+# stays costs microseconds and no request.
 LONGEST_WAIT = timedelta(hours=1)
 
-# As in Kubernetes: five at once, and soon again after a failure.
+# As in Kubernetes: five workers, and short waits after failures.
 WORKERS = ControllerSettings(workers=5, backoff=Backoff(base=0.005, cap=1000.0))
 
 
@@ -44,30 +47,27 @@ class TtlReconciler:
         self._metrics = metrics
 
     async def reconcile(self, key: str) -> Result:
-        known = self._jobs.get(key)
-        if known is None or (left := self._left(known)) is None:
+        job = self._jobs.get(key)
+        if job is None or (wait := self._left(job)) is None:
             return DONE
-        if left > ZERO:
-            return _again(left)
-        return await self._look_again(known)
-
-    async def _look_again(self, known: Job) -> Result:
-        """Delete the Job, unless the cache is behind and it may stay after all."""
-        meta = known.metadata
+        if wait > ZERO:
+            return _again(wait)
+        # Read the Job once more: the cache may be behind.
+        meta = job.metadata
         try:
             fresh = await self._client.get(kinds.JOBS, meta.name, namespace=meta.namespace)
         except errors.NotFound:
             return DONE
-        left = self._left(fresh)
-        if left is None:
+        wait = self._left(fresh)
+        if wait is None:
             return DONE
-        if left > ZERO:
-            return _again(left)
+        if wait > ZERO:
+            return _again(wait)
         await self._delete(fresh)
         return DONE
 
     async def _delete(self, job: Job) -> None:
-        """This very Job: one of the same name that came after it has its own time."""
+        """Delete this Job; a newer Job with its name has its own TTL."""
         meta = job.metadata
         options = DeleteOptions(propagation="Foreground", uid=meta.uid)
         try:
@@ -78,20 +78,20 @@ class TtlReconciler:
             return
         text = "ttl-after-finished-controller: job %s/%s is deleted"
         log.debug(text, meta.namespace, meta.name)
-        left = self._left(job)
-        assert left is not None
-        self._metrics.late.observe(-left.total_seconds())
+        wait = self._left(job)
+        assert wait is not None
+        self._metrics.late.observe(-wait.total_seconds())
 
     def _left(self, job: Job) -> timedelta | None:
-        """How long the Job stays; None: until somebody else deletes it."""
+        """How long the Job stays; None if this controller never deletes it."""
         if not ttl.applies(job):
             return None
         finished, now = ttl.finished_at(job), self._clock.now()
         if finished is None:
-            # Only a change of the Job can help, and that brings it here again (A24.2).
+            # Only a change of the Job can help, which queues the Job again (A24.2).
             raise Terminal("its condition does not say when it finished")
         if finished > now:
-            # Whoever wrote it has another clock. The Job stays longer rather than shorter.
+            # Another process with another clock wrote the time. Wait rather too long.
             log.warning(
                 "Job %s finished in the future, at %s; its deletion waits",
                 cache.key_of(job),
@@ -100,12 +100,12 @@ class TtlReconciler:
         return ttl.remaining(job, finished, now)
 
 
-def _again(left: timedelta) -> Result:
-    return Result(min(left, LONGEST_WAIT).total_seconds())
+def _again(wait: timedelta) -> Result:
+    return Result(min(wait, LONGEST_WAIT).total_seconds())
 
 
 class TtlController:
-    """One controller on the cache of Jobs; `controllers` are to be run."""
+    """The TTL controller on the cache of Jobs; the caller runs `controllers`."""
 
     def __init__(
         self,
@@ -127,6 +127,16 @@ class TtlController:
         self.controllers = [self._controller]
         jobs.add_handler(self._job_changed)
 
-    def _job_changed(self, _: Job | None, new: Job | None) -> None:
-        if new is not None and ttl.applies(new):
-            self._controller.queue.add(cache.key_of(new))
+    def _job_changed(self, change: Change[Job]) -> None:
+        if change.new is not None and ttl.applies(change.new):
+            self._controller.queue.add(cache.key_of(change.new))
+
+
+def build(env: ControllerEnv) -> Sequence[Worker]:
+    return TtlController(
+        env.client("ttl-after-finished-controller"),
+        env.informer(kinds.JOBS),
+        clock=env.clock,
+        instruments=env.instruments,
+        metrics=TtlMetrics(env.registry),
+    ).controllers

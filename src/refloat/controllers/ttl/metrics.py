@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller of finished Jobs measures, under Kubernetes' name (behaviour A24.5)."""
+"""Metrics of the TTL controller, under Kubernetes' name (behaviour A24.5)."""
 
 from prometheus_client import CollectorRegistry, Histogram
 

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scenario: what is done to a pod, what a KEP says of its end, and where we know better.
+"""A case: a failure of a pod, its end in a KEP, and the differences of today.
 
-What is expected is what the KEP says, but for the differences, each with its
-reason; a difference that is none is a mistake too.
+The expected end is that of the KEP, except for the differences. A difference that
+equals the KEP is a mistake in the case.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from refloat.demo.errors import StoryFailed
-from refloat.demo.failures.end import FIELDS, TITLES, End
-from refloat.demo.failures.scene import Scene
-from refloat.demo.stage import Setting, Stage
-from refloat.demo.story import Story
+from refloat.demo.demo_cluster import DemoCluster, DemoSettings
+from refloat.demo.demo_run import Demo
+from refloat.demo.errors import DemoFailed
+from refloat.demo.failures.case_namespace import CaseNamespace
+from refloat.demo.failures.pod_end import FIELDS, TITLES, End
 
-Act: TypeAlias = Callable[[Scene], Awaitable[End]]
+Procedure: TypeAlias = Callable[[CaseNamespace], Awaitable[End]]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What it is instead, and why."""
+    """The value of today, and the reason for it."""
 
     value: str
     why: str
@@ -28,71 +28,68 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One scenario."""
+    """One way in which a pod fails."""
 
     name: str
     title: str
     """For `refloat demo --list`."""
     heading: str
-    """The KEP's."""
+    """The heading in the KEP."""
     how: str
-    """What is done, in a sentence or two."""
-    act: Act
-    setting: Setting
+    """The steps, in a sentence or two."""
+    procedure: Procedure
+    settings: DemoSettings
     kep: Mapping[str, str] = field(default_factory=dict)
-    """What the KEP says of the end, by the field of `End`."""
+    """The end in the KEP, by the field of `End`."""
     differs: Mapping[str, Difference] = field(default_factory=dict)
     more: Mapping[str, str] = field(default_factory=dict)
-    """What it is where the KEP says nothing."""
+    """The values of fields that the KEP leaves out."""
     source: str = "KEP-3329"
 
     @property
     def want(self) -> End:
-        """What is expected."""
-        changed = {name: each.value for name, each in self.differs.items()}
+        """The expected end."""
+        changed = {name: difference.value for name, difference in self.differs.items()}
         return End(**{**self.kep, **self.more, **changed})
 
     @property
-    def story(self) -> Story:
-        return Story(self.name, self.title, self._perform, self.setting)
+    def demo(self) -> Demo:
+        return Demo(self.name, self.title, self._perform, self.settings)
 
-    async def _perform(self, stage: Stage) -> None:
-        await stage.step(f"{self.source}: {self.heading}")
-        stage.note(self.how)
+    async def _perform(self, cluster: DemoCluster) -> None:
+        await cluster.step(f"{self.source}: {self.heading}")
+        cluster.note(self.how)
         if self.source == "KEP-3329":
-            stage.note("The Job ignores DisruptionTarget, and fails on exit code 137.")
-        found = await self.play(stage)
-        await stage.step("The end")
+            cluster.note("The Job ignores DisruptionTarget, and fails on exit code 137.")
+        end = await self.run(cluster)
+        await cluster.step("The end")
         for name in FIELDS:
-            self._tell(stage, name, getattr(found, name))
+            cluster.answer(f"{TITLES[name]}: {getattr(end, name) or '(empty)'}")
+            if (difference := self.differs.get(name)) is not None:
+                cluster.note(f"{self.source} says {self.kep[name] or 'nothing'}: {difference.why}")
 
-    def _tell(self, stage: Stage, name: str, value: str) -> None:
-        stage.answer(f"{TITLES[name]}: {value or '(empty)'}")
-        if (difference := self.differs.get(name)) is not None:
-            stage.note(f"{self.source} says {self.kep[name] or 'nothing'}: {difference.why}")
-
-    async def play(self, stage: Stage) -> End:
-        """How it ended; raises `StoryFailed` if that is not what is expected."""
-        found = await self.act(await Scene.of(stage, self.name))
-        if found != self.want:
-            raise StoryFailed(f"{self.name}: {'; '.join(_differences(found, self.want))}")
-        return found
-
-
-def _differences(found: End, want: End) -> list[str]:
-    pairs = ((name, getattr(found, name), getattr(want, name)) for name in FIELDS)
-    return [f"{name} is {has!r}, not {wanted!r}" for name, has, wanted in pairs if has != wanted]
+    async def run(self, cluster: DemoCluster) -> End:
+        """Run the case; raises `DemoFailed` if the end is not the expected one."""
+        end = await self.procedure(await CaseNamespace.of(cluster, self.name))
+        pairs = ((name, getattr(end, name), getattr(self.want, name)) for name in FIELDS)
+        mismatches = [
+            f"{name} is {has!r}, not {want!r}" for name, has, want in pairs if has != want
+        ]
+        if mismatches:
+            raise DemoFailed(f"{self.name}: {'; '.join(mismatches)}")
+        return end
 
 
 def mistakes(case: Case) -> list[str]:
-    """What is wrong with a scenario before it is played."""
-    said = {*case.kep, *case.more}
-    found = [f"{name}: nothing is said" for name in FIELDS if name not in said]
-    found += [f"{name}: said twice" for name in case.more if name in case.kep]
-    found += [f"{name}: no such field" for name in {*said, *case.differs} - {*FIELDS}]
-    found += [
-        f"{name}: the same as {case.source} says"
-        for name, each in case.differs.items()
-        if case.kep.get(name) == each.value
+    """The mistakes in the definition of a case."""
+    names = {*case.kep, *case.more}
+    return [
+        *(f"{name}: no value" for name in FIELDS if name not in names),
+        *(f"{name}: two values" for name in case.more if name in case.kep),
+        *(f"{name}: no such field" for name in sorted({*names, *case.differs} - {*FIELDS})),
+        *(
+            f"{name}: the same as in {case.source}"
+            for name, difference in case.differs.items()
+            if case.kep.get(name) == difference.value
+        ),
     ]
-    return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All scenarios, as `refloat demo --list` shows them."""
+"""All cases, in the order of `refloat demo --list`."""
 
 from refloat.demo.failures import disconnected, disruptions, node_endings, pending, replacement
 from refloat.demo.failures.case import Case

@@ -1,46 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods whose node is cut off: nobody knows how they are."""
+"""Pods of a node that is cut off: the cluster does not know their state."""
 
 from refloat.demo.failures.case import Case, Difference
-from refloat.demo.failures.end import End
-from refloat.demo.failures.scene import FOREVER, Scene, pod_spec
-from refloat.demo.failures.words import (
+from refloat.demo.failures.case_namespace import FOREVER, CaseNamespace, pod_spec
+from refloat.demo.failures.pod_end import End
+from refloat.demo.failures.shared_values import (
     IGNORED,
     NOT_DISRUPTED,
     NOW_FAILED,
     ORPHANED,
     ORPHANED_BECAUSE,
     STATUS_OF_THE_CONTAINER,
-    own,
-    setting,
-    without,
+    case_node,
+    settings,
+    settings_without,
 )
 
 
-async def node_deleted(scene: Scene) -> End:
-    pod = await scene.running("work", pod_spec(FOREVER, node=DELETED.name))
-    await scene.lose_node(DELETED.name, pod)
-    return await scene.settled("work", pod)
+async def node_deleted(namespace: CaseNamespace) -> End:
+    pod = await namespace.running("work", pod_spec(FOREVER, node=DELETED.name))
+    await namespace.lose_node(DELETED.name, pod)
+    return await namespace.settled("work", pod)
 
 
-async def node_lost(scene: Scene) -> End:
-    pod = await scene.running("work", pod_spec(FOREVER, node=LOST.name))
-    scene.cut_off(LOST.name)
-    await scene.until(pod, lambda each: each["status"].get("reason"))
-    return scene.now("work", pod)
+async def node_lost(namespace: CaseNamespace) -> End:
+    pod = await namespace.running("work", pod_spec(FOREVER, node=LOST.name))
+    namespace.cut_off(LOST.name)
+    await namespace.until(pod, lambda pod: pod["status"].get("reason"))
+    return namespace.now("work", pod)
 
 
-DELETED, LOST = own("deleted"), own("lost")
+DELETED, LOST = case_node("deleted"), case_node("lost")
 
 CASES = (
     Case(
         "node-deleted",
         "A node is cut off, and deleted from the API",
         "Disconnected node",
-        "A Job runs; its node is cut off, and then deleted. The container runs on until the node "
-        "is back and finds that its pod is gone.",
+        "A Job runs; its node is cut off, and then deleted. The container runs on until the "
+        "node is back and sees that the pod is gone.",
         node_deleted,
-        setting(DELETED),
+        settings(DELETED),
         kep={
             "status": "Terminating",
             "phase": "Running",
@@ -62,11 +62,11 @@ CASES = (
     ),
     Case(
         "node-lost",
-        "A node is cut off, and nobody evicts for taints",
+        "A node is cut off, without the taint-eviction-controller",
         "Disconnected node when taint-manager is disabled",
         "A cluster without the taint-eviction-controller; a Job runs, and its node is cut off.",
         node_lost,
-        without("taint-eviction-controller", LOST),
+        settings_without("taint-eviction-controller", LOST),
         kep={
             "status": "Unknown",
             "phase": "Running",
@@ -77,8 +77,8 @@ CASES = (
         differs={
             "status": Difference(
                 "NodeLost",
-                "in 1.24 the node lifecycle controller then deleted the pod, and one that is lost "
-                "and deleted is Unknown; today it deletes none (C3.18)",
+                "in 1.24 the node lifecycle controller also deleted the pod, and kubectl showed a "
+                "deleted pod of a lost node as Unknown; today the controller deletes no pod",
             )
         },
         more={

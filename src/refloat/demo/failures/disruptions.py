@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that the control plane ends: for a better one, for a taint, for a drain."""
+"""Pods that the control plane ends: for preemption, a taint or a drain."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from refloat.demo.failures.case import Case, Difference
-from refloat.demo.failures.end import End
-from refloat.demo.failures.scene import FOREVER, Scene, pod_spec
-from refloat.demo.failures.words import (
+from refloat.demo.failures.case_namespace import FOREVER, CaseNamespace, pod_spec
+from refloat.demo.failures.pod_end import End
+from refloat.demo.failures.shared_values import (
     ENDED,
     IGNORED,
     KILLED,
@@ -16,54 +16,54 @@ from refloat.demo.failures.words import (
     PREEMPTED_DIFFERS,
     STATUS_OF_THE_CONTAINER,
     WORKER,
-    own,
-    setting,
+    case_node,
+    settings,
 )
 from refloat.demo.nodes import NODES
 
-Drain: TypeAlias = Callable[[Scene, str, str], Awaitable[None]]
-"""Empties a node, by name, of a pod."""
+Drain: TypeAlias = Callable[[CaseNamespace, str, str], Awaitable[None]]
+"""Drains the named node of a pod."""
 
 
-async def preemption(scene: Scene) -> End:
-    node = await scene.stage.client.get(f"{NODES}/{WORKER.name}")
-    most = {"resources": {"requests": {"cpu": f"{int(node['status']['capacity']['cpu']) * 600}m"}}}
-    pod = await scene.running("low", pod_spec(FOREVER, node=WORKER.name, container=most))
+async def preemption(namespace: CaseNamespace) -> End:
+    node = await namespace.cluster.client.get(f"{NODES}/{WORKER.name}")
+    large = {"resources": {"requests": {"cpu": f"{int(node['status']['capacity']['cpu']) * 600}m"}}}
+    pod = await namespace.running("low", pod_spec(FOREVER, node=WORKER.name, container=large))
     body = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": scene.space},
+        "metadata": {"name": namespace.name},
         "value": 1000,
     }
-    await scene.stage.client.create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
-    higher = pod_spec(FOREVER, node=WORKER.name, container=most, priorityClassName=scene.space)
-    scene.does("kubectl create --filename a-job-of-higher-priority.yaml")
-    await scene.running("high", higher)
-    return await scene.settled("low", pod)
+    await namespace.cluster.client.create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    higher = pod_spec(FOREVER, node=WORKER.name, container=large, priorityClassName=namespace.name)
+    namespace.show_command("kubectl create --filename a-job-of-higher-priority.yaml")
+    await namespace.running("high", higher)
+    return await namespace.settled("low", pod)
 
 
-async def taint(scene: Scene) -> End:
-    pod = await scene.running("work", pod_spec(FOREVER, node=TAINTED.name))
-    scene.does(f"kubectl taint node {TAINTED.name} example.com/maintenance:NoExecute")
+async def taint(namespace: CaseNamespace) -> End:
+    pod = await namespace.running("work", pod_spec(FOREVER, node=TAINTED.name))
+    namespace.show_command(f"kubectl taint node {TAINTED.name} example.com/maintenance:NoExecute")
     taints = [{"key": "example.com/maintenance", "effect": "NoExecute"}]
-    await scene.stage.client.patch(f"{NODES}/{TAINTED.name}", {"spec": {"taints": taints}})
-    return await scene.settled("work", pod)
+    await namespace.cluster.client.patch(f"{NODES}/{TAINTED.name}", {"spec": {"taints": taints}})
+    return await namespace.settled("work", pod)
 
 
-async def cordon_and_evict(scene: Scene, node: str, pod: str) -> None:
-    """What `kubectl drain` does."""
-    await scene.stage.client.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
-    await scene.evict(pod)
+async def cordon_and_evict(namespace: CaseNamespace, node: str, pod: str) -> None:
+    """Cordon the node and evict the pod, as `kubectl drain` does."""
+    await namespace.cluster.client.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
+    await namespace.evict(pod)
 
 
-async def drain(scene: Scene, by: Drain = cordon_and_evict) -> End:
-    pod = await scene.running("work", pod_spec(FOREVER, node=DRAINED.name))
-    scene.does(f"kubectl drain {DRAINED.name}")
-    await by(scene, DRAINED.name, pod)
-    return await scene.settled("work", pod)
+async def drain(namespace: CaseNamespace, by: Drain = cordon_and_evict) -> End:
+    pod = await namespace.running("work", pod_spec(FOREVER, node=DRAINED.name))
+    namespace.show_command(f"kubectl drain {DRAINED.name}")
+    await by(namespace, DRAINED.name, pod)
+    return await namespace.settled("work", pod)
 
 
-TAINTED, DRAINED = own("tainted"), own("drained")
+TAINTED, DRAINED = case_node("tainted"), case_node("drained")
 
 _KILLED = {"status": "Terminating", "phase": "Failed", "reason": "", "message": "", **KILLED}
 _STATUS = {"status": Difference("Error", STATUS_OF_THE_CONTAINER)}
@@ -73,10 +73,10 @@ CASES = (
         "preemption",
         "A pod of higher priority takes the place of a Job's pod",
         "Preemption",
-        "Two Jobs whose pods do not fit on the node together; the second has the higher "
-        "priority, and the scheduler takes the first one's pod away for it.",
+        "The pods of two Jobs do not fit on the node together. The second Job has the higher "
+        "priority, so the scheduler preempts the pod of the first.",
         preemption,
-        setting(WORKER),
+        settings(WORKER),
         kep=_KILLED | PREEMPTED,
         differs=_STATUS | PREEMPTED_DIFFERS,
         more={**PREEMPTED_BECAUSE, **ENDED, **IGNORED},
@@ -85,9 +85,9 @@ CASES = (
         "taint",
         "A node is tainted NoExecute under a Job's pod",
         "Taint-based eviction",
-        "A Job runs, and its node gets a NoExecute taint that the pod does not tolerate.",
+        "A Job runs, and a user adds a NoExecute taint to its node that the pod does not tolerate.",
         taint,
-        setting(TAINTED),
+        settings(TAINTED),
         kep=_KILLED | {"disruption": "DeletionByTaintManager"},
         differs=_STATUS,
         more={
@@ -100,10 +100,10 @@ CASES = (
         "drain",
         "A node is drained of a Job's pod",
         "Node drain",
-        "A Job runs, and its node is drained: cordoned, and each pod evicted, as `kubectl drain` "
-        "does.",
+        "A Job runs, and a user drains its node: `kubectl drain` cordons the node and evicts each "
+        "pod.",
         drain,
-        setting(DRAINED),
+        settings(DRAINED),
         kep=_KILLED | {"disruption": "EvictionByEvictionAPI"},
         differs=_STATUS,
         more={"because": "Eviction API: evicting", **ENDED, **IGNORED},

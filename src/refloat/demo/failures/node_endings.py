@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that their node ends, or a container that somebody kills there."""
+"""Pods that their node ends, and a container that a process on its node kills."""
 
 import os
 import signal
 from functools import partial
 
 from refloat.demo.failures.case import Case, Difference
-from refloat.demo.failures.end import End
-from refloat.demo.failures.scene import FOREVER, Scene, pod_spec
-from refloat.demo.failures.words import (
+from refloat.demo.failures.case_namespace import FOREVER, CaseNamespace, pod_spec
+from refloat.demo.failures.pod_end import End
+from refloat.demo.failures.shared_values import (
     COUNTED,
     ENDED,
     FAILED_BY_137,
@@ -17,77 +17,79 @@ from refloat.demo.failures.words import (
     NOT_DISRUPTED,
     REJECTED,
     WORKER,
-    own,
-    setting,
+    case_node,
+    settings,
 )
 
-# Holds what it has read: 100 MB.
+# `tail` keeps all of its input in memory: 100 MB.
 GREEDY = "{ head -c 100000000 /dev/zero; sleep 1000; } | tail"
 
-# Writes 3 MB into its volume.
+# Writes 3 MB into the volume.
 WRITING = f"head -c 3000000 /dev/zero > ${{REFLOAT_VOLUME_WORK:-/work}}/big; {FOREVER}"
 
 
-async def pressure(scene: Scene, *, node: str, signal: str) -> End:
-    """The machine is not filled: the node wants more of it to be free than there is."""
-    pod = await scene.running("work", pod_spec(FOREVER, node=node))
+async def pressure(namespace: CaseNamespace, *, node: str, signal: str) -> End:
+    """Raise the eviction threshold above the free amount; the machine does not fill up."""
+    pod = await namespace.running("work", pod_spec(FOREVER, node=node))
     threshold = f"--eviction-hard={signal}<100.0%"
-    scene.does(f"refloat agent --name {node} '{threshold}'")
-    scene.stage.nodes.renew(node, threshold)
-    return await scene.settled("work", pod)
+    namespace.show_command(f"refloat agent --name {node} '{threshold}'")
+    namespace.cluster.nodes.change_flags(node, threshold)
+    return await namespace.settled("work", pod)
 
 
-async def memory_limit(scene: Scene) -> End:
+async def memory_limit(namespace: CaseNamespace) -> End:
     limit = {"resources": {"limits": {"memory": "32Mi"}}}
-    pod = await scene.job("work", pod_spec(GREEDY, node=WORKER.name, container=limit))
-    return await scene.settled("work", pod)
+    pod = await namespace.job("work", pod_spec(GREEDY, node=WORKER.name, container=limit))
+    return await namespace.settled("work", pod)
 
 
-async def storage_limit(scene: Scene) -> End:
+async def storage_limit(namespace: CaseNamespace) -> End:
     container = {
         "resources": {"limits": {"ephemeral-storage": "1Mi"}},
         "volumeMounts": [{"name": "work", "mountPath": "/work"}],
     }
     volumes = [{"name": "work", "emptyDir": {}}]
     spec = pod_spec(WRITING, node=WORKER.name, container=container, volumes=volumes)
-    return await scene.settled("work", await scene.job("work", spec))
+    return await namespace.settled("work", await namespace.job("work", spec))
 
 
-async def shutdown(scene: Scene, *, node: str, script: str) -> End:
-    pod = await scene.running("work", pod_spec(script, node=node))
-    scene.does(f"refloat node shutdown {node}")
-    scene.stage.nodes.shut_down(node)
-    return await scene.settled("work", pod)
+async def shutdown(namespace: CaseNamespace, *, node: str, script: str) -> End:
+    pod = await namespace.running("work", pod_spec(script, node=node))
+    namespace.show_command(f"refloat node shutdown {node}")
+    namespace.cluster.nodes.shut_down(node)
+    return await namespace.settled("work", pod)
 
 
-async def admission(scene: Scene) -> End:
-    await scene.stage.nodes.says(FULL.name, "DiskPressure")
-    tolerated = [{"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"}]
-    pod = await scene.job("work", pod_spec(FOREVER, node=FULL.name, tolerations=tolerated))
-    return await scene.settled("work", pod)
+async def admission(namespace: CaseNamespace) -> End:
+    await namespace.cluster.nodes.wait_condition(FULL.name, "DiskPressure")
+    tolerations = [{"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"}]
+    pod = await namespace.job("work", pod_spec(FOREVER, node=FULL.name, tolerations=tolerations))
+    return await namespace.settled("work", pod)
 
 
-async def container_kill(scene: Scene) -> End:
-    pod = await scene.running("work", pod_spec(FOREVER, node=WORKER.name))
-    process = int(await scene.log(pod))
-    scene.does(f"kill -9 {process}")
+async def container_kill(namespace: CaseNamespace) -> End:
+    pod = await namespace.running("work", pod_spec(FOREVER, node=WORKER.name))
+    process = int(await namespace.log(pod))
+    namespace.show_command(f"kill -9 {process}")
     os.kill(process, signal.SIGKILL)
-    return await scene.settled("work", pod)
+    return await namespace.settled("work", pod)
 
 
-LOW_MEMORY, LOW_DISK, LOW_PIDS = own("low-memory"), own("low-disk"), own("low-pids")
-FULL = own("full", "--eviction-hard=nodefs.available<100.0%")
-OFF, OFF_HANDLED = own("off"), own("off-handled")
+LOW_MEMORY, LOW_DISK, LOW_PIDS = (
+    case_node("low-memory"),
+    case_node("low-disk"),
+    case_node("low-pids"),
+)
+FULL = case_node("full", "--eviction-hard=nodefs.available<100.0%")
+OFF, OFF_HANDLED = case_node("off"), case_node("off-handled")
 
 
 _EVICTED = {"phase": "Failed", "reason": "Evicted"}
 _BY_KUBELET = {"disruption": "TerminationByKubelet"}
 _LOW = "The node was low on resource: {0}. Threshold quantity: N, available: N."
 _USING = _LOW + " Container main was using N, request is 0, has larger consumption of {0}."
-_WHOLE = "the KEP has only its beginning; this is how it goes on (D6.1)"
-_KNOWN = (
-    "in the KEP's run the kubelet had lost sight of the container; here it is known how it ended"
-)
+_WHOLE_MESSAGE = "the KEP has only the beginning of the message"
+_KNOWN = "in the KEP's run the kubelet did not know the exit code of the container; here it does"
 _STORAGE = "Pod ephemeral local storage usage exceeds the total limit of containers {}."
 _SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
@@ -96,9 +98,9 @@ CASES = (
         "memory-pressure",
         "A node that runs low on memory evicts a Job's pod",
         "Memory-pressure eviction",
-        "A Job runs, and its node finds too little memory left.",
+        "A Job runs, and its node has too little free memory.",
         partial(pressure, node=LOW_MEMORY.name, signal="memory.available"),
-        setting(LOW_MEMORY),
+        settings(LOW_MEMORY),
         kep={
             **_BY_KUBELET,
             "status": "ContainerStatusUnknown",
@@ -108,7 +110,7 @@ CASES = (
         },
         differs={
             "status": Difference("Error", _KNOWN),
-            "message": Difference(_USING.format("memory"), _WHOLE),
+            "message": Difference(_USING.format("memory"), _WHOLE_MESSAGE),
             "container": Difference("terminated 137 Error", _KNOWN),
         },
         more={"because": _USING.format("memory"), **ENDED, **IGNORED},
@@ -117,9 +119,9 @@ CASES = (
         "disk-pressure",
         "A node that runs low on disk evicts a Job's pod",
         "Disk-pressure eviction",
-        "A Job runs, and its node finds too little of its disk left.",
+        "A Job runs, and its node has too little free disk.",
         partial(pressure, node=LOW_DISK.name, signal="nodefs.available"),
-        setting(LOW_DISK),
+        settings(LOW_DISK),
         kep={
             **_BY_KUBELET,
             "status": "Error",
@@ -127,16 +129,16 @@ CASES = (
             "message": "The node was low on resource: ephemeral-storage. (...)",
             **KILLED,
         },
-        differs={"message": Difference(_USING.format("ephemeral-storage"), _WHOLE)},
+        differs={"message": Difference(_USING.format("ephemeral-storage"), _WHOLE_MESSAGE)},
         more={"because": _USING.format("ephemeral-storage"), **ENDED, **IGNORED},
     ),
     Case(
         "pid-pressure",
         "A node that runs low on process ids evicts a Job's pod",
         "PID-pressure eviction",
-        "A Job runs, and its node finds too few process ids left.",
+        "A Job runs, and its node has too few free process ids.",
         partial(pressure, node=LOW_PIDS.name, signal="pid.available"),
-        setting(LOW_PIDS),
+        settings(LOW_PIDS),
         kep={**_BY_KUBELET},
         more={
             "status": "Error",
@@ -152,9 +154,9 @@ CASES = (
         "memory-limit",
         "A container takes more memory than its limit",
         "Container memory limit exceeded",
-        "A Job's container may have 32Mi, and takes 100 MB.",
+        "A Job's container has a limit of 32Mi, and uses 100 MB.",
         memory_limit,
-        setting(WORKER),
+        settings(WORKER),
         kep={
             **NOT_DISRUPTED,
             "status": "OOMKilled",
@@ -169,9 +171,9 @@ CASES = (
         "storage-limit",
         "A container writes more than its ephemeral-storage limit",
         "Container ephemeral-storage limit exceeded",
-        "A Job's container may write 1Mi, and writes 3 MB into an emptyDir.",
+        "A Job's container has a limit of 1Mi, and writes 3 MB into an emptyDir.",
         storage_limit,
-        setting(WORKER),
+        settings(WORKER),
         kep={
             **NOT_DISRUPTED,
             "status": "Error",
@@ -180,17 +182,17 @@ CASES = (
             **KILLED,
         },
         differs={
-            "message": Difference(_STORAGE.format("1Mi"), "the limit of the KEP's run was larger")
+            "message": Difference(_STORAGE.format("1Mi"), "the limit in the KEP's run was larger")
         },
         more={"because": "", **ENDED, **FAILED_BY_137},
     ),
     Case(
         "shutdown",
-        "A node shuts down under a container that does not listen",
+        "A node shuts down under a container that ignores SIGTERM",
         "Graceful node shutdown, exit code 137",
-        "A Job runs, and its node shuts down; the container does not heed SIGTERM.",
+        "A Job runs, and its node shuts down; the container ignores SIGTERM.",
         partial(shutdown, node=OFF.name, script=FOREVER),
-        setting(OFF),
+        settings(OFF),
         kep={
             **_BY_KUBELET,
             "status": "Error",
@@ -203,7 +205,7 @@ CASES = (
     ),
     Case(
         "shutdown-handled",
-        "A node shuts down under a container that ends well",
+        "A node shuts down under a container that exits with 0",
         "Graceful node shutdown, exit code 0",
         "A Job runs, and its node shuts down; the container handles SIGTERM and exits with 0.",
         partial(
@@ -211,7 +213,7 @@ CASES = (
             node=OFF_HANDLED.name,
             script="trap 'exit 0' TERM; echo ready; while true; do sleep 0.2; done",
         ),
-        setting(OFF_HANDLED),
+        settings(OFF_HANDLED),
         kep={
             **_BY_KUBELET,
             "status": "Completed",
@@ -221,9 +223,7 @@ CASES = (
             "container": "terminated 0",
         },
         differs={
-            "container": Difference(
-                "terminated 0 Completed", "the KEP leaves the reason out (D5.4)"
-            )
+            "container": Difference("terminated 0 Completed", "the KEP leaves the reason out")
         },
         more={
             "because": _SHUTDOWN,
@@ -237,10 +237,10 @@ CASES = (
         "admission",
         "A node that is low on disk turns a Job's pod away",
         "Pod admission error",
-        "A node is under disk pressure, and a Job's pod gets there nevertheless: it tolerates "
-        "the taint.",
+        "A node is under disk pressure. A Job's pod tolerates the taint, so the scheduler chooses "
+        "this node.",
         admission,
-        setting(FULL),
+        settings(FULL),
         kep={
             **NOT_DISRUPTED,
             "status": "Evicted",
@@ -251,18 +251,18 @@ CASES = (
         differs={
             "message": Difference(
                 "Pod was rejected: The node had condition: [DiskPressure].",
-                "the words of today (D6.5)",
+                "the message of today",
             )
         },
         more={"because": "", **REJECTED, **COUNTED},
     ),
     Case(
         "container-kill",
-        "A container is killed by somebody on its node",
+        "A process on the node kills a container",
         "Direct container kill",
-        "A Job runs, and somebody kills the container's process on the node.",
+        "A Job runs, and a user kills the container's process on the node.",
         container_kill,
-        setting(WORKER),
+        settings(WORKER),
         kep={"status": "Error", "phase": "Failed", "reason": "", "message": "", **KILLED},
         more={**NOT_DISRUPTED, "because": "", **ENDED, **FAILED_BY_137},
     ),

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that end before they ever ran: KEP-3329, "Marking pods as Failed"."""
+"""Pods that end before their containers ran: KEP-3329, "Marking pods as Failed"."""
 
 from functools import partial
 
-from refloat.demo.errors import StoryFailed
+from refloat.demo.errors import DemoFailed
 from refloat.demo.failures.case import Case, Difference
-from refloat.demo.failures.end import End
-from refloat.demo.failures.scene import FOREVER, Scene, pod_spec
-from refloat.demo.failures.words import (
+from refloat.demo.failures.case_namespace import FOREVER, CaseNamespace, pod_spec
+from refloat.demo.failures.pod_end import End
+from refloat.demo.failures.shared_values import (
     COUNTED,
     ENDED,
     FAILED_BY_137,
@@ -22,60 +22,62 @@ from refloat.demo.failures.words import (
     PREEMPTED_DIFFERS,
     UNSTARTED,
     WORKER,
-    own,
-    setting,
+    case_node,
+    settings,
 )
 from refloat.demo.nodes import NODES
 
 
-async def orphan(scene: Scene) -> End:
+async def orphan(namespace: CaseNamespace) -> End:
     missing = {"image": MISSING}
-    pod = await scene.job("work", pod_spec(FOREVER, node=ORPHANING.name, container=missing))
-    await scene.waiting(pod, "ImagePullBackOff")
-    await scene.lose_node(ORPHANING.name, pod)
-    return await scene.settled("work", pod)
+    pod = await namespace.job("work", pod_spec(FOREVER, node=ORPHANING.name, container=missing))
+    await namespace.waiting(pod, "ImagePullBackOff")
+    await namespace.lose_node(ORPHANING.name, pod)
+    return await namespace.settled("work", pod)
 
 
-async def unscheduled(scene: Scene) -> End:
-    pod = await scene.job("work", pod_spec(FOREVER, node="there-is-no-such-node"))
-    await scene.until(pod, lambda each: each["status"].get("conditions"))
-    await scene.delete(pod)
-    return await scene.settled("work", pod)
+async def unscheduled(namespace: CaseNamespace) -> End:
+    pod = await namespace.job("work", pod_spec(FOREVER, node="there-is-no-such-node"))
+    await namespace.until(pod, lambda pod: pod["status"].get("conditions"))
+    await namespace.delete(pod)
+    return await namespace.settled("work", pod)
 
 
-ORPHANING = own("orphaning", images={"missing": [MISSING]})
+ORPHANING = case_node("orphaning", images={"missing": [MISSING]})
 
 PULLING = ("ErrImagePull", "ImagePullBackOff")
 CREATING = ("ContainerCreating",)
 
 
-async def deleted(scene: Scene, *, reasons: tuple[str, ...], spec: dict[str, object]) -> End:
-    """A user deletes a pod that waits."""
-    pod = await scene.job("work", spec)
-    await scene.waiting(pod, *reasons)
-    await scene.delete(pod)
-    found = await scene.settled("work", pod)
-    if scene.phases(pod) != ["Pending", "Failed"]:
-        raise StoryFailed(f"pod {pod} went through {scene.phases(pod)}")
-    return found
+async def deleted(
+    namespace: CaseNamespace, *, reasons: tuple[str, ...], spec: dict[str, object]
+) -> End:
+    """A user deletes a waiting pod."""
+    pod = await namespace.job("work", spec)
+    await namespace.waiting(pod, *reasons)
+    await namespace.delete(pod)
+    end = await namespace.settled("work", pod)
+    if namespace.phases(pod) != ["Pending", "Failed"]:
+        raise DemoFailed(f"pod {pod} went through {namespace.phases(pod)}")
+    return end
 
 
-async def preempted(scene: Scene) -> End:
-    node = await scene.stage.client.get(f"{NODES}/{WORKER.name}")
-    most = int(node["status"]["capacity"]["memory"].removesuffix("Ki")) * 6 // 10
-    resources = {"resources": {"requests": {"memory": f"{most}Ki"}}}
+async def preempted(namespace: CaseNamespace) -> End:
+    node = await namespace.cluster.client.get(f"{NODES}/{WORKER.name}")
+    kib = int(node["status"]["capacity"]["memory"].removesuffix("Ki")) * 6 // 10
+    resources = {"resources": {"requests": {"memory": f"{kib}Ki"}}}
     lower = pod_spec(FOREVER, node=WORKER.name, container=resources | {"image": MISSING})
-    pod = await scene.job("work", lower)
-    await scene.waiting(pod, *PULLING)
+    pod = await namespace.job("work", lower)
+    await namespace.waiting(pod, *PULLING)
     higher = pod_spec(
         FOREVER,
         node=WORKER.name,
         container=resources,
         priorityClassName="system-node-critical",
     )
-    scene.does("kubectl create --filename a-critical-pod.yaml")
-    await scene.pod("critical", higher)
-    return await scene.settled("work", pod)
+    namespace.show_command("kubectl create --filename a-critical-pod.yaml")
+    await namespace.pod("critical", higher)
+    return await namespace.settled("work", pod)
 
 
 _KEP = {"phase": "Failed", "reason": "Deleted", "message": "Deleted while pending"}
@@ -87,7 +89,9 @@ _BY_USER = {**NOT_DISRUPTED, "because": "", **FAILED_BY_137}
 
 _UNSTARTED = {
     "container": Difference(
-        UNSTARTED, "the KEP's is of 1.26, where the pod stayed Pending for ever; today D5.1"
+        UNSTARTED,
+        "the KEP describes 1.26, where the pod stayed Pending for ever; today the kubelet writes "
+        "exit code 137 for a container that never started",
     )
 }
 
@@ -98,7 +102,7 @@ CASES = (
         "Marking pods as Failed: orphan pods",
         "A Job's pod waits for its image; its node is cut off, and then deleted.",
         orphan,
-        setting(ORPHANING),
+        settings(ORPHANING),
         kep={"phase": "Failed", **ORPHANED},
         more={
             "status": "ImagePullBackOff",
@@ -115,9 +119,9 @@ CASES = (
         "unscheduled",
         "A pod that no node can take is deleted",
         "Marking pods as Failed: Pending, terminating and unscheduled",
-        "A Job's pod wants a node that is not there; a user deletes the pod.",
+        "A Job's pod selects a node that does not exist; a user deletes the pod.",
         unscheduled,
-        setting(),
+        settings(),
         kep={"phase": "Failed"},
         more={
             "status": "Failed",
@@ -134,13 +138,13 @@ CASES = (
         "image-missing",
         "A pod whose image is missing is deleted by a user",
         "Marking pods as Failed: invalid image, deleted by a user",
-        "A Job's pod waits for an image that nobody has; a user deletes the pod.",
+        "A Job's pod waits for an image that does not exist; a user deletes the pod.",
         partial(
             deleted,
             reasons=PULLING,
             spec=pod_spec(FOREVER, node=WORKER.name, container={"image": MISSING}),
         ),
-        setting(WORKER),
+        settings(WORKER),
         kep=_KEP | {"container": "waiting ImagePullBackOff"},
         differs=_UNSTARTED,
         more=_MORE | _BY_USER,
@@ -149,10 +153,10 @@ CASES = (
         "image-preempted",
         "A pod whose image is missing gives way to a critical pod",
         "Marking pods as Failed: invalid image, preempted",
-        "A Job's pod waits for an image that nobody has; a pod of priority system-node-critical "
-        "needs its place.",
+        "A Job's pod waits for an image that does not exist; a pod of priority "
+        "system-node-critical preempts it.",
         preempted,
-        setting(WORKER),
+        settings(WORKER),
         kep=_KEP | {"container": "waiting ImagePullBackOff", **PREEMPTED},
         differs=_UNSTARTED | PREEMPTED_DIFFERS,
         more={**_MORE, **PREEMPTED_BECAUSE, **IGNORED},
@@ -161,7 +165,7 @@ CASES = (
         "config-missing",
         "A pod whose ConfigMap is missing is deleted by a user",
         "Marking pods as Failed: invalid ConfigMap",
-        "A Job's pod waits for a volume of a ConfigMap that is not there; a user deletes the pod.",
+        "A Job's pod waits for the volume of a missing ConfigMap; a user deletes the pod.",
         partial(
             deleted,
             reasons=CREATING,
@@ -172,7 +176,7 @@ CASES = (
                 volumes=[{"name": "config", "configMap": {"name": "there-is-none"}}],
             ),
         ),
-        setting(WORKER),
+        settings(WORKER),
         kep=_KEP | {"container": UNSTARTED},
         more=_MORE | _BY_USER,
     ),
@@ -186,12 +190,13 @@ CASES = (
             reasons=CREATING,
             spec=pod_spec(FOREVER, node=WORKER.name, container={"image": HUGE}),
         ),
-        setting(WORKER),
+        settings(WORKER),
         kep=_KEP | {"container": "terminated 137 Error"},
         differs={
             "container": Difference(
                 UNSTARTED,
-                "the KEP's is of 1.26, where the pod ran first; as the KEP proposes, it never does",
+                "the KEP describes 1.26, where the pod ran first; today the pod never runs, as the "
+                "KEP proposes",
             )
         },
         more=_MORE | _BY_USER,

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a pod that takes its time to end is replaced: the e2e test of KEP-3939.
+"""The replacement of a pod that ends slowly: the e2e test of KEP-3939.
 
-Its container traps SIGTERM, sleeps, and exits with 143. For how long it sleeps
-is for the scenario to say: until there is to see what there is to see.
+The container traps SIGTERM, waits until the case creates a file, and exits with 143.
 """
 
 from functools import partial
 
 from refloat.demo.failures.case import Case
-from refloat.demo.failures.end import End
-from refloat.demo.failures.scene import Scene, pod_spec
-from refloat.demo.failures.words import COUNTED, ENDED, NOT_DISRUPTED, WORKER, setting
+from refloat.demo.failures.case_namespace import CaseNamespace, pod_spec
+from refloat.demo.failures.pod_end import End
+from refloat.demo.failures.shared_values import COUNTED, ENDED, NOT_DISRUPTED, WORKER, settings
 
 SCRIPT = """
 _term() {
@@ -22,14 +21,14 @@ echo ready
 while true; do sleep 0.1; done
 """
 
-# Longer than any story.
+# Longer than any demo.
 GRACE_SECONDS = 300
 
 AT_ONCE, AT_THE_END = "TerminatingOrFailed", "Failed"
 
 
-async def replaced(scene: Scene, *, policy: str) -> End:
-    folder = scene.stage.folder(scene.space)
+async def replaced(namespace: CaseNamespace, *, policy: str) -> End:
+    folder = namespace.cluster.folder(namespace.name)
     spec = pod_spec(
         SCRIPT,
         node=WORKER.name,
@@ -37,13 +36,13 @@ async def replaced(scene: Scene, *, policy: str) -> End:
         volumes=[{"name": "go", "hostPath": {"path": str(folder)}}],
         terminationGracePeriodSeconds=GRACE_SECONDS,
     )
-    pod = await scene.running("work", spec, podFailurePolicy=None, podReplacementPolicy=policy)
-    await scene.delete(pod)
-    await scene.job_is("work", lambda job: job["status"].get("terminating") == 1)
+    pod = await namespace.running("work", spec, podFailurePolicy=None, podReplacementPolicy=policy)
+    await namespace.delete(pod)
+    await namespace.job_is("work", lambda job: job["status"].get("terminating") == 1)
     if policy == AT_ONCE:
-        await scene.replaced(pod)
+        await namespace.replaced(pod)
     (folder / "go").touch()
-    return await scene.settled("work", pod)
+    return await namespace.settled("work", pod)
 
 
 _END = {
@@ -58,29 +57,29 @@ _END = {
     "job": COUNTED["job"],
 }
 _HOW = (
-    "A Job whose container traps SIGTERM, sleeps and exits with 143, and whose "
-    "`podReplacementPolicy` is `{}`; a user deletes the pod."
+    "A user deletes the pod of a Job with `podReplacementPolicy: {}`; the container traps "
+    "SIGTERM, sleeps and exits with 143."
 )
 
 CASES = (
     Case(
         "replacement-failed",
-        "A pod that takes its time to end is replaced when it has",
+        "A pod that ends slowly is replaced after its end",
         "KEP-3939, podReplacementPolicy: Failed",
         _HOW.format(AT_THE_END),
         partial(replaced, policy=AT_THE_END),
-        setting(WORKER),
+        settings(WORKER),
         kep={"replaced": "after its end"},
         more=_END,
         source="KEP-3939",
     ),
     Case(
         "replacement-at-once",
-        "A pod that takes its time to end is replaced meanwhile",
+        "A pod that ends slowly is replaced before its end",
         "KEP-3939, podReplacementPolicy: TerminatingOrFailed",
         _HOW.format(AT_ONCE),
         partial(replaced, policy=AT_ONCE),
-        setting(WORKER),
+        settings(WORKER),
         kep={"replaced": "before its end"},
         more=_END,
         source="KEP-3939",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tests.unit.agent.process.agent FOLDER ACTS`: an agent that a test may kill.
 
-It starts the containers named in ACTS, one after the other, and then waits.
+The agent starts the containers named in ACTS, one after the other, and then waits.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from refloat.agent.process.settings import ProcessSettings
-from tests.unit.agent.process.node import Node, sh
+from tests.unit.agent.process.node import ProcessNode, sh
 
 
 async def main(folder: str, acts: list[str]) -> None:
-    here = Node(ProcessSettings(Path(folder)))
+    here = ProcessNode(ProcessSettings(Path(folder)))
     await here.runtime.open()
     for act in acts:
         uid, _, script = act.partition("=")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of real processes in a folder of its own, which leaves nothing behind."""
+"""A node with real processes, which leaves no process or cgroup behind."""
 
 import asyncio
 import os
@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from refloat.agent.keeper import launch, members, service
+from refloat.agent.keeper import launch, process_tree, service
 from refloat.agent.process.runtime import ProcessRuntime
 from refloat.agent.process.settings import ProcessSettings
-from refloat.agent.runtime import Record, StartError
+from refloat.agent.runtime import ContainerRecord, StartError
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.base.clock import RealClock
 
-# A busy machine takes its time; nothing here waits for so long when it works.
-PATIENCE_SECONDS = 15.0
+# For a busy machine; a test that passes waits much less.
+PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class File:
     mode: int = 0o644
 
 
-class Given:
-    """What containers are given: plain variables, and the files and folders that a test says."""
+class Inputs:
+    """The inputs of containers: plain variables, and files and folders of the test."""
 
     def __init__(self) -> None:
         self.volumes: dict[str, Mapping[str, File]] = {}
@@ -60,30 +60,30 @@ def sh(uid: str, script: str, **more: Any) -> Object:
 
 
 async def until(holds: Callable[[], Any]) -> Any:
-    """What it says, as soon as that is true."""
+    """Wait until `holds` returns a true value, and return that value."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not (answer := holds()):
             await asyncio.sleep(0.005)
         return answer
 
 
-class Node:
-    """A runtime, and the pods that it is told of."""
+class ProcessNode:
+    """A runtime and its pods."""
 
     def __init__(self, settings: ProcessSettings) -> None:
         self.settings = settings
-        self.given = Given()
+        self.inputs = Inputs()
         self.pods: dict[str, Object] = {}
-        self.told: list[str] = []
+        self.changes: list[str] = []
         self.runtime = self.another()
 
     def another(self) -> ProcessRuntime:
         """A runtime on the same folder, as after a restart."""
-        made = ProcessRuntime(
-            self.settings, clock=RealClock(), whole=self._whole, resources=self.given
+        runtime = ProcessRuntime(
+            self.settings, clock=RealClock(), fetch_pod=self._whole, inputs=self.inputs
         )
-        made.listen(self.told.append)
-        return made
+        runtime.listen(self.changes.append)
+        return runtime
 
     async def _whole(self, pod: Pod) -> Object:
         try:
@@ -91,19 +91,19 @@ class Node:
         except KeyError as error:
             raise StartError("it has ended", reason="") from error
 
-    async def start(self, given: Object, attempt: int = 0) -> str:
-        uid = str(given["metadata"]["uid"])
-        self.pods[uid] = given
-        await self.runtime.start(msgspec.convert(given, Pod), "main", attempt)
+    async def start(self, manifest: Object, attempt: int = 0) -> str:
+        uid = str(manifest["metadata"]["uid"])
+        self.pods[uid] = manifest
+        await self.runtime.start(msgspec.convert(manifest, Pod), "main", attempt)
         return uid
 
-    async def run(self, given: Object, attempt: int = 0) -> Record:
-        return await self.ended(await self.start(given, attempt))
+    async def run(self, manifest: Object, attempt: int = 0) -> ContainerRecord:
+        return await self.ended(await self.start(manifest, attempt))
 
-    def current(self, uid: str, container: str = "main") -> Record:
+    def current(self, uid: str, container: str = "main") -> ContainerRecord:
         return self.runtime.containers(uid)[container].current
 
-    async def ended(self, uid: str) -> Record:
+    async def ended(self, uid: str) -> ContainerRecord:
         await until(lambda: self.current(uid).has_ended)
         return self.current(uid)
 
@@ -116,7 +116,7 @@ class Node:
         )
 
     async def printed(self, uid: str, text: str) -> str:
-        """Its log, once that has the text."""
+        """Wait until the log has a text. Returns the log."""
         await until(lambda: text in self.log(uid))
         return self.log(uid)
 
@@ -126,27 +126,27 @@ class Node:
 
     def processes(self) -> list[int]:
         """All that carry this node's mark."""
-        return members.marked(self.mark)
+        return process_tree.find_marked(self.mark)
 
 
 @asynccontextmanager
-async def node(folder: Path, **settings: Any) -> AsyncIterator[Node]:
-    """A node that runs; at its end nothing of it may be left."""
-    made = Node(ProcessSettings(folder / "node", **settings))
-    await made.runtime.open()
+async def node(folder: Path, **settings: Any) -> AsyncIterator[ProcessNode]:
+    """A running node; at the end no process and no cgroup may be left."""
+    here = ProcessNode(ProcessSettings(folder / "node", **settings))
+    await here.runtime.open()
     try:
-        yield made
+        yield here
     finally:
-        if made.runtime.is_replaced:
-            made.runtime = made.another()
-            await made.runtime.open()
-        for uid in made.runtime.pods():
-            made.runtime.remove(uid)
-        await made.runtime.shutdown()
-        await until(lambda: not is_alive(made.runtime.allows["pid"]))
-    assert made.processes() == []
-    assert groups_of(made.mark) == []
-    assert (made.settings.folder / "keeper.log").read_text() == ""
+        if here.runtime.is_replaced:
+            here.runtime = here.another()
+            await here.runtime.open()
+        for uid in here.runtime.pods():
+            here.runtime.remove(uid)
+        await here.runtime.shutdown()
+        await until(lambda: not is_alive(here.runtime.features["pid"]))
+    assert here.processes() == []
+    assert groups_of(here.mark) == []
+    assert (here.settings.folder / "keeper.log").read_text() == ""
 
 
 def groups_of(mark: str) -> list[Path]:

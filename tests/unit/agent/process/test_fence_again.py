@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from refloat.agent.keeper.server import Server
+from refloat.agent.keeper.server import KeeperServer
 
 
 class Survivor:
@@ -42,9 +42,9 @@ def test_a_fenced_pod_is_killed_again_until_nothing_of_it_lives() -> None:
     loop, survivor = Loop(), Survivor(kills=3)
     listener, _other = socket.socketpair()
     with listener, _other:
-        keeper = Server(loop, None, listener)  # type: ignore[arg-type]
-        keeper._kept["uid"] = {"main": [survivor]}  # type: ignore[list-item]
-        keeper._pass("uid")
+        keeper = KeeperServer(loop, None, listener)  # type: ignore[arg-type]
+        keeper._attempts["uid"] = {"main": [survivor]}  # type: ignore[list-item]
+        keeper._fence("uid")
         while loop.timers:
             loop.timers.pop(0)()
     assert survivor.kills == 3

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from refloat.agent.keeper import groups
-from refloat.agent.keeper.groups import Groups
+from refloat.agent.keeper import cgroups
+from refloat.agent.keeper.cgroups import CgroupTree
 
 
 class Machine:
@@ -17,7 +17,7 @@ class Machine:
         self.folder = folder
         self._proc = {"/proc/self/cgroup": "", "/proc/self/mountinfo": ""}
         self._patch = monkeypatch
-        monkeypatch.setattr(groups, "read", self._read)
+        monkeypatch.setattr(cgroups, "read", self._read)
         self.boots_with_systemd(False)
 
     def _read(self, path: str) -> str:
@@ -26,10 +26,10 @@ class Machine:
         return Path(path).read_text() if Path(path).exists() else ""
 
     def boots_with_systemd(self, does: bool) -> None:
-        self._patch.setattr(groups, "_SYSTEMD", str(self.folder if does else self.folder / "no"))
+        self._patch.setattr(cgroups, "_SYSTEMD", str(self.folder if does else self.folder / "no"))
 
     def has(self, controller: str, own: str) -> None:
-        """A hierarchy of version 1, and the keeper's place in it."""
+        """A hierarchy of version 1, and the keeper's own group."""
         self._proc["/proc/self/cgroup"] += f"4:{controller}:{own}\n"
         at = f"{self.folder}/{controller}"
         self._proc["/proc/self/mountinfo"] += (
@@ -37,7 +37,7 @@ class Machine:
         )
 
     def has_unified(self, own: str, controllers: str = "cpu memory pids") -> Path:
-        """The hierarchy of version 2, and the keeper's place in it."""
+        """The hierarchy of version 2, and the keeper's own group."""
         self._proc["/proc/self/cgroup"] += f"0::{own}\n"
         at = self.folder / "unified"
         self._proc["/proc/self/mountinfo"] += f"32 30 0:28 / {at} rw - cgroup2 cgroup2 rw\n"
@@ -49,8 +49,8 @@ class Machine:
         (group / "cgroup.controllers").write_text(controllers)
         return group
 
-    def homes(self, made: Groups) -> list[str]:
-        return [str(Path(each).relative_to(self.folder)) for each in made._homes]
+    def homes(self, tree: CgroupTree) -> list[str]:
+        return [str(Path(each).relative_to(self.folder)) for each in tree._homes]
 
 
 @pytest.fixture
@@ -68,45 +68,45 @@ def delegate(group: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_any_there_are_none(machine: Machine) -> None:
-    assert Groups.make("a") is None
+    assert CgroupTree.make("a") is None
 
 
 def test_of_version_1_the_own_group_is_divided(machine: Machine) -> None:
     machine.has("pids", "/")
     machine.has("memory", "/outer")
-    made = Groups.make("a")
-    assert made is not None
-    assert machine.homes(made) == ["pids/refloat-a", "memory/outer/refloat-a"]
-    assert (made.processes, made.memory) == ("cgroup v1", "cgroup v1")
+    tree = CgroupTree.make("a")
+    assert tree is not None
+    assert machine.homes(tree) == ["pids/refloat-a", "memory/outer/refloat-a"]
+    assert (tree.processes, tree.memory) == ("cgroup v1", "cgroup v1")
 
 
 def test_memory_is_measured_where_only_processes_can_be_bounded(machine: Machine) -> None:
     machine.has("pids", "/")
-    made = Groups.make("a")
-    assert made is not None
-    assert (made.processes, made.memory) == ("cgroup v1", "measured")
+    tree = CgroupTree.make("a")
+    assert tree is not None
+    assert (tree.processes, tree.memory) == ("cgroup v1", "measured")
 
 
 def test_a_group_that_systemd_made_is_not_divided(machine: Machine) -> None:
     machine.boots_with_systemd(True)
     machine.has("pids", "/user.slice")
     machine.has("memory", "/")
-    assert Groups.make("a") is None
+    assert CgroupTree.make("a") is None
 
 
 def test_of_version_2_the_root_is_divided(machine: Machine) -> None:
     root = machine.has_unified("/")
-    made = Groups.make("a")
-    assert made is not None
-    assert machine.homes(made) == ["unified/refloat-a"]
-    assert (made.processes, made.memory) == ("cgroup v2", "cgroup v2")
+    tree = CgroupTree.make("a")
+    assert tree is not None
+    assert machine.homes(tree) == ["unified/refloat-a"]
+    assert (tree.processes, tree.memory) == ("cgroup v2", "cgroup v2")
     for each in (root, root / "refloat-a"):
         assert (each / "cgroup.subtree_control").read_text() == "+pids +memory"
 
 
 def test_of_version_2_somebody_elses_group_is_not_divided(machine: Machine) -> None:
     machine.has_unified("/outer")
-    assert Groups.make("a") is None
+    assert CgroupTree.make("a") is None
 
 
 @pytest.mark.parametrize("own", ["/outer", "/outer/refloat-agents"], ids=["first", "again"])
@@ -118,38 +118,38 @@ def test_of_version_2_a_group_that_was_delegated_is_divided_and_cleared(
     machine._proc["/proc/self/cgroup"] = f"0::{own}\n"
     delegate(group, monkeypatch)
     (group / "cgroup.procs").write_text("7\n")
-    made = Groups.make("a")
-    assert made is not None
-    assert machine.homes(made) == ["unified/outer/refloat-a"]
+    tree = CgroupTree.make("a")
+    assert tree is not None
+    assert machine.homes(tree) == ["unified/outer/refloat-a"]
     assert (group / "refloat-agents" / "cgroup.procs").read_text() == "7"
 
 
 def test_version_2_without_its_controllers_leaves_version_1(machine: Machine) -> None:
     machine.has_unified("/", controllers="hugetlb")
     machine.has("pids", "/")
-    made = Groups.make("a")
-    assert made is not None
-    assert made.processes == "cgroup v1"
+    tree = CgroupTree.make("a")
+    assert tree is not None
+    assert tree.processes == "cgroup v1"
 
 
 def test_what_a_container_of_version_2_gets(machine: Machine) -> None:
     machine.has_unified("/")
-    made = Groups.make("a")
-    assert made is not None
+    tree = CgroupTree.make("a")
+    assert tree is not None
     folder = Path(f"{machine.folder}/unified/refloat-a/c")
     folder.mkdir()
-    wanted = {
+    want = {
         "pids.max": "9",
         "memory.max": "1000",
         "memory.swap.max": "0",
         "memory.oom.group": "1",
     }
-    for name in wanted:
+    for name in want:
         (folder / name).touch()
-    group = made.add("c", pids=9, memory=1000)
+    group = tree.add("c", pids=9, memory=1000)
     assert group.folders == [str(folder)]
-    assert {name: (folder / name).read_text() for name in wanted} == wanted
+    assert {name: (folder / name).read_text() for name in want} == want
     (folder / "memory.events").write_text("oom 3\noom_kill 0\n")
-    assert not group.ran_out()
+    assert not group.had_oom_kill()
     (folder / "memory.events").write_text("oom 3\noom_kill 1\n")
-    assert group.ran_out()
+    assert group.had_oom_kill()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers that look for the agent's secrets, and talk to its sockets."""
+"""Containers that search for the agent's secrets and use the agent's sockets."""
 
 import asyncio
 import json
@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from refloat.agent.keeper import mounts, peers, service
+from refloat.agent.keeper import mounts, peer_check, service
 from refloat.agent.runtime import StartError
-from refloat.app import control, keepers
-from tests.unit.agent.process.node import IS_ROOT, PATIENCE_SECONDS, Node, node, sh
+from refloat.app import control_socket, keepers
+from tests.cases import cases
+from tests.unit.agent.process.node import IS_ROOT, PATIENCE_SECONDS, ProcessNode, node, sh
 from tests.unit.agent.process.test_volumes import with_volume
 
 # The agent's own user: nothing but the checks of the keeper keeps such a container out.
@@ -38,11 +39,11 @@ except OSError as error:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory with a secret in it."""
-    made = tmp_path / "data"
-    (made / "nodes").mkdir(parents=True)
-    (made / "kubeconfig").write_text("secret\n")
-    return made
+    """A data directory with a secret."""
+    data = tmp_path / "data"
+    (data / "nodes").mkdir(parents=True)
+    (data / "kubeconfig").write_text("secret\n")
+    return data
 
 
 def hidden(data: Path) -> dict[str, Any]:
@@ -54,20 +55,20 @@ async def test_a_container_does_not_see_the_data_directory(
     data: Path, user: dict[str, Any]
 ) -> None:
     async with node(data / "nodes", **hidden(data), **user) as here:
-        if here.runtime.allows["mounts"] == mounts.NONE:
+        if here.runtime.features["mounts"] == mounts.NONE:
             return  # documented: there nothing can be hidden
         script = f"cat {data}/kubeconfig; ls -A {data}; cat $V/data/kubeconfig; ls -A $V/data"
         host = {"hostPath": {"path": str(data.parent)}}
         await here.run(with_volume("a", script, "/up", host))
         assert "secret" not in here.log("a")
-        said = [line.rpartition(": ")[2] for line in here.log("a").splitlines()]
-        assert set(said) <= {"No such file or directory", "Permission denied"}
+        words = [line.rpartition(": ")[2] for line in here.log("a").splitlines()]
+        assert set(words) <= {"No such file or directory", "Permission denied"}
 
 
 async def test_a_container_does_not_see_a_file_that_is_hidden(data: Path) -> None:
     settings = {"hidden": (data / "kubeconfig",), **OWN_USER}
     async with node(data / "nodes", **settings) as here:
-        if here.runtime.allows["mounts"] == mounts.NONE:
+        if here.runtime.features["mounts"] == mounts.NONE:
             return  # documented: there nothing can be hidden
         await here.run(sh("a", f"cat {data}/kubeconfig; echo end"))
         assert here.log("a") == "end\n"
@@ -87,6 +88,18 @@ async def test_nothing_is_made_in_the_data_directory(data: Path, kind: str) -> N
         assert [each for each in planted if "pods" not in each.parts] == []
 
 
+@pytest.mark.parametrize("inner", ["data/planted", "data/nodes/deep/planted", "data"])
+async def test_no_sub_path_of_a_parent_folder_is_made_in_the_data_directory(
+    data: Path, inner: str
+) -> None:
+    async with node(data / "nodes", **hidden(data), **OWN_USER) as here:
+        pod = with_volume("a", "true", "/host", {"hostPath": {"path": str(data.parent)}})
+        pod["spec"]["containers"][0]["volumeMounts"][0]["subPath"] = inner
+        with pytest.raises(StartError, match="is in the data directory of the agent"):
+            await here.start(pod)
+        assert list(data.rglob("planted")) == []
+
+
 @pytest.mark.parametrize("inner", ["", "nodes", "kubeconfig"])
 async def test_a_path_in_the_data_directory_is_not_mounted(data: Path, inner: str) -> None:
     async with node(data / "nodes", **hidden(data), **OWN_USER) as here:
@@ -99,7 +112,7 @@ async def test_a_path_in_the_data_directory_is_not_mounted(data: Path, inner: st
 
 async def test_a_claims_folder_in_the_data_directory_is_mounted(data: Path) -> None:
     async with node(data / "nodes", **hidden(data)) as here:
-        here.given.folders["v"] = data / "volumes" / "handle"
+        here.inputs.folders["v"] = data / "volumes" / "handle"
         claim = {"persistentVolumeClaim": {"claimName": "c"}}
         await here.run(with_volume("a", "echo hi > $V/f; cat $V/f", "/data", claim))
         assert here.log("a") == "hi\n"
@@ -107,7 +120,7 @@ async def test_a_claims_folder_in_the_data_directory_is_mounted(data: Path) -> N
 
 
 @asynccontextmanager
-async def reachable_keeper(folder: Path) -> AsyncIterator[Node]:
+async def reachable_keeper(folder: Path) -> AsyncIterator[ProcessNode]:
     """A node whose socket has a second name `s`, which is not hidden from containers.
 
     They run as the agent's user, as where no namespace can be made.
@@ -117,33 +130,33 @@ async def reachable_keeper(folder: Path) -> AsyncIterator[Node]:
         yield here
 
 
-async def asked_from_container(here: Node, path: Path, request: str) -> str:
+async def asked_from_container(here: ProcessNode, path: Path, request: str) -> str:
     """What a process of a container is answered."""
     await here.run(sh("a", f"exec {sys.executable} -I -c '{CONNECT}' {path} '{request}'"))
     return here.log("a")
 
 
-@pytest.mark.parametrize(
+@cases(
     "script",
-    [
-        pytest.param("", id="itself"),
-        pytest.param("env -i setsid --fork --wait", id="without mark and session"),
-        pytest.param("(", id="orphaned"),
-    ],
+    {
+        "itself": "",
+        "without mark and session": "env -i setsid --fork --wait",
+        "orphaned": "(",
+    },
 )
 async def test_the_keeper_hears_no_process_of_a_container(tmp_path: Path, script: str) -> None:
     async with reachable_keeper(tmp_path) as here:
         request = json.dumps({"id": 1, "op": "hello"})
-        told = tmp_path / "told"
-        python = f"{sys.executable} -I -c '{CONNECT}' {tmp_path / 's'} '{request}' > {told}"
+        received = tmp_path / "told"
+        python = f"{sys.executable} -I -c '{CONNECT}' {tmp_path / 's'} '{request}' > {received}"
         forms = {
             "": python,
-            "(": f"(setsid {python} &) ; while ! [ -s {told} ]; do sleep 0.02; done",
+            "(": f"(setsid {python} &) ; while ! [ -s {received} ]; do sleep 0.02; done",
         }
         await here.run(sh("a", forms.get(script, f'{script} sh -c "{quoted(python)}"')))
-        # Cut off without a word: at once, or while it writes.
-        assert told.read_text().strip() in ("got b''", "failed BrokenPipeError") or (
-            "ConnectionResetError" in told.read_text()
+        # The agent closes the connection without an answer: at once, or during the request.
+        assert received.read_text().strip() in ("got b''", "failed BrokenPipeError") or (
+            "ConnectionResetError" in received.read_text()
         )
         assert not here.runtime.is_replaced
         assert (await here.run(sh("b", "exit 3"))).exit_code == 3
@@ -156,25 +169,25 @@ def quoted(text: str) -> str:
 async def test_the_control_socket_hears_no_process_of_a_container(
     data: Path,
 ) -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
-    def answer(request: control.Object) -> control.Object:
-        asked.append(request)
+    def answer(request: control_socket.Object) -> control_socket.Object:
+        requests.append(request)
         return {}
 
-    listening = control.Control(data, answer)
+    listening = control_socket.Control(data, answer)
     await listening.start()
-    os.link(data / control.NAME, data.parent / "s")
+    os.link(data / control_socket.NAME, data.parent / "s")
     try:
         async with node(data / "nodes", **hidden(data), **OWN_USER) as here:
-            assert keepers.all_below(data / "nodes") == {here.runtime.allows["pid"]}
+            assert keepers.all_below(data / "nodes") == {here.runtime.features["pid"]}
             request = json.dumps({"do": "crash", "node": "n1"})
-            told = await asked_from_container(here, data.parent / "s", request)
-            assert "is a container" in told
-            assert asked == []
+            reply = await asked_from_container(here, data.parent / "s", request)
+            assert "is a container" in reply
+            assert requests == []
             loop = asyncio.get_running_loop()
-            assert await loop.run_in_executor(None, control.ask, data, {"do": "look"}) == {}
-            assert asked == [{"do": "look"}]
+            assert await loop.run_in_executor(None, control_socket.ask, data, {"do": "look"}) == {}
+            assert requests == [{"do": "look"}]
     finally:
         await listening.close()
 
@@ -182,9 +195,9 @@ async def test_the_control_socket_hears_no_process_of_a_container(
 def test_a_process_is_known_by_its_ancestors() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert peers.credentials(ours) == (os.getpid(), os.geteuid())
-        assert peers.refusal(ours, ()) == ""
-        assert "is a container's" in peers.refusal(ours, (os.getppid(),))
+        assert peer_check.credentials(ours) == (os.getpid(), os.geteuid())
+        assert peer_check.refusal(ours, ()) == ""
+        assert "is a container's" in peer_check.refusal(ours, (os.getppid(),))
 
 
 @contextmanager
@@ -214,16 +227,16 @@ def connected(uid: int, *, lives: bool) -> Iterator[socket.socket]:
 
 def test_a_process_that_is_gone_is_refused() -> None:
     with connected(os.getuid(), lives=False) as end:
-        assert "is not known on this machine" in peers.refusal(end, ())
+        assert "is not known on this machine" in peer_check.refusal(end, ())
 
 
 def test_a_process_of_another_user_is_refused() -> None:
     if not IS_ROOT:
         return  # no other user can be had
     with connected(65534, lives=True) as end:
-        assert "of user 65534 is not the owner's" in peers.refusal(end, ())
+        assert "of user 65534 is not the owner's" in peer_check.refusal(end, ())
     with connected(0, lives=True) as end:
-        assert peers.refusal(end, ()) == ""
+        assert peer_check.refusal(end, ()) == ""
 
 
 def _nested(depth: int) -> bytes:
@@ -290,23 +303,22 @@ MALFORMED = [
 ]
 
 
-async def test_a_malformed_request_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    """Each on a connection of its own; what runs goes on, and timers still go off."""
-    async with node(tmp_path) as here:
-        await here.start(sh("a", "sleep 1001"))
-        for case in MALFORMED:
-            (line,) = case.values
-            assert isinstance(line, bytes)
-            answer = await _sent(here, line)
-            assert answer == b"" or b'"error"' in answer, case.id
-            assert here.runtime.allows["pid"] == keepers.find(here.settings.folder), case.id
-        assert not here.current("a").has_ended
-        assert (await here.run(sh("b", "exit 3"))).exit_code == 3
-        here.runtime.stop("a", "main", 0.1)  # by a timer
-        assert (await here.ended("a")).exit_code in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+async def test_a_malformed_request_is_refused_and_changes_nothing(here: ProcessNode) -> None:
+    """Each request has its own connection; containers run on, and timers still run."""
+    await here.start(sh("a", "sleep 1001"))
+    for case in MALFORMED:
+        (line,) = case.values
+        assert isinstance(line, bytes)
+        answer = await _sent(here, line)
+        assert answer == b"" or b'"error"' in answer, case.id
+        assert here.runtime.features["pid"] == keepers.find(here.settings.folder), case.id
+    assert not here.current("a").has_ended
+    assert (await here.run(sh("b", "exit 3"))).exit_code == 3
+    here.runtime.stop("a", "main", 0.1)  # by a timer
+    assert (await here.ended("a")).exit_code in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
 
-async def _sent(here: Node, line: bytes) -> bytes:
+async def _sent(here: ProcessNode, line: bytes) -> bytes:
     path = f"{here.settings.folder}/{service.SOCKET}"
     reader, writer = await asyncio.open_unix_connection(path)
     try:
@@ -325,12 +337,11 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-async def test_connections_that_say_nothing_do_not_keep_the_agent_out(tmp_path: Path) -> None:
-    async with node(tmp_path) as here:
-        with ExitStack() as stack:
-            for _ in range(100):
-                idle = stack.enter_context(socket.socket(socket.AF_UNIX))
-                idle.connect(f"{here.settings.folder}/{service.SOCKET}")
-            idle.settimeout(PATIENCE_SECONDS)
-            assert idle.recv(1) == b""  # they are bounded
-            assert (await here.run(sh("a", "exit 3"))).exit_code == 3
+async def test_connections_that_say_nothing_do_not_keep_the_agent_out(here: ProcessNode) -> None:
+    with ExitStack() as stack:
+        for _ in range(100):
+            idle = stack.enter_context(socket.socket(socket.AF_UNIX))
+            idle.connect(f"{here.settings.folder}/{service.SOCKET}")
+        idle.settimeout(PATIENCE_SECONDS)
+        assert idle.recv(1) == b""  # they are bounded
+        assert (await here.run(sh("a", "exit 3"))).exit_code == 3

@@ -2,7 +2,7 @@
 """Containers that change a path while the agent or the keeper uses it.
 
 Each swap happens between two system calls of the agent's, in the way in which a
-process of a container can do it at any time: a rename, and a link in its place.
+process of a container can do this at any time: a rename, and a link instead.
 """
 
 import ctypes
@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 
-from refloat.agent.keeper import linux, mounts, paths
+from refloat.agent.keeper import mounts, paths, syscalls
 from refloat.agent.process import pod_files, volumes
 from refloat.agent.process.volumes import PodFolder
 from refloat.agent.runtime import StartError
-from tests.unit.agent.process.node import IS_ROOT, node, pod
+from tests.cases import cases
+from tests.unit.agent.process.node import IS_ROOT, ProcessNode, node, pod
 from tests.unit.agent.process.test_mounts import folder, in_child
 from tests.unit.agent.process.test_volumes import with_volume
 
@@ -33,7 +34,7 @@ NOBODY = 65534
 
 
 def swap(victim: Path, outside: Path) -> None:
-    """What a container does: its folder is now a link to one that it may not touch."""
+    """Replace a container's folder by a link to a forbidden folder."""
     victim.rename(victim.with_name(victim.name + ".old"))
     victim.symlink_to(outside)
 
@@ -57,11 +58,11 @@ def once(
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A folder that no container may change."""
-    made = tmp_path / "outside"
-    made.mkdir(mode=0o700)
-    (made / "precious").mkdir(mode=0o700)
-    (made / "precious" / "file").write_text("kept")
-    return made
+    folder = tmp_path / "outside"
+    folder.mkdir(mode=0o700)
+    (folder / "precious").mkdir(mode=0o700)
+    (folder / "precious" / "file").write_text("kept")
+    return folder
 
 
 def untouched(outside: Path) -> bool:
@@ -72,14 +73,14 @@ def untouched(outside: Path) -> bool:
 
 
 def sub_path(pod_folder: PodFolder, inner: str) -> list[dict[str, Any]]:
-    """What the agent asks the keeper for when a container wants a part of its emptyDir."""
-    given = pod(
+    """The agent's request for a container with a subPath of its emptyDir."""
+    manifest = pod(
         "u",
         "true",
         volumes=[{"name": "v", "emptyDir": {}}],
         volumeMounts=[{"name": "v", "mountPath": "/data", "subPath": inner}],
     )
-    return volumes.mounts(pod_folder, given, given["spec"]["containers"][0], str)
+    return volumes.mounts(pod_folder, manifest, manifest["spec"]["containers"][0], str)
 
 
 def test_a_part_of_a_volume_is_not_made_behind_a_link_that_was_put_there_meanwhile(
@@ -105,10 +106,10 @@ RENAME_EXCHANGE = 2  # at any time both entries are there
 
 @contextmanager
 def exchanging(one: Path, other: Path) -> Iterator[None]:
-    """A process of a container that swaps two entries of its volume, as fast as it can."""
+    """A process of a container that swaps two entries of a volume in a loop."""
     libc = ctypes.CDLL(None)
     pair = -100, os.fsencode(one), -100, os.fsencode(other)
-    begun, say = os.pipe()
+    ready, say = os.pipe()
     process = os.fork()
     if process == 0:
         if IS_ROOT:
@@ -120,24 +121,24 @@ def exchanging(one: Path, other: Path) -> Iterator[None]:
         while True:
             libc.renameat2(*pair, RENAME_EXCHANGE)
     try:
-        assert os.read(begun, 1) == b"1"
+        assert os.read(ready, 1) == b"1"
         yield
     finally:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-        os.close(begun)
+        os.close(ready)
         os.close(say)
 
 
 @pytest.fixture
 def volume(folder: Path) -> Path:
     """An emptyDir of pod u, with a folder `a` and a link `link` to the outside."""
-    made = PodFolder(folder, "u").volume("v")
-    (made / "a").mkdir(parents=True)
+    volume = PodFolder(folder, "u").volume("v")
+    (volume / "a").mkdir(parents=True)
     for each in (folder, folder / "u", folder / "u" / "volumes"):
         each.chmod(0o755)
-    made.chmod(0o777)
-    return made
+    volume.chmod(0o777)
+    return volume
 
 
 ROUNDS = 300
@@ -156,7 +157,7 @@ def test_a_container_that_races_has_nothing_made_outside_of_its_volume(
             except StartError:
                 refusals += 1
             except OSError:
-                pass  # the old way to say so
+                pass  # the older form of the same error
     assert refusals  # the process did race
     assert untouched(outside)
 
@@ -190,7 +191,7 @@ def test_a_removal_that_failed_is_not_tried_again_by_the_path(
         raise PermissionError(errno.EACCES, "not now", "precious")
 
     once(monkeypatch, os, "open", act)
-    once(monkeypatch, linux, "openat2", act)
+    once(monkeypatch, syscalls, "openat2", act)
     with suppress(OSError):
         pod_folder.remove()
     assert untouched(outside)
@@ -204,9 +205,9 @@ def test_a_removal_does_not_cross_a_mount(tmp_path: Path, outside: Path) -> None
 
     def act() -> None:
         mounts.enter(kind)
-        linux.mount("none", "/", None, linux.MS_REC | linux.MS_SLAVE)
+        syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
         target = tmp_path / "u" / "volumes" / "v" / "mounted"
-        linux.mount(str(outside), str(target), None, linux.MS_BIND)
+        syscalls.mount(str(outside), str(target), None, syscalls.MS_BIND)
         with pytest.raises(OSError, match="cross-device"):
             PodFolder(tmp_path, "u").remove()
 
@@ -308,12 +309,12 @@ def test_a_mount_below_a_volume_makes_nothing_behind_a_link_that_was_put_there_m
 
     def show() -> None:
         once(monkeypatch, os, "mkdir", act)
-        shown = [
+        volumes = [
             {"source": str(folder / "volume"), "target": "/refloat-new", "name": "v"},
             {"source": str(folder / "second"), "target": "/refloat-new/a/b/c", "name": "w"},
         ]
         with suppress(OSError):
-            mounts.show(shown, kind, str(folder / "scratch"))
+            mounts.show(volumes, kind, str(folder / "scratch"))
 
     assert kind == mounts.NONE or in_child(show) == 0
     assert kind == mounts.NONE or (folder / "volume" / "a").is_symlink()
@@ -323,7 +324,7 @@ def test_a_mount_below_a_volume_makes_nothing_behind_a_link_that_was_put_there_m
 def test_a_mount_in_a_folder_of_another_user_makes_nothing_behind_a_link(
     folder: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder gets a stand-in; its owner can rename it all the same."""
+    """The folder gets a stand-in, but the owner can still rename the folder."""
     kind = mounts.probe()
     (folder / "theirs").mkdir()
 
@@ -334,7 +335,7 @@ def test_a_mount_in_a_folder_of_another_user_makes_nothing_behind_a_link(
         os.read(answers[0], 1)
         return True
 
-    # Another process, which does not see the stand-in: none can rename what it sees mounted on.
+    # Another process without the stand-in: no process can rename a mount point that it sees.
     requests, answers = os.pipe(), os.pipe()
 
     def show() -> None:
@@ -345,21 +346,20 @@ def test_a_mount_in_a_folder_of_another_user_makes_nothing_behind_a_link(
             os._exit(0)
         once(monkeypatch, os, "mkdir", act)
         target = str(folder / "theirs" / "new" / "er")
-        shown = [{"source": str(folder / "volume"), "target": target, "name": "v"}]
+        volumes = [{"source": str(folder / "volume"), "target": target, "name": "v"}]
         with suppress(OSError):
-            mounts.show(shown, kind, str(folder / "scratch"))
+            mounts.show(volumes, kind, str(folder / "scratch"))
 
     assert kind == mounts.NONE or in_child(show) == 0
     assert kind == mounts.NONE or (folder / "theirs").is_symlink()
     assert untouched(outside)
 
 
-async def test_a_link_that_stays_in_its_volume_is_refused_too(tmp_path: Path) -> None:
-    async with node(tmp_path) as here:
-        await here.run(with_volume("a", "mkdir $V/real; ln -s real $V/link", "/data"))
-        with pytest.raises(StartError, match="link/x: a symbolic link") as caught:
-            await here.start(with_volume("a", "true", "/data", subPath="link/x"), attempt=1)
-        assert caught.value.reason == "CreateContainerConfigError"
+async def test_a_link_that_stays_in_its_volume_is_refused_too(here: ProcessNode) -> None:
+    await here.run(with_volume("a", "mkdir $V/real; ln -s real $V/link", "/data"))
+    with pytest.raises(StartError, match="link/x: a symbolic link") as error:
+        await here.start(with_volume("a", "true", "/data", subPath="link/x"), attempt=1)
+    assert error.value.reason == "CreateContainerConfigError"
 
 
 async def test_a_path_of_the_machine_is_not_made_behind_a_link_of_another_user(
@@ -371,46 +371,44 @@ async def test_a_path_of_the_machine_is_not_made_behind_a_link_of_another_user(
     link.symlink_to(outside)
     os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
     for kind in ("DirectoryOrCreate", "FileOrCreate"):
-        given = {"hostPath": {"path": str(link / "new"), "type": kind}}
+        volume = {"hostPath": {"path": str(link / "new"), "type": kind}}
         async with node(folder) as here:
             with pytest.raises(StartError, match="link is a symbolic link of user 65534"):
-                await here.start(with_volume("a", "true", "/data", given))
+                await here.start(with_volume("a", "true", "/data", volume))
     assert untouched(outside)
 
 
-@pytest.mark.parametrize(
-    ("kind", "made", "want"),
-    [
-        pytest.param("Directory", "dir", "", id="a folder"),
-        pytest.param("Directory", "file", "is not a directory", id="a file for a folder"),
-        pytest.param("File", "file", "", id="a file"),
-        pytest.param("File", "dir", "is not a file", id="a folder for a file"),
-        pytest.param("File", "", "is not a file", id="nothing for a file"),
-        pytest.param("Socket", "file", "is not a socket file", id="a file for a socket"),
-        pytest.param("CharDevice", "file", "is not a character device", id="a file for a device"),
-        pytest.param("BlockDevice", "file", "is not a block device", id="a file for a disk"),
-        pytest.param("DirectoryOrCreate", "", "", id="a folder that is made"),
-        pytest.param(
-            "DirectoryOrCreate", "file", "is not a directory", id="a file is in its place"
-        ),
-        pytest.param("FileOrCreate", "", "", id="a file that is made"),
-        pytest.param("", "", "is not a path", id="nothing"),
-        pytest.param("", "file", "", id="anything"),
-    ],
+@cases(
+    "kind is_created want",
+    {
+        "a folder": ("Directory", "dir", ""),
+        "a file for a folder": ("Directory", "file", "is not a directory"),
+        "a file": ("File", "file", ""),
+        "a folder for a file": ("File", "dir", "is not a file"),
+        "nothing for a file": ("File", "", "is not a file"),
+        "a file for a socket": ("Socket", "file", "is not a socket file"),
+        "a file for a device": ("CharDevice", "file", "is not a character device"),
+        "a file for a disk": ("BlockDevice", "file", "is not a block device"),
+        "a folder that is made": ("DirectoryOrCreate", "", ""),
+        "a file is in its place": ("DirectoryOrCreate", "file", "is not a directory"),
+        "a file that is made": ("FileOrCreate", "", ""),
+        "nothing": ("", "", "is not a path"),
+        "anything": ("", "file", ""),
+    },
 )
 async def test_the_type_of_a_path_of_the_machine_holds(
-    tmp_path: Path, kind: str, made: str, want: str
+    tmp_path: Path, kind: str, is_created: str, want: str
 ) -> None:
     path = tmp_path / "deep" / "path"
-    if made:
+    if is_created:
         path.parent.mkdir()
-        path.mkdir() if made == "dir" else path.touch()
+        path.mkdir() if is_created == "dir" else path.touch()
     host = {"hostPath": {"path": str(path), "type": kind}}
     async with node(tmp_path) as here:
         if want:
-            with pytest.raises(StartError, match=f"{path} {want}") as caught:
+            with pytest.raises(StartError, match=f"{path} {want}") as error:
                 await here.start(with_volume("a", "true", "/data", host))
-            assert caught.value.reason == ""
+            assert error.value.reason == ""
         else:
             assert (await here.run(with_volume("a", "ls -d $V", "/data", host))).exit_code == 0
             assert path.is_dir() == (kind.startswith("Directory"))
@@ -434,29 +432,29 @@ async def test_a_circle_of_links_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["openat2", "walk"])
 def opening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With the system call, and on a kernel that does not have it."""
+    """With the system call, and on a kernel without the call."""
 
     def missing(*_: object) -> int:
         raise OSError(errno.ENOSYS, "not there")
 
     if request.param == "walk":
-        monkeypatch.setattr(linux, "openat2", missing)
+        monkeypatch.setattr(syscalls, "openat2", missing)
     return str(request.param)
 
 
-@pytest.mark.parametrize(
-    ("path", "want"),
-    [
-        pytest.param("dir/file", 0, id="a file"),
-        pytest.param("./dir//", 0, id="a folder"),
-        pytest.param(".", 0, id="itself"),
-        pytest.param("dir/nothing", errno.ENOENT, id="nothing"),
-        pytest.param("dir/file/more", errno.ENOTDIR, id="below a file"),
-        pytest.param("out/file", errno.ELOOP, id="through a link"),
-        pytest.param("dir/in", errno.ELOOP, id="a link itself"),
-        pytest.param("dir/../..", errno.EXDEV, id="upwards"),
-        pytest.param("/etc", errno.EXDEV, id="an absolute path"),
-    ],
+@cases(
+    "path want",
+    {
+        "a file": ("dir/file", 0),
+        "a folder": ("./dir//", 0),
+        "itself": (".", 0),
+        "nothing": ("dir/nothing", errno.ENOENT),
+        "below a file": ("dir/file/more", errno.ENOTDIR),
+        "through a link": ("out/file", errno.ELOOP),
+        "a link itself": ("dir/in", errno.ELOOP),
+        "upwards": ("dir/../..", errno.EXDEV),
+        "an absolute path": ("/etc", errno.EXDEV),
+    },
 )
 def test_nothing_above_and_no_link_is_opened(
     tmp_path: Path, opening: str, path: str, want: int
@@ -468,10 +466,10 @@ def test_nothing_above_and_no_link_is_opened(
     with paths.closing(os.open(tmp_path, paths.FOLDER)) as top:
         try:
             os.close(paths.open_below(top, path))
-            found = 0
+            count = 0
         except OSError as error:
-            found = error.errno or -1
-    assert found == want
+            count = error.errno or -1
+    assert count == want
 
 
 def test_folders_are_made_with_their_mode_and_those_that_are_there_keep_theirs(

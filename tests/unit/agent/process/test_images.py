@@ -11,9 +11,10 @@ import pytest
 
 from refloat.agent.process import image_file
 from refloat.agent.process.images import ImageError, Images, ImageSettings
-from refloat.agent.runtime import Record
+from refloat.agent.runtime import ContainerRecord
 from refloat.base.errors import UsageError
-from tests.unit.agent.process.node import node, pod, sh, until
+from tests.cases import cases
+from tests.unit.agent.process.node import ProcessNode, node, pod, sh, until
 
 NOT_FOUND = 'failed to resolve reference "gone:1": gone:1: not found'
 
@@ -22,10 +23,10 @@ def container(image: str = "gone:1", policy: str = "IfNotPresent") -> dict[str, 
     return {"name": "main", "image": image, "imagePullPolicy": policy}
 
 
-def refused(images: Images, now: float, uid: str = "u", **asked: str) -> ImageError:
-    with pytest.raises(ImageError) as caught:
-        images.check(uid, container(**asked), now)
-    return caught.value
+def refused(images: Images, now: float, uid: str = "u", **fields: str) -> ImageError:
+    with pytest.raises(ImageError) as error:
+        images.check(uid, container(**fields), now)
+    return error.value
 
 
 def test_every_image_is_there_unless_it_is_said_not_to_be() -> None:
@@ -73,18 +74,18 @@ def test_an_image_that_is_never_pulled_is_not_there() -> None:
     assert str(error) == 'Container image "gone:1" is not present with pull policy of Never'
 
 
-@pytest.mark.parametrize(
-    ("policy", "want"),
-    [
-        pytest.param("IfNotPresent", 0.0, id="once is enough"),
-        pytest.param("Always", 5.0, id="again each time"),
-    ],
+@cases(
+    "policy want",
+    {
+        "once is enough": ("IfNotPresent", 0.0),
+        "again each time": ("Always", 5.0),
+    },
 )
 def test_what_was_pulled_is_there(policy: str, want: float) -> None:
     images = Images(ImageSettings(pull_seconds={"slow*": 5.0}))
     slow = container("slow", policy)
     assert images.pull_seconds(slow) == 5.0
-    images.pulled("slow")
+    images.add("slow")
     assert images.pull_seconds(slow) == want
 
 
@@ -96,7 +97,7 @@ async def test_a_container_is_being_made_while_its_image_is_pulled(tmp_path: Pat
         assert (record.started_at, record.has_ended) == (None, False)
         assert here.runtime.pods() == ["a"]
         assert (await here.ended("a")).exit_code == 0
-        assert "a" in here.told
+        assert "a" in here.changes
 
 
 async def test_one_given_up_while_its_image_is_pulled_never_runs(tmp_path: Path) -> None:
@@ -105,16 +106,16 @@ async def test_one_given_up_while_its_image_is_pulled_never_runs(tmp_path: Path)
         await here.start(pod("a", "true"))
         assert here.runtime.stop("a", "main", 30)
         assert here.runtime.containers("a") == {}
-        await until(lambda: here.told == ["a"])
+        await until(lambda: here.changes == ["a"])
 
 
 async def test_one_that_ended_while_its_image_was_pulled_never_runs(tmp_path: Path) -> None:
-    """Whatever the watch has told of it by then."""
+    """Independent of the events of the watch."""
     slow = ImageSettings(pull_seconds={"any": 0.2})
     async with node(tmp_path, images=slow) as here:
         await here.start(pod("a", "true"))
         del here.pods["a"]
-        await until(lambda: here.told == ["a"])
+        await until(lambda: here.changes == ["a"])
         assert here.runtime.containers("a") == {}
         assert not here.runtime.folder("a").path.exists()
 
@@ -122,36 +123,37 @@ async def test_one_that_ended_while_its_image_was_pulled_never_runs(tmp_path: Pa
 async def test_one_stopped_while_it_is_launched_after_its_pull_lives_until_it_is_gone(
     tmp_path: Path,
 ) -> None:
-    """The keeper was asked for it, so it will run; behaviour D4.5."""
+    """The keeper got the request, so the container will run (behaviour D4.5)."""
     slow = ImageSettings(pull_seconds={"any": 0.2})
     async with node(tmp_path, images=slow) as here:
-        keeper = here.runtime.allows["pid"]
+        keeper = here.runtime.features["pid"]
         await here.start(sh("a", "trap '' TERM; echo ready; while true; do sleep 1; done"))
         os.kill(keeper, signal.SIGSTOP)
         await until(lambda: here.runtime._starting)
         assert here.runtime.stop("a", "main", 0.3)
         assert not here.runtime.stop("a", "main", 30)
         assert not here.current("a").has_ended
-        seen: list[tuple[Record, list[int]]] = []
-        here.runtime.listen(lambda uid: seen.append((here.current(uid), here.processes())))
+        observations: list[tuple[ContainerRecord, list[int]]] = []
+        here.runtime.listen(lambda uid: observations.append((here.current(uid), here.processes())))
         os.kill(keeper, signal.SIGCONT)
         record = await here.ended("a")
         assert record.exit_code in (137, 143)
-        assert [each for each in seen if each[0].has_ended] == [(record, [])]
+        assert [each for each in observations if each[0].has_ended] == [(record, [])]
 
 
-async def test_a_container_that_runs_though_nobody_waits_for_it_is_told_of(tmp_path: Path) -> None:
-    async with node(tmp_path) as here:
-        os.kill(here.runtime.allows["pid"], signal.SIGSTOP)
-        starting = asyncio.ensure_future(here.start(pod("a", "sleep", "100")))
-        await until(lambda: here.runtime._starting)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        os.kill(here.runtime.allows["pid"], signal.SIGCONT)
-        await until(lambda: here.told == ["a"])
-        assert here.current("a").started_at is not None
-        here.runtime.stop("a", "main", 0)
-        await here.ended("a")
+async def test_a_container_that_runs_though_nobody_waits_for_it_is_told_of(
+    here: ProcessNode,
+) -> None:
+    os.kill(here.runtime.features["pid"], signal.SIGSTOP)
+    starting = asyncio.ensure_future(here.start(pod("a", "sleep", "100")))
+    await until(lambda: here.runtime._starting)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    os.kill(here.runtime.features["pid"], signal.SIGCONT)
+    await until(lambda: here.changes == ["a"])
+    assert here.current("a").started_at is not None
+    here.runtime.stop("a", "main", 0)
+    await here.ended("a")
 
 
 def test_a_file_says_what_images_are(tmp_path: Path) -> None:
@@ -165,19 +167,19 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
     assert image_file.read(tmp_path / "images.yaml") == ImageSettings()
 
 
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        pytest.param("lost: [x]", "unknown field `lost`", id="an unknown field"),
-        pytest.param("missing: x", r"Expected `array`, got `str` - at `\$.missing`", id="a text"),
-        pytest.param("commands: {x: []}", r"commands\['x'\]: \[\] is no command", id="no command"),
-        pytest.param("pullSeconds: {x: -1}", r"pullSeconds\['x'\]: -1.0 is no", id="before now"),
-        pytest.param("{", "while parsing", id="not YAML"),
-    ],
+@cases(
+    "text want",
+    {
+        "an unknown field": ("lost: [x]", "unknown field `lost`"),
+        "a text": ("missing: x", r"Expected `array`, got `str` - at `\$.missing`"),
+        "no command": ("commands: {x: []}", r"commands\['x'\]: \[\] is no command"),
+        "before now": ("pullSeconds: {x: -1}", r"pullSeconds\['x'\]: -1.0 is no"),
+        "not YAML": ("{", "while parsing"),
+    },
 )
 def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str, want: str) -> None:
     file = tmp_path / "images.yaml"
     file.write_text(text)
-    with pytest.raises(UsageError, match=want) as caught:
+    with pytest.raises(UsageError, match=want) as error:
         image_file.read(file)
-    assert str(caught.value).startswith(str(file))
+    assert str(error.value).startswith(str(file))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refloat.agent.keeper import linux, mounts
-from refloat.agent.process import request
+from refloat.agent.keeper import mounts, syscalls
+from refloat.agent.process import start_request
 from refloat.agent.process.images import Images, ImageSettings
 from refloat.agent.process.security_context import Machine
 from refloat.agent.process.settings import ProcessSettings
@@ -22,7 +22,7 @@ PR_SET_DUMPABLE = 4
 
 
 def in_child(act: Callable[[], None]) -> int:
-    """The exit code of a process that does it: 0 when all went well."""
+    """Call `act` in a child. Returns the exit code of the child; 0: success."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -36,7 +36,7 @@ def in_child(act: Callable[[], None]) -> int:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a volume and a place for a view, of whoever takes part."""
+    """A folder with a volume and a mount point for a view, for the present user."""
     for name in ("volume", "scratch"):
         (tmp_path / name).mkdir()
         if IS_ROOT:
@@ -56,8 +56,8 @@ def test_a_volume_is_shown_to_one_process_alone(folder: Path, target: str, kind:
 
     def act() -> None:
         drop_rights(kind)
-        shown = [{"source": str(folder / "volume"), "target": target, "read_only": False}]
-        mounts.show(shown, kind, str(folder / "scratch"))
+        volumes = [{"source": str(folder / "volume"), "target": target, "read_only": False}]
+        mounts.show(volumes, kind, str(folder / "scratch"))
         Path(target, "file").write_text("seen")
         assert Path("/etc/passwd").read_text()
 
@@ -72,7 +72,7 @@ def drop_rights(kind: str) -> None:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-        linux.prctl(PR_SET_DUMPABLE, 1)  # as a process that never had any
+        syscalls.prctl(PR_SET_DUMPABLE, 1)  # as a process that never had any
 
 
 def can(kind: str) -> bool:
@@ -89,8 +89,8 @@ def test_a_volume_that_may_only_be_read_cannot_be_written(folder: Path) -> None:
     kind = mounts.probe()
 
     def act() -> None:
-        shown = [{"source": str(folder / "volume"), "target": "/refloat-new", "read_only": True}]
-        mounts.show(shown, kind, str(folder / "scratch"))
+        volumes = [{"source": str(folder / "volume"), "target": "/refloat-new", "read_only": True}]
+        mounts.show(volumes, kind, str(folder / "scratch"))
         with pytest.raises(OSError, match="Read-only file system"):
             Path("/refloat-new/file").touch()
 
@@ -104,9 +104,9 @@ def test_a_folder_with_too_many_entries_gets_no_stand_in(
     monkeypatch.setattr(mounts, "MAX_ENTRIES", 2)
 
     def act() -> None:
-        shown = [{"source": str(folder / "volume"), "target": "/etc/refloat-new"}]
+        volumes = [{"source": str(folder / "volume"), "target": "/etc/refloat-new"}]
         with pytest.raises(OSError, match="more than 2 entries beside it"):
-            mounts.show(shown, kind, str(folder / "scratch"))
+            mounts.show(volumes, kind, str(folder / "scratch"))
 
     assert kind == mounts.NONE or in_child(act) == 0
 
@@ -114,19 +114,19 @@ def test_a_folder_with_too_many_entries_gets_no_stand_in(
 def test_where_nothing_can_be_mounted_a_container_is_told_where_its_volumes_are(
     tmp_path: Path,
 ) -> None:
-    given = pod(
+    manifest = pod(
         "u",
         "true",
         volumes=[{"name": "my-data", "emptyDir": {}}],
         volumeMounts=[{"name": "my-data", "mountPath": "/data"}],
     )
     folder = PodFolder(tmp_path, "u")
-    asked = {
-        view: request.build(
+    request = {
+        view: start_request.build(
             ProcessSettings(tmp_path),
             Images(ImageSettings()),
-            given,
-            given["spec"]["containers"][0],
+            manifest,
+            manifest["spec"]["containers"][0],
             0,
             {},
             folder,
@@ -135,6 +135,6 @@ def test_where_nothing_can_be_mounted_a_container_is_told_where_its_volumes_are(
         )["env"]
         for view in (mounts.NONE, mounts.NAMESPACE)
     }
-    assert asked[mounts.NONE]["REFLOAT_VOLUME_MY_DATA"] == str(folder.volume("my-data"))
-    assert asked[mounts.NONE]["REFLOAT_TERMINATION_LOG"] == str(folder.message("main", 0))
-    assert not any(name.startswith("REFLOAT") for name in asked[mounts.NAMESPACE])
+    assert request[mounts.NONE]["REFLOAT_VOLUME_MY_DATA"] == str(folder.volume("my-data"))
+    assert request[mounts.NONE]["REFLOAT_TERMINATION_LOG"] == str(folder.message("main", 0))
+    assert not any(name.startswith("REFLOAT") for name in request[mounts.NAMESPACE])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What forces something is not repeated by the client long after the look before it."""
+"""The client does not repeat a forced write long after the evidence for this write."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,21 +12,21 @@ from prometheus_client import CollectorRegistry
 from refloat.api.coordination import Lease
 from refloat.api.core import Namespace, Node, Pod
 from refloat.base.rand import Rand
-from refloat.client import access
+from refloat.client import cluster_access
 from refloat.client.http import HttpClient
-from refloat.client.settings import Settings
+from refloat.client.settings import ClientSettings
 from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
-from refloat.controllers.failure_recovery.scene import Pods, Scene
-from refloat.controllers.failure_recovery.settings import Settings as RecoverySettings
-from refloat.controllers.failure_recovery.writes import Late, Writes
-from refloat.policy.failure_recovery import FailureRecoveryPolicy
+from refloat.controllers.failure_recovery.recovery_state import PodCaches, RecoveryState
+from refloat.controllers.failure_recovery.settings import FailureRecoverySettings
+from refloat.controllers.failure_recovery.writes import LateWrite, RecoveryWriter
+from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 from refloat.runtime.cache import Cache
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.guard import Guard
-from refloat.runtime.rights import Rights
+from refloat.runtime.missing_rights import Rights
+from refloat.sim.event_log import EventLog
 from tests import builders
 from tests.clocks import ManualClock
-from tests.simulation.job_world import Told
 from tests.unit.client.misbehaving import Act, Misbehaving, obj, serving, status
 
 BUSY = status(429, "TooManyRequests", Retry_After=5)
@@ -60,30 +60,32 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def scene(clock: ManualClock) -> Scene:
-    made = Scene(Pods([]), Cache[Node](), Cache[Namespace](), clock, node_leases=Cache[Lease]())
-    made.settings = RecoverySettings(enabled=True)
-    return made
+def state(clock: ManualClock) -> RecoveryState:
+    state = RecoveryState(
+        PodCaches([]), Cache[Node](), Cache[Namespace](), clock, node_leases=Cache[Lease]()
+    )
+    state.settings = FailureRecoverySettings(enabled=True)
+    return state
 
 
 @pytest.fixture
 async def writes(
-    server: Misbehaving, leader: Leader, clock: ManualClock, scene: Scene
-) -> AsyncIterator[Writes]:
-    where = access.Access(access.Cluster(server.url), access.User())
-    settings = Settings(component="test", qps=0)
+    server: Misbehaving, leader: Leader, clock: ManualClock, state: RecoveryState
+) -> AsyncIterator[RecoveryWriter]:
+    where = cluster_access.Access(cluster_access.ClusterEndpoint(server.url), cluster_access.User())
+    settings = ClientSettings(component="test", qps=0)
     client = HttpClient(where, clock=clock, rand=Rand(1), settings=settings)
     metrics = FailureRecoveryMetrics(CollectorRegistry())
-    rights = Rights("test", metrics.missing_rights, Told())
-    yield Writes(Guard(client, leader.check), clock, scene, rights)
+    rights = Rights("test", metrics.missing_rights, EventLog())
+    yield RecoveryWriter(Guard(client, leader.check), clock, state, rights)
     await client.close()
 
 
-def fail(writes: Writes) -> Awaitable[None]:
+def fail(writes: RecoveryWriter) -> Awaitable[None]:
     return writes.fail(msgspec.convert(POD, Pod), "m", now=NOW, says_why=False)
 
 
-FORCING: dict[str, Callable[[Writes], Awaitable[None]]] = {
+FORCING: dict[str, Callable[[RecoveryWriter], Awaitable[None]]] = {
     "fail": fail,
     "delete": lambda writes: writes.delete(msgspec.convert(POD, Pod)),
     "taint": lambda writes: writes.taint(msgspec.convert(NODE, Node), now="2026-01-01T00:00:00Z"),
@@ -92,24 +94,24 @@ FORCING: dict[str, Callable[[Writes], Awaitable[None]]] = {
 
 @pytest.mark.parametrize("what", FORCING)
 async def test_what_a_busy_server_puts_off_for_long_is_not_sent_again(
-    server: Misbehaving, writes: Writes, what: str
+    server: Misbehaving, writes: RecoveryWriter, what: str
 ) -> None:
     server.will(BUSY)
-    with pytest.raises(Late) as late:
+    with pytest.raises(LateWrite) as late:
         await FORCING[what](writes)
     assert late.value.was_sent
     assert len(server.seen) == 1
 
 
-OFF = RecoverySettings(enabled=False)
-REPORT = RecoverySettings(enabled=True, policy=FailureRecoveryPolicy(mode="Report"))
+OFF = FailureRecoverySettings(enabled=False)
+REPORT = FailureRecoverySettings(enabled=True, policy=FailureRecoveryPolicy(mode="Report"))
 
 
-def busy_while(scene: Scene, settings: RecoverySettings) -> Act:
-    """Come again in a second, says the server; meanwhile the settings change."""
+def busy_while(state: RecoveryState, settings: FailureRecoverySettings) -> Act:
+    """The server answers with a retry after one second; during this the settings change."""
 
     async def act(served: Misbehaving, writer: asyncio.StreamWriter) -> None:
-        scene.settings = settings
+        state.settings = settings
         await status(429, "TooManyRequests", Retry_After=1)(served, writer)
 
     return act
@@ -118,34 +120,38 @@ def busy_while(scene: Scene, settings: RecoverySettings) -> Act:
 @pytest.mark.parametrize("settings", [OFF, REPORT], ids=["the gate is off", "the mode is Report"])
 @pytest.mark.parametrize("what", FORCING)
 async def test_what_may_not_be_forced_any_more_is_not_sent_again(
-    server: Misbehaving, writes: Writes, scene: Scene, what: str, settings: RecoverySettings
+    server: Misbehaving,
+    writes: RecoveryWriter,
+    state: RecoveryState,
+    what: str,
+    settings: FailureRecoverySettings,
 ) -> None:
-    server.will(busy_while(scene, settings))
-    with pytest.raises(Late, match="nothing may be forced any more") as late:
+    server.will(busy_while(state, settings))
+    with pytest.raises(LateWrite, match="nothing may be forced any more") as late:
         await FORCING[what](writes)
     assert late.value.was_sent
     assert len(server.seen) == 1
 
 
 async def test_a_taint_is_taken_back_in_mode_report(
-    server: Misbehaving, writes: Writes, scene: Scene
+    server: Misbehaving, writes: RecoveryWriter, state: RecoveryState
 ) -> None:
-    server.will(busy_while(scene, REPORT), obj(NODE))
+    server.will(busy_while(state, REPORT), obj(NODE))
     await writes.untaint(msgspec.convert(NODE, Node))
     assert len(server.seen) == 2
 
 
 async def test_a_taint_is_not_taken_back_with_the_gate_off(
-    server: Misbehaving, writes: Writes, scene: Scene
+    server: Misbehaving, writes: RecoveryWriter, state: RecoveryState
 ) -> None:
-    server.will(busy_while(scene, OFF))
-    with pytest.raises(Late, match="nothing is taken back any more"):
+    server.will(busy_while(state, OFF))
+    with pytest.raises(LateWrite, match="nothing is taken back any more"):
         await writes.untaint(msgspec.convert(NODE, Node))
     assert len(server.seen) == 1
 
 
 async def test_what_is_put_off_for_a_moment_is_sent_again(
-    server: Misbehaving, writes: Writes
+    server: Misbehaving, writes: RecoveryWriter
 ) -> None:
     server.will(status(429, "TooManyRequests", Retry_After=1), obj(POD))
     await fail(writes)
@@ -153,7 +159,7 @@ async def test_what_is_put_off_for_a_moment_is_sent_again(
 
 
 async def test_a_taint_is_taken_back_however_long_it_takes(
-    server: Misbehaving, writes: Writes
+    server: Misbehaving, writes: RecoveryWriter
 ) -> None:
     server.will(BUSY, obj(NODE))
     await writes.untaint(msgspec.convert(NODE, Node))
@@ -161,7 +167,7 @@ async def test_a_taint_is_taken_back_however_long_it_takes(
 
 
 async def test_leadership_is_still_asked_for(
-    server: Misbehaving, writes: Writes, leader: Leader
+    server: Misbehaving, writes: RecoveryWriter, leader: Leader
 ) -> None:
     async def deposed(served: Misbehaving, writer: object) -> None:
         leader.leads = False

@@ -11,16 +11,16 @@ from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.client.contract import Client
 from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobReconciler
-from refloat.controllers.job.memory import Memory
 from refloat.controllers.job.metrics import JobMetrics
-from refloat.controllers.job.settings import Settings
-from refloat.controllers.job.sync import Tools
-from refloat.policy import backoff
+from refloat.controllers.job.settings import JobSettings
+from refloat.controllers.job.sync import JobContext
+from refloat.controllers.job.sync_memory import SyncMemory
+from refloat.policy.job import backoff
 from refloat.runtime.cache import Cache, key_of
 from refloat.runtime.errors import Retry
 from refloat.runtime.reconcile import DONE
 from tests.clocks import ManualClock
-from tests.unit.policy import made
+from tests.unit.policy import builders
 
 FINISHED = {"conditions": [{"type": "Complete", "status": "True"}]}
 
@@ -33,18 +33,18 @@ class Told:
         self.events.append((kind, reason, note))
 
 
-class Stage:
+class ReconcilerFixture:
     """A reconciler without a client: whatever asks the API fails."""
 
     def __init__(self) -> None:
         self.clock = clock = ManualClock()
         self.told = Told()
-        self.memory = Memory(clock)
+        self.memory = SyncMemory(clock)
         self.pods_seen = 0
         self.registry = CollectorRegistry()
         self.jobs: Cache[Job] = Cache(JOB_INDEXES)
         self.reconciler = JobReconciler(
-            Tools(
+            JobContext(
                 client=cast("Client", None),
                 clock=clock,
                 jobs=self.jobs,
@@ -53,7 +53,7 @@ class Stage:
                 sink=self.told,
                 memory=self.memory,
                 metrics=JobMetrics(self.registry),
-                settings=Settings(),
+                settings=JobSettings(),
             )
         )
 
@@ -66,34 +66,34 @@ class Stage:
 
 
 def versioned(version: str, **more: Any) -> Job:
-    job = made.job(**more)
+    job = builders.job(**more)
     metadata = msgspec.structs.replace(job.metadata, resource_version=version)
     return msgspec.structs.replace(job, metadata=metadata)
 
 
 async def test_a_job_that_is_gone_needs_nothing() -> None:
-    assert await Stage().reconciler.reconcile("ns/none") == DONE
+    assert await ReconcilerFixture().reconciler.reconcile("ns/none") == DONE
 
 
 async def test_another_controllers_job_is_not_looked_at() -> None:
-    stage = Stage()
-    key = stage.put(made.job(managedBy="example.com/other"))
+    stage = ReconcilerFixture()
+    key = stage.put(builders.job(managedBy="example.com/other"))
     assert await stage.reconciler.reconcile(key) == DONE
     assert stage.told.events == []
 
 
 async def test_a_finished_job_is_forgotten() -> None:
-    stage = Stage()
-    stage.memory.keep("job", backoff.Record(3, made.at(0)))
-    key = stage.put(made.job(status=FINISHED))
+    stage = ReconcilerFixture()
+    stage.memory.keep("job", backoff.Record(3, builders.at(0)))
+    key = stage.put(builders.job(status=FINISHED))
     assert await stage.reconciler.reconcile(key) == DONE
     assert stage.memory.record("job") == backoff.NO_FAILURES
 
 
 async def test_an_unknown_completion_mode_is_told_and_left_alone() -> None:
     """Behaviour A4.6."""
-    stage = Stage()
-    key = stage.put(made.job(completionMode="Later"))
+    stage = ReconcilerFixture()
+    key = stage.put(builders.job(completionMode="Later"))
     assert await stage.reconciler.reconcile(key) == DONE
     assert stage.told.events == [
         (
@@ -106,7 +106,7 @@ async def test_an_unknown_completion_mode_is_told_and_left_alone() -> None:
 
 async def test_a_cache_that_has_not_seen_our_write_is_waited_for() -> None:
     """Behaviour A4.1."""
-    stage = Stage()
+    stage = ReconcilerFixture()
     stage.memory.wrote(versioned("10"))
     key = stage.put(versioned("9"))
     with pytest.raises(Retry, match="not seen the last write"):
@@ -115,25 +115,25 @@ async def test_a_cache_that_has_not_seen_our_write_is_waited_for() -> None:
 
 
 async def test_a_cache_that_has_seen_our_write_is_not() -> None:
-    stage = Stage()
+    stage = ReconcilerFixture()
     stage.memory.wrote(versioned("10"))
     key = stage.put(versioned("10", status=FINISHED))
     assert await stage.reconciler.reconcile(key) == DONE
 
 
 def pod(version: str) -> Pod:
-    of = made.pod()
+    of = builders.pod()
     metadata = msgspec.structs.replace(of.metadata, resource_version=version)
     return msgspec.structs.replace(of, metadata=metadata)
 
 
 async def test_a_cache_of_pods_that_has_not_seen_our_write_is_waited_for() -> None:
     """Behaviour A4.1."""
-    stage = Stage()
+    stage = ReconcilerFixture()
     stage.memory.wrote_pod("job", pod("10"))
     stage.memory.wrote_pod("job", pod("8"))
     stage.memory.wrote_pod("job", None)
-    key = stage.put(made.job(status=FINISHED))
+    key = stage.put(builders.job(status=FINISHED))
     stage.pods_seen = 9
     with pytest.raises(Retry, match="pods has not seen the last write"):
         await stage.reconciler.reconcile(key)
@@ -143,13 +143,13 @@ async def test_a_cache_of_pods_that_has_not_seen_our_write_is_waited_for() -> No
 
 
 async def test_another_jobs_writes_are_not_waited_for() -> None:
-    stage = Stage()
+    stage = ReconcilerFixture()
     stage.memory.wrote_pod("other", pod("10"))
-    assert await stage.reconciler.reconcile(stage.put(made.job(status=FINISHED))) == DONE
+    assert await stage.reconciler.reconcile(stage.put(builders.job(status=FINISHED))) == DONE
 
 
 async def test_a_server_that_was_set_back_is_not_waited_for_longer_than_five_minutes() -> None:
-    stage = Stage()
+    stage = ReconcilerFixture()
     stage.memory.wrote(versioned("10"))
     stage.memory.wrote_pod("job", pod("11"))
     key = stage.put(versioned("2", status=FINISHED))

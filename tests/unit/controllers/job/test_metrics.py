@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 from refloat.api.batch import Job, JobStatus, UncountedTerminatedPods
@@ -13,9 +12,10 @@ from refloat.base import metrics
 from refloat.controllers.failure_recovery.metrics import FailureRecoveryMetrics
 from refloat.controllers.job.metrics import JobMetrics
 from refloat.controllers.ttl.metrics import TtlMetrics
-from refloat.policy import terms
+from refloat.policy.job import job_spec
 from refloat.runtime.candidate import CandidateMetrics
-from tests.unit.policy import made
+from tests.cases import cases
+from tests.unit.policy import builders
 
 PODS = "job_controller_job_pods_finished_total"
 INDEXES = "job_controller_job_finished_indexes_total"
@@ -30,7 +30,7 @@ def indexed(completed: str, *, failed_indexes: str | None = None, failed: int = 
 
 def counts(job: Job, before: JobStatus, after: JobStatus) -> dict[tuple[str, ...], float]:
     registry = CollectorRegistry()
-    JobMetrics(registry).counted(terms.of(job), before, after)
+    JobMetrics(registry).counted(job_spec.of(job), before, after)
     return {
         tuple(sample.labels.values()): sample.value
         for family in registry.collect()
@@ -43,53 +43,42 @@ LISTED = UncountedTerminatedPods(succeeded=("a", "b"), failed=("c",))
 PER_INDEX: dict[str, Any] = {"backoffLimitPerIndex": 1}
 
 
-@pytest.mark.parametrize(
-    ("job", "before", "after", "want"),
-    [
-        pytest.param(
-            made.job(),
+@cases(
+    "job before after want",
+    {
+        "listed is not counted yet": (
+            builders.job(),
             JobStatus(),
             JobStatus(uncounted_terminated_pods=LISTED),
             {},
-            id="listed is not counted yet",
         ),
-        pytest.param(
-            made.job(),
+        "what another life has listed is counted": (
+            builders.job(),
             JobStatus(uncounted_terminated_pods=LISTED),
             JobStatus(succeeded=2, failed=1),
             {("NonIndexed", "succeeded"): 2, ("NonIndexed", "failed"): 1},
-            id="what another life has listed is counted",
         ),
-        pytest.param(
-            made.job(),
+        "nothing new": (
+            builders.job(),
             JobStatus(succeeded=2, failed=1),
             JobStatus(succeeded=2, failed=1, active=3),
             {},
-            id="nothing new",
         ),
-        pytest.param(
-            made.indexed(5),
+        "indexes": (
+            builders.indexed(5),
             indexed("0"),
             indexed("0,2,4"),
             {("Indexed", "succeeded"): 2, ("succeeded", "global"): 2},
-            id="indexes",
         ),
-        pytest.param(
-            made.indexed(3),
+        "one more, of fewer: those beyond the new number count on neither side": (
+            builders.indexed(3),
             indexed("0,3,4"),
             indexed("0,1"),
             {("Indexed", "succeeded"): 1, ("succeeded", "global"): 1},
-            id="one more, of fewer: those beyond the new number count on neither side",
         ),
-        pytest.param(
-            made.indexed(3),
-            indexed("0,3,4"),
-            indexed("0"),
-            {},
-            id="fewer is no reason to count",
-        ),
-        pytest.param(
-            made.indexed(5, **PER_INDEX),
+        "fewer is no reason to count": (builders.indexed(3), indexed("0,3,4"), indexed("0"), {}),
+        "indexes that failed, with more pods than indexes": (
+            builders.indexed(5, **PER_INDEX),
             indexed("", failed_indexes=""),
             indexed("1", failed_indexes="0,3", failed=4),
             {
@@ -98,9 +87,8 @@ PER_INDEX: dict[str, Any] = {"backoffLimitPerIndex": 1}
                 ("succeeded", "perIndex"): 1,
                 ("failed", "perIndex"): 2,
             },
-            id="indexes that failed, with more pods than indexes",
         ),
-    ],
+    },
 )
 def test_counts_are_what_moved_into_the_counters(
     job: Job, before: JobStatus, after: JobStatus, want: dict[tuple[str, ...], float]
@@ -142,9 +130,9 @@ RECOVERY = {
 
 
 def families(registry: CollectorRegistry) -> set[str]:
-    """As a process tells them."""
-    told, _ = metrics.exposition(registry, "text/plain")
-    return {line.split()[2] for line in told.decode().splitlines() if line.startswith("# TYPE")}
+    """As a process exports its metrics."""
+    text, _ = metrics.exposition(registry, "text/plain")
+    return {line.split()[2] for line in text.decode().splitlines() if line.startswith("# TYPE")}
 
 
 def test_the_families_are_those_of_kubernetes() -> None:

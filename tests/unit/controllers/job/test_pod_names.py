@@ -8,18 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from refloat.api import names
-from refloat.controllers.job import attempts, pod_names
-from refloat.controllers.job.memory import Memory
-from refloat.controllers.job.pod_names import Namer
-from refloat.policy.scaling import NewPod
+from refloat.controllers.job import pod_names
+from refloat.controllers.job.pod_names import PodNamer
+from refloat.controllers.job.sync_memory import SyncMemory
+from refloat.policy.job import attempts
+from refloat.policy.job.scaling import NewPod
 from tests.clocks import ManualClock
-from tests.unit.policy import made
+from tests.unit.policy import builders
 
-JOB = made.job()
+JOB = builders.job()
 
 
-def namer(taken: set[str], memory: Memory | None = None) -> Namer:
-    return Namer(JOB, memory or Memory(ManualClock()), taken.__contains__)
+def namer(taken: set[str], memory: SyncMemory | None = None) -> PodNamer:
+    return PodNamer(JOB, memory or SyncMemory(ManualClock()), taken.__contains__)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +48,9 @@ def test_a_name_ends_in_five_letters_of_kubernetes(new: NewPod) -> None:
 
 
 def test_a_repeated_sync_gives_the_same_names() -> None:
-    wanted = [NewPod()] * 20 + [NewPod(index) for index in range(20)]
+    new_pods = [NewPod()] * 20 + [NewPod(index) for index in range(20)]
     first, second = namer(set()), namer(set())
-    assert [first.name(each) for each in wanted] == [second.name(each) for each in wanted]
+    assert [first.name(each) for each in new_pods] == [second.name(each) for each in new_pods]
 
 
 def test_no_name_is_given_twice() -> None:
@@ -58,51 +59,51 @@ def test_no_name_is_given_twice() -> None:
 
 
 def test_a_name_that_is_taken_is_passed() -> None:
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for _ in range(5):
-        name = namer(taken).name(NewPod(0))
-        assert name not in taken
-        taken.add(name)
+        name = namer(used_names).name(NewPod(0))
+        assert name not in used_names
+        used_names.add(name)
 
 
 def test_what_was_not_seen_is_tried_again() -> None:
     """The third of four is not in the cache: its create may have been lost, or not."""
     giver = namer(set())
-    given = [giver.name(NewPod()) for _ in range(4)]
-    memory = Memory(ManualClock())
-    again = namer({given[0], given[1], given[3]}, memory)
-    assert again.name(NewPod()) == given[2]
-    assert again.name(NewPod()) not in given
+    names = [giver.name(NewPod()) for _ in range(4)]
+    memory = SyncMemory(ManualClock())
+    again = namer({names[0], names[1], names[3]}, memory)
+    assert again.name(NewPod()) == names[2]
+    assert again.name(NewPod()) not in names
     assert memory.ordinals == {"job": 2}
 
 
 def test_numbers_that_were_seen_are_not_looked_at_again() -> None:
-    memory = Memory(ManualClock())
+    memory = SyncMemory(ManualClock())
     giver = namer(set())
-    given = [giver.name(NewPod()) for _ in range(100)]
-    asked: list[str] = []
+    names = [giver.name(NewPod()) for _ in range(100)]
+    lookups: list[str] = []
 
     def is_taken(name: str) -> bool:
-        asked.append(name)
-        return name in given
+        lookups.append(name)
+        return name in names
 
-    first = Namer(JOB, memory, is_taken).name(NewPod())
-    asked.clear()
-    assert Namer(JOB, memory, is_taken).name(NewPod()) == first
-    assert len(asked) <= 2
+    first = PodNamer(JOB, memory, is_taken).name(NewPod())
+    lookups.clear()
+    assert PodNamer(JOB, memory, is_taken).name(NewPod()) == first
+    assert len(lookups) <= 2
 
 
 def test_the_replacement_of_another_pod_has_another_name() -> None:
-    one, other = made.failed("one"), made.failed("other")
-    known = {namer(set()).name(NewPod(0, replaces=each)) for each in (None, one, other)}
-    assert len(known) == 3
+    one, other = builders.failed("one"), builders.failed("other")
+    unique_names = {namer(set()).name(NewPod(0, replaces=each)) for each in (None, one, other)}
+    assert len(unique_names) == 3
 
 
 @pytest.mark.parametrize("new", [NewPod(), NewPod(4)], ids=["NonIndexed", "Indexed"])
 def test_the_name_of_a_pod_that_failed_does_not_come_back_when_it_is_gone(new: NewPod) -> None:
     first = namer(set()).name(new)
-    memory = Memory(ManualClock())
-    pod = made.failed("u")
+    memory = SyncMemory(ManualClock())
+    pod = builders.failed("u")
     memory.retire("job", [replace(pod, metadata=replace(pod.metadata, name=first))])
     again = [namer(set(), memory).name(new) for _ in "ab"]
     assert first not in again
@@ -113,4 +114,4 @@ def test_what_a_user_writes_into_the_record_of_failures_takes_no_name() -> None:
     first = namer(set()).name(NewPod())
     record = {attempts.ANNOTATION: json.dumps([{"pod": first}])}
     job = replace(JOB, metadata=replace(JOB.metadata, annotations=record))
-    assert Namer(job, Memory(ManualClock()), set[str]().__contains__).name(NewPod()) == first
+    assert PodNamer(job, SyncMemory(ManualClock()), set[str]().__contains__).name(NewPod()) == first

@@ -3,8 +3,8 @@
 
 import pytest
 
-from refloat.controllers.job.settings import Settings
-from tests.unit.policy import made
+from refloat.controllers.job.settings import JobSettings
+from tests.unit.policy import builders
 
 
 @pytest.mark.parametrize(
@@ -23,5 +23,5 @@ from tests.unit.policy import made
 def test_a_job_is_managed_by_whom_it_names(
     managed_by: str | None, *, takes_default: bool, want: bool
 ) -> None:
-    job = made.job() if managed_by is None else made.job(managedBy=managed_by)
-    assert Settings(takes_default=takes_default).manages(job) is want
+    job = builders.job() if managed_by is None else builders.job(managedBy=managed_by)
+    assert JobSettings(takes_default=takes_default).manages(job) is want

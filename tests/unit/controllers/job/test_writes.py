@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patches of a status say what changed and nothing else; acts run side by side."""
+"""A status patch has only the changed fields; requests run side by side."""
 
 import asyncio
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 
 from refloat.api.batch import JobStatus, UncountedTerminatedPods
 from refloat.controllers.job import writes
-from refloat.policy import job_conditions
-from tests.unit.policy import made
+from refloat.policy.job import job_conditions
+from tests.unit.policy import builders
 
 EMPTY = JobStatus(uncounted_terminated_pods=UncountedTerminatedPods())
 NO_LISTS = {"succeeded": None, "failed": None}
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[JobStatus, JobStatus, dict[str, Any]]] = {
         {"ready": 0, "terminating": 0},
     ),
     "a start that is taken back": (
-        JobStatus(start_time=made.text(0)),
+        JobStatus(start_time=builders.text(0)),
         JobStatus(),
         {"startTime": None},
     ),
@@ -49,8 +49,8 @@ def test_a_patch_has_what_changed(
 
 
 def test_conditions_are_written_as_a_whole() -> None:
-    one = job_conditions.new("Suspended", "r", "m", now=made.at(0), status="False")
-    two = job_conditions.new("FailureTarget", "r", "m", now=made.at(1))
+    one = job_conditions.new("Suspended", "r", "m", now=builders.at(0), status="False")
+    two = job_conditions.new("FailureTarget", "r", "m", now=builders.at(1))
     patch = writes.status_patch(JobStatus(conditions=(one,)), JobStatus(conditions=(one, two)))
     assert [each["type"] for each in patch["conditions"]] == ["Suspended", "FailureTarget"]
     assert patch["conditions"][1] == {
@@ -58,8 +58,8 @@ def test_conditions_are_written_as_a_whole() -> None:
         "status": "True",
         "reason": "r",
         "message": "m",
-        "lastTransitionTime": made.text(1),
-        "lastProbeTime": made.text(1),
+        "lastTransitionTime": builders.text(1),
+        "lastProbeTime": builders.text(1),
     }
 
 
@@ -79,17 +79,17 @@ async def test_results_come_in_their_order_and_not_too_many_at_once() -> None:
 
 
 async def test_an_error_comes_after_all_have_ended() -> None:
-    ended: list[int] = []
+    ends: list[int] = []
 
     async def act(item: int) -> None:
         if item == 0:
             raise ValueError("the first")
         await asyncio.sleep(0)
-        ended.append(item)
+        ends.append(item)
 
     with pytest.raises(ValueError, match="the first"):
         await writes.each(range(3), act, at_once=3)
-    assert ended == [1, 2]
+    assert ends == [1, 2]
 
 
 async def test_an_error_that_is_returned_is_a_result() -> None:

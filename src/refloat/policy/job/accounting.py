@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counting pods so that none is counted twice or never (behaviour A5).
+
+A pod's end is first made durable in the Job's status: its uid in one of the lists of uncounted
+pods, or its index. Only then its finalizer is removed, and only after that the uid moves from
+the list into the counter. A process that starts after a crash or a lost answer between two of
+these writes finds the progress in the status and the pods:
+
+1. before the first write          nothing happened;
+2. after the first write           the uid is listed, the finalizer is there:
+                                   the uid is not listed again, the finalizer is removed;
+3. after the finalizer's removal   the uid is listed and no such finalizer is
+                                   there, or no such pod: the pod is counted;
+4. after the second write          the uid is not listed, and a pod without
+                                   finalizer is ignored.
+
+So `plan` and `settle` only compute. Between them nothing is remembered that is not in the API,
+except `removing` of `observed.observe`, which matters only while a cache is behind.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from refloat.api import index_intervals, times
+from refloat.api.batch import JobStatus, UncountedTerminatedPods
+from refloat.api.core import Pod
+from refloat.policy.job import job_conditions, pod_replacement, pod_state
+from refloat.policy.job.observed import ObservedJob
+from refloat.policy.job.outcome import Outcome, start_time
+from refloat.policy.job.pod_failure import Verdict
+
+_replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True, slots=True)
+class AccountingSettings:
+    most_uncounted: int = 500
+    """How many pods one sync may have listed or recorded: 500 uids are about 20 KB of status, and
+    as many removals of finalizers. The next sync takes the rest. As in Kubernetes."""
+
+
+DEFAULTS = AccountingSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers of pods after this sync has created and deleted pods."""
+
+    active: int
+    ready: int
+    terminating: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPlan:
+    """The first write, and the pods that then lose their finalizers."""
+
+    status: JobStatus
+    """The status of the first write."""
+
+    write: bool
+    """Whether the status must be written; if the write fails, the sync ends."""
+
+    removals: tuple[Pod, ...]
+    """Pods whose finalizer is removed after the first write."""
+
+    judged: tuple[tuple[Pod, Verdict], ...]
+    """Failures that this sync accounts for, with the policy's verdict on each."""
+
+    tracked: frozenset[str]
+    """The uids of all pods that have the finalizer now."""
+
+    outcome: Outcome | None
+    cut: bool
+    """Whether more pods are left for the next sync."""
+
+    terminating: int
+    idle: bool
+    """Whether the Job never had anything to do: suspended, with no completions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The second write, after the finalizers are gone."""
+
+    status: JobStatus
+    write: bool
+    finished: bool
+    """Whether this write finishes the Job; events are sent after the write."""
+
+
+def plan(
+    observed: ObservedJob,
+    *,
+    outcome: Outcome | None,
+    counts: Counts,
+    now: datetime,
+    managed: bool = True,
+    settings: AccountingSettings = DEFAULTS,
+) -> StatusPlan:
+    """The first write and the removals.
+
+    With `managed` this sync managed the number of pods: only then the conditions of suspension
+    change (A4.13).
+
+    A sync that ends a Job writes such a status before it deletes the running pods: with the
+    decision, and with all pods whose end the sync knows. If the Job fails, the running pods are
+    among these (A5.3). So the next process finds the decision and the counts in the status,
+    whatever happens to the pods. Kubernetes deletes first (behaviour H12).
+    """
+    tracked = frozenset(pod.metadata.uid for pod in observed.tracked)
+    before = _normal(observed.job.status)
+    flushed = _flushed(before, tracked)
+    pods = (pod for pod in _ordered(observed) if _is_removable(observed, pod, outcome))
+    scan = _scan(observed, flushed, pods, outcome, settings)
+    uncounted = _lists(scan.succeeded, scan.failed)
+    status = _replace(flushed, uncounted_terminated_pods=uncounted)
+    status = _with_counts(observed, status, counts)
+    status = _with_conditions(observed, status, outcome, now, managed=managed)
+    return StatusPlan(
+        status=status,
+        # A start time alone is no reason to write; the next write has it (A4.14).
+        write=before != _replace(status, start_time=before.start_time),
+        removals=tuple(scan.removals),
+        judged=tuple(scan.judged),
+        tracked=tracked,
+        outcome=outcome,
+        cut=scan.cut,
+        terminating=counts.terminating,
+        idle=observed.spec.suspended and observed.spec.completions == 0,
+    )
+
+
+def settle(planned: StatusPlan, removed: Iterable[str], now: datetime) -> Settlement:
+    """The second write, once finalizers are removed.
+
+    `removed` are the uids of pods without finalizer, deleted pods included. If one is missing, the
+    others are counted, but the Job does not finish in this sync.
+    """
+    uids = frozenset(removed)
+    status = _flushed(planned.status, planned.tracked - uids)
+    lists = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    # No pod may be uncounted or still terminate (A5.11).
+    finished = (
+        all(pod.metadata.uid in uids for pod in planned.removals)
+        and planned.outcome is not None
+        and not planned.cut
+        and planned.terminating == 0
+        and not lists.succeeded
+        and not lists.failed
+    )
+    if finished and planned.outcome is not None:
+        status = _finished(status, planned, planned.outcome, now)
+    return Settlement(status, write=status is not planned.status, finished=finished)
+
+
+# -- how each pod is listed ------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The lists while they grow."""
+
+    succeeded: list[str]
+    failed: list[str]
+    known: frozenset[str]
+    """The uids that an earlier write has listed."""
+
+    removals: list[Pod] = field(default_factory=list)
+    judged: list[tuple[Pod, Verdict]] = field(default_factory=list)
+    indexes: int = 0
+    cut: bool = False
+
+    @property
+    def uncounted(self) -> int:
+        return self.indexes + len(self.succeeded) + len(self.failed)
+
+
+def _scan(
+    observed: ObservedJob,
+    status: JobStatus,
+    pods: Iterable[Pod],
+    outcome: Outcome | None,
+    settings: AccountingSettings,
+) -> _Scan:
+    """List these pods up to the bound; pods that are listed already need no room."""
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    succeeded, failed = list(uncounted.succeeded or ()), list(uncounted.failed or ())
+    scan = _Scan(succeeded, failed, frozenset(succeeded + failed))
+    for pod in pods:
+        if pod.metadata.uid not in scan.known:
+            if scan.uncounted >= settings.most_uncounted:
+                break
+            _list(scan, observed, pod, outcome)
+        scan.removals.append(pod)
+    scan.cut = scan.uncounted >= settings.most_uncounted
+    return scan
+
+
+def _list(scan: _Scan, observed: ObservedJob, pod: Pod, outcome: Outcome | None) -> None:
+    """Note how a pod ended (A5.3).
+
+    A pod that a policy ignores, or that has no index of the Job, is not noted, but still loses its
+    finalizer (A5.4). A pod that an earlier write has noted is skipped: the lists do not show a pod
+    that was ignored or that succeeded with its index.
+    """
+    spec, index = observed.spec, observed.spec.index(pod)
+    recorded = index is not None and index_intervals.contains(observed.recorded_indexes, index)
+    if pod.metadata.uid in observed.judged or (recorded and pod_state.has_succeeded(pod)):
+        return
+    # Also pods that ended because the Job failed; not when the Job succeeded (A5.3).
+    is_failure = spec.fails(pod) or (outcome is not None and not outcome.succeeded)
+    if spec.succeeds(pod):
+        if spec.indexed:
+            scan.indexes += index is not None and not recorded
+        else:
+            scan.succeeded.append(pod.metadata.uid)
+    elif is_failure and spec.belongs(pod):
+        verdict = observed.verdict(pod)
+        scan.judged.append((pod, verdict))
+        if verdict.counts:
+            scan.failed.append(pod.metadata.uid)
+
+
+def _ordered(observed: ObservedJob) -> Iterable[Pod]:
+    """In the order in which their indexes are completed."""
+    if not observed.spec.indexed:
+        return observed.tracked
+    return sorted(observed.tracked, key=_index_order)
+
+
+def _index_order(pod: Pod) -> int:
+    index = pod_state.completion_index(pod)
+    return -1 if index is None else index
+
+
+def _is_removable(observed: ObservedJob, pod: Pod, outcome: Outcome | None) -> bool:
+    """Whether the finalizer of a pod is no longer needed (A5.2)."""
+    if observed.spec.deleted or outcome is not None or observed.spec.succeeds(pod):
+        return True
+    if not observed.spec.fails(pod):
+        return False
+    index = observed.spec.index(pod)
+    last_failed = None if index is None else observed.last_failed.get(index)
+    return last_failed is None or last_failed.metadata.uid != pod.metadata.uid
+
+
+# -- the status -------------------------------------------------------------------
+
+
+def _normal(status: JobStatus) -> JobStatus:
+    """The status with lists of uncounted pods, empty ones as None, as `plan` writes them."""
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    return _replace(
+        status,
+        uncounted_terminated_pods=_lists(
+            list(uncounted.succeeded or ()), list(uncounted.failed or ())
+        ),
+    )
+
+
+def _lists(succeeded: list[str], failed: list[str]) -> UncountedTerminatedPods:
+    return UncountedTerminatedPods(succeeded=tuple(succeeded) or None, failed=tuple(failed) or None)
+
+
+def _flushed(status: JobStatus, tracked: AbstractSet[str]) -> JobStatus:
+    """Count listed pods without finalizer (A5.1, A5.10); the same status if there are none."""
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    succeeded = [uid for uid in uncounted.succeeded or () if uid in tracked]
+    failed = [uid for uid in uncounted.failed or () if uid in tracked]
+    more_succeeded = len(uncounted.succeeded or ()) - len(succeeded)
+    more_failed = len(uncounted.failed or ()) - len(failed)
+    if not more_succeeded and not more_failed:
+        return status
+    return _replace(
+        status,
+        succeeded=status.succeeded + more_succeeded,
+        failed=status.failed + more_failed,
+        uncounted_terminated_pods=_lists(succeeded, failed),
+    )
+
+
+def _with_counts(observed: ObservedJob, status: JobStatus, counts: Counts) -> JobStatus:
+    reports = pod_replacement.reports_terminating(observed.spec.job_gates)
+    status = _replace(
+        status,
+        active=counts.active,
+        ready=counts.ready,
+        terminating=counts.terminating if reports else None,
+    )
+    if not observed.spec.indexed:
+        return status
+    failed = observed.failed_indexes
+    return _replace(
+        status,
+        succeeded=index_intervals.count(observed.succeeded_indexes),
+        completed_indexes=index_intervals.render(observed.succeeded_indexes),
+        failed_indexes=None if failed is None else index_intervals.render(failed),
+    )
+
+
+def _with_conditions(
+    observed: ObservedJob,
+    status: JobStatus,
+    outcome: Outcome | None,
+    now: datetime,
+    *,
+    managed: bool,
+) -> JobStatus:
+    started = start_time(observed.job, now)
+    conditions = status.conditions
+    if outcome is not None:
+        if not outcome.recorded:
+            condition = job_conditions.new(
+                outcome.interim, outcome.reason, outcome.message, now=now
+            )
+            conditions = job_conditions.ensured(conditions, condition)
+    elif managed:
+        suspended = observed.spec.suspended
+        conditions = job_conditions.suspension(conditions, suspended=suspended, now=now)
+        if conditions is not status.conditions:
+            started = None if suspended else times.format_time(now)
+    return _replace(status, conditions=conditions, start_time=started)
+
+
+def _finished(status: JobStatus, planned: StatusPlan, outcome: Outcome, now: datetime) -> JobStatus:
+    condition = job_conditions.new(outcome.terminal, outcome.reason, outcome.message, now=now)
+    start = status.start_time
+    if start is None and not planned.idle:
+        # The last pod ended after the suspension, which cleared the start time; but a Job that has
+        # ended must have started (behaviour B6.5).
+        start = times.format_time(now)
+    completion = status.completion_time
+    if outcome.succeeded:
+        # The API refuses a completion before the start. If the clock was set back, the Job would
+        # stay unfinished until the clock has reached the start again.
+        completion = max(condition.last_transition_time or "", start or "")
+    return _replace(
+        status,
+        start_time=start,
+        conditions=job_conditions.ensured(status.conditions, condition),
+        completion_time=completion,
+    )

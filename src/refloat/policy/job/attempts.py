@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods of a Job failed, and what was decided about each, kept on the Job.
+
+Kubernetes tells of the rule that failed a Job and of no other, and forgets
+with the pods. Here each failure leaves an entry in an annotation, in the very
+write that lists the pod as failed, so that both happen or none. Bounded in
+number and in bytes: the oldest go first.
+
+For display only. Users may write annotations, so no controller decides anything
+by this one: `explain` and people read it.
+
+A failure that no rule matched has an entry too, without `action` and `rule`:
+it counts. So has one of a Job without a policy.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from refloat.api import structs, times
+from refloat.api.batch import Job
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.policy.job import backoff, pod_failure, pod_state
+from refloat.policy.job.pod_failure import Verdict
+from refloat.policy.recovery import zombie
+from refloat.policy.scheduling import disruption_target
+
+ANNOTATION = "refloat.dev/attempts"
+
+# An entry has about 250 bytes: a hundred are some 25 KB of the 256 that all
+# annotations of an object may have.
+MAX_ENTRIES = 100
+MAX_BYTES = 32 * 1024
+
+# Names in an event, which may have 1 KB.
+MAX_NAMED = 3
+
+
+def recorded(annotations: Mapping[str, str] | None) -> list[Object]:
+    """The entries, the oldest first, without what somebody else wrote there."""
+    try:
+        entries = msgspec.json.decode((annotations or {}).get(ANNOTATION, "[]"))
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [each for each in entries if _is_entry(each)] if isinstance(entries, list) else []
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether pods can be found by it."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("pod", ""), str)
+        and isinstance(entry.get("uid", ""), str)
+    )
+
+
+def added(job: Job, failures: Sequence[tuple[Pod, Verdict]]) -> str | None:
+    """The annotation with these failures; None if it has them all.
+
+    One that was judged before, by a sync that did not come to remove its
+    finalizer, is not entered again.
+    """
+    if not failures:
+        return None
+    entries = recorded(job.metadata.annotations)
+    uids = {each.get("uid") for each in entries}
+    new = [_entry(pod, verdict) for pod, verdict in failures if pod.metadata.uid not in uids]
+    return _bounded([*entries, *new]) if new else None
+
+
+def _bounded(entries: list[Object]) -> str:
+    newest = entries[-MAX_ENTRIES:]
+    while len(encoded := msgspec.json.encode(newest)) > MAX_BYTES:
+        newest = newest[len(newest) // 10 + 1 :]
+    return encoded.decode()
+
+
+def _entry(pod: Pod, verdict: Verdict) -> Object:
+    """What is known of a failure; what does not apply is left out."""
+    container, code = _exit(pod, verdict)
+    fields = {
+        "pod": pod.metadata.name,
+        "uid": pod.metadata.uid,
+        "index": pod_state.completion_index(pod),
+        "node": pod.spec.node_name or None,
+        "started": pod.status.start_time,
+        "finished": times.format_time(backoff.finish_time(pod)),
+        "action": verdict.action or None,
+        "rule": verdict.rule,
+        "container": container or None,
+        "exitCode": code or None,
+        "condition": verdict.condition or None,
+        "reason": verdict.reason or pod.status.reason or None,
+        "disruption": _disruption(pod),
+        "containerReason": _container_reason(pod, container),
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _exit(pod: Pod, verdict: Verdict) -> tuple[str, int]:
+    """The container whose exit code matched; else the first that failed, if one did."""
+    if verdict.container:
+        return verdict.container, verdict.exit_code
+    return next(iter(pod_failure.failed_containers(pod)), ("", 0))
+
+
+def _disruption(pod: Pod) -> str | None:
+    """Why recovery or another component ended the pod, in the words of its condition."""
+    if structs.is_true(pod.status.conditions, zombie.CONDITION):
+        return zombie.CONDITION
+    target = structs.find(pod.status.conditions, disruption_target.TARGET)
+    return target.reason if target is not None and target.status == "True" else None
+
+
+def _container_reason(pod: Pod, container: str) -> str | None:
+    """`OOMKilled` or `StartError`; None for a reason that the exit code tells too."""
+    for each in pod.status.container_statuses or ():
+        ended = each.state.terminated
+        if each.name == container and ended is not None and ended.reason != "Error":
+            return ended.reason or None
+    return None
+
+
+def notes(failures: Iterable[tuple[Pod, Verdict]]) -> list[str]:
+    """What to tell of these decisions: one sentence for all pods with the same."""
+    groups: dict[str, list[str]] = {}
+    for pod, verdict in failures:
+        groups.setdefault(_decision(pod, verdict), []).append(pod.metadata.name)
+    return [f"{_named(names)}: {decision}" for decision, names in groups.items()]
+
+
+def _named(names: list[str]) -> str:
+    text = ", ".join(names[:MAX_NAMED])
+    more = len(names) - MAX_NAMED
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def _decision(pod: Pod, verdict: Verdict) -> str:
+    matching = "matching no rule"
+    if verdict.action:
+        matching = f"matching {verdict.action} rule at index {verdict.rule}"
+    if verdict.condition:
+        return f"condition {verdict.condition} {matching}"
+    if verdict.reason is not None:
+        return f"{f'reason {verdict.reason}' if verdict.reason else 'without a reason'} {matching}"
+    container, code = _exit(pod, verdict)
+    if not container:
+        return f"{_how(pod)} {matching}"
+    return f"container {container} failed with exit code {code} {matching}"
+
+
+def _how(pod: Pod) -> str:
+    """Without an exit code: deleted and not waited for, or given up by its node."""
+    if not pod.is_terminal:
+        return "deleted"
+    return f"failed ({pod.status.reason})" if pod.status.reason else "failed"

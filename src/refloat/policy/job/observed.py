@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a sync observes: the pods of the Job, and what is new.
+
+This module counts (behaviour A3, A4.9, A7.1-A7.5, A12.5, A12.9); `outcome` and `scaling` decide,
+and `accounting` plans the writes.
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from refloat.api import index_intervals
+from refloat.api.batch import Job, UncountedTerminatedPods
+from refloat.api.core import Pod
+from refloat.api.index_intervals import Interval
+from refloat.policy.job import backoff, backoff_policy, job_spec, pod_failure, pod_state
+from refloat.policy.job.job_gates import ALL_ON, JobGates
+from refloat.policy.job.job_spec import EffectiveSpec
+from refloat.policy.job.pod_failure import Verdict
+
+NO_UIDS: frozenset[str] = frozenset()
+
+
+class Verdicts:
+    """The policy's verdicts, computed once per pod."""
+
+    __slots__ = ("_known", "_matcher")
+
+    def __init__(
+        self, matcher: pod_failure.PodFailureMatcher | backoff_policy.BackoffMatcher
+    ) -> None:
+        self._matcher = matcher
+        self._known: dict[str, Verdict] = {}
+
+    def of(self, pod: Pod) -> Verdict:
+        verdict = self._known.get(pod.metadata.uid)
+        if verdict is None:
+            verdict = self._known[pod.metadata.uid] = self._matcher.match(pod)
+        return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedJob:
+    """A Job and its pods, at one moment."""
+
+    job: Job
+    spec: EffectiveSpec
+    pods: tuple[Pod, ...]
+    tracked: tuple[Pod, ...]
+    """Pods that have the finalizer and have not lost it since."""
+
+    active: tuple[Pod, ...]
+    ready: int
+    terminating: tuple[Pod, ...]
+    new_succeeded: tuple[Pod, ...]
+    """Pods that ended well, and are in no list or counter of the status yet (A3.7)."""
+
+    new_failed: tuple[Pod, ...]
+    """The same for failures, including those that a policy ignores."""
+
+    succeeded: int
+    """Successes so far: of pods, or of indexes in an Indexed Job (A4.9)."""
+
+    failed: int
+    """Failures of pods so far that count towards the limit."""
+
+    recorded_indexes: list[Interval]
+    """Succeeded indexes in the status, as far as the Job has them."""
+
+    succeeded_indexes: list[Interval]
+    failed_indexes: list[Interval] | None
+    """None unless failures are limited per index."""
+
+    last_failed: dict[int, Pod]
+    """Per index, the failed pod that must stay until its replacement is there (A12.9)."""
+
+    record: backoff.Record
+    """The record of failures, these pods included; to be kept after the first write."""
+
+    verdicts: Verdicts
+    judged: AbstractSet[str]
+    """The uids of failures that an earlier write of this sync has accounted for: an ignored failure
+    is in no list, and must not be reported twice."""
+
+    def verdict(self, pod: Pod) -> Verdict:
+        """The verdict of the Job's policy on this pod."""
+        return self.verdicts.of(pod)
+
+
+def observe(
+    job: Job,
+    pods: Sequence[Pod],
+    *,
+    job_gates: JobGates = ALL_ON,
+    removing: AbstractSet[str] = NO_UIDS,
+    record: backoff.Record = backoff.NO_FAILURES,
+) -> ObservedJob:
+    """Observe the pods of a Job.
+
+    `pods` are all pods that the Job owns, except settled ones (`pod_state.is_settled`). `removing`
+    has the uids of pods whose finalizer was removed although the cache may still show it: otherwise
+    a stale pod would be counted twice.
+    """
+    spec = job_spec.of(job, job_gates)
+    verdicts = Verdicts(spec.matcher)
+    tracked = tuple(
+        pod for pod in pods if pod_state.is_tracked(pod) and pod.metadata.uid not in removing
+    )
+    active = tuple(pod for pod in pods if pod_state.is_active(pod))
+    new_succeeded, new_failed = _new(job, spec, tracked)
+    recorded, succeeded_indexes = _succeeded_indexes(job, spec, pods)
+    failed_indexes = _failed_indexes(job, spec, pods, succeeded_indexes, verdicts)
+    return ObservedJob(
+        job=job,
+        spec=spec,
+        pods=tuple(pods),
+        tracked=tracked,
+        active=active,
+        ready=sum(pod_state.is_ready(pod) for pod in active),
+        terminating=tuple(pod for pod in pods if pod_state.is_terminating(pod)),
+        new_succeeded=new_succeeded,
+        new_failed=new_failed,
+        succeeded=_succeeded(job, spec, new_succeeded, succeeded_indexes),
+        failed=_failed(job, new_failed, verdicts),
+        recorded_indexes=recorded,
+        succeeded_indexes=succeeded_indexes,
+        failed_indexes=failed_indexes,
+        last_failed=_last_failed(spec, tracked, active, succeeded_indexes, failed_indexes),
+        record=backoff.updated(record, new_succeeded, new_failed),
+        verdicts=verdicts,
+        judged=NO_UIDS,
+    )
+
+
+def uncounted(job: Job) -> UncountedTerminatedPods:
+    return job.status.uncounted_terminated_pods or UncountedTerminatedPods()
+
+
+def _new(
+    job: Job, spec: EffectiveSpec, tracked: Sequence[Pod]
+) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
+    """Pods that ended and are in no list yet: successes and failures.
+
+    A pod that is listed as failed is no success, even if it ended well since: it would be both
+    (A5.5). Kubernetes counts such a pod as a success here, too, and may complete a Job that is one
+    success short.
+    """
+    lists = uncounted(job)
+    failed = frozenset(lists.failed or ())
+    either = failed.union(lists.succeeded or ())
+    candidates = [pod for pod in tracked if pod.metadata.uid not in either and spec.belongs(pod)]
+    return (
+        tuple(pod for pod in candidates if spec.succeeds(pod)),
+        tuple(pod for pod in candidates if spec.fails(pod)),
+    )
+
+
+def _succeeded(job: Job, spec: EffectiveSpec, new: Sequence[Pod], indexes: list[Interval]) -> int:
+    if spec.indexed:
+        return index_intervals.count(indexes)
+    return job.status.succeeded + len(new) + len(uncounted(job).succeeded or ())
+
+
+def _failed(job: Job, new: Sequence[Pod], verdicts: Verdicts) -> int:
+    new_failures = sum(verdicts.of(pod).counts for pod in new)
+    return job.status.failed + new_failures + len(uncounted(job).failed or ())
+
+
+# -- indexes ----------------------------------------------------------------------
+
+
+def _succeeded_indexes(
+    job: Job, spec: EffectiveSpec, pods: Sequence[Pod]
+) -> tuple[list[Interval], list[Interval]]:
+    """Before, and now. An index succeeds once, even if several pods report it (A7.4).
+
+    An index that has failed stays failed, and so does a pod: the API refuses a status in which an
+    index is both.
+    """
+    if not spec.indexed or spec.completions is None:
+        return [], []
+    before = index_intervals.parse(job.status.completed_indexes, spec.completions)
+    failed_pods = frozenset(uncounted(job).failed or ())
+    failed_before = _recorded_failed(job, spec)
+    new = [
+        index
+        for pod in pods
+        if spec.succeeds(pod)
+        and pod_state.is_tracked(pod)
+        and pod.metadata.uid not in failed_pods
+        and (index := spec.index(pod)) is not None
+        and not index_intervals.contains(failed_before, index)
+    ]
+    return before, index_intervals.union(before, index_intervals.of(new))
+
+
+def _recorded_failed(job: Job, spec: EffectiveSpec) -> list[Interval]:
+    if spec.backoff_limit_per_index is None or spec.completions is None:
+        return []
+    return index_intervals.parse(job.status.failed_indexes or "", spec.completions)
+
+
+def _failed_indexes(
+    job: Job,
+    spec: EffectiveSpec,
+    pods: Sequence[Pod],
+    succeeded: list[Interval],
+    verdicts: Verdicts,
+) -> list[Interval] | None:
+    """The failed indexes of before and of now: a failed index stays failed (A12.6).
+
+    The write that lists a failure has its failed index, too. So a pod in the list adds no index: it
+    may have run, and been listed because the Job failed.
+    """
+    limit = spec.backoff_limit_per_index
+    if limit is None:
+        return None
+    failed_uids = frozenset(uncounted(job).failed or ())
+    new = [
+        index
+        for pod in pods
+        if pod_state.is_tracked(pod)
+        and spec.fails(pod)
+        and pod.metadata.uid not in failed_uids
+        and (index := spec.index(pod)) is not None
+        and not index_intervals.contains(succeeded, index)
+        and backoff.fails_index(pod, verdicts.of(pod), limit)
+    ]
+    return index_intervals.union(_recorded_failed(job, spec), index_intervals.of(new))
+
+
+def _last_failed(
+    spec: EffectiveSpec,
+    tracked: Sequence[Pod],
+    active: Sequence[Pod],
+    succeeded: list[Interval],
+    failed: list[Interval] | None,
+) -> dict[int, Pod]:
+    """The pods that hand their failure counts to their replacements."""
+    if failed is None:
+        return {}
+    over = index_intervals.union(succeeded, failed)
+    running = {spec.index(pod) for pod in active}
+    by_index: dict[int, Pod] = {}
+    for pod in tracked:
+        index = spec.index(pod)
+        if index is None or not spec.fails(pod):
+            continue
+        if index in running or index_intervals.contains(over, index):
+            continue
+        if index not in by_index or backoff.is_later_failure(pod, by_index[index]):
+            by_index[index] = pod
+    return by_index

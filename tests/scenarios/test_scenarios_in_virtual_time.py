@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios and random Jobs on the simulated cluster, in virtual time."""
+
+from dataclasses import replace
+
+from refloat.sim.cluster import ALL_CONTROLLERS, Cluster
+from refloat.sim.run import Sim
+from tests.differential import jobs, plans
+from tests.scenarios import playing, scenario
+from tests.scenarios.scenario import Scenario
+from tests.scenarios.shared_cluster import ScenarioCluster
+from tests.virtual import virtual
+
+
+async def run_all(sim: Sim, scenarios: list[Scenario]) -> None:
+    async with Cluster(sim, replace(ALL_CONTROLLERS, simulated_nodes=5)) as cluster:
+        shared = ScenarioCluster(cluster.client, sim.clock, sim.rand)
+        await shared.open()
+        results = await playing.play_on(shared, scenarios)
+        await shared.close()
+    assert {each.name: each.error for each in results.values() if each.error} == {}
+    assert [each.name for each in results.values() if each.outcome is None] == []
+    assert len(results) == len(scenarios)
+
+
+@virtual()
+async def test_every_scenario_holds_in_virtual_time(sim: Sim) -> None:
+    await run_all(sim, scenario.every())
+
+
+@virtual()
+async def test_random_jobs_come_to_rest_in_virtual_time(sim: Sim) -> None:
+    """Their shortest back-off is ten seconds, as on any cluster."""
+    waits: list[float] = []
+    await run_all(sim, [jobs.scenario(plans.plan(1, number), waits) for number in range(40)])
+    assert waits
+    assert int(min(waits)) == jobs.BACKOFF_SECONDS

@@ -1,0 +1,520 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each situation of a Job has its code, its next step and its component."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.api.batch import Job
+from refloat.api.core import Pod, Taint
+from refloat.api.events import Event
+from refloat.api.meta import Object
+from refloat.explain import job as jobs
+from refloat.explain import objects
+from refloat.explain.actors import NONE_EVER, Outlook
+from refloat.explain.codes import Code
+from refloat.explain.explain_context import ExplainContext, NodeRoom
+from refloat.explain.explanation import Explanation
+from tests.unit.explain.test_pod import LOST, configuration, event, node
+from tests.unit.policy.builders import at, failed, job, on_codes, policy, text
+
+NOW = 1_000.0
+READY = node(ready="True")
+
+
+def pod(name: str = "p", **parts: Any) -> Pod:
+    """A pod of the Job, with the fields that explain reads beyond those of controllers."""
+    meta: Object = {
+        "name": name,
+        "namespace": "ns",
+        "uid": name,
+        "creationTimestamp": text(0),
+        "finalizers": ["batch.kubernetes.io/job-tracking"],
+        **parts.pop("metadata", {}),
+    }
+    spec = {"nodeName": "n1", **parts.pop("spec", {})}
+    body = {"metadata": meta, "spec": spec, "status": {"phase": "Pending", **parts}}
+    return msgspec.convert(body, objects.DetailedPod)
+
+
+def running(name: str = "p", **parts: Any) -> Pod:
+    return pod(name, phase="Running", conditions=[{"type": "Ready", "status": "True"}], **parts)
+
+
+def deleted(name: str = "p", *, seconds: float = 900, **parts: Any) -> Pod:
+    """Its grace period of 30 s ends at this second."""
+    meta = {"deletionTimestamp": text(seconds), "deletionGracePeriodSeconds": 30}
+    return pod(name, phase="Running", metadata=meta | parts.pop("metadata", {}), **parts)
+
+
+def waiting(reason: str, message: str = "") -> Pod:
+    state = {"waiting": {"reason": reason, "message": message}}
+    spec = {"containers": [{"name": "main", "image": "registry.example.com/train:1"}]}
+    return pod(spec=spec, containerStatuses=[{"name": "main", "state": state}])
+
+
+def unscheduled(message: str, **parts: Any) -> Pod:
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    spec = {"nodeName": "", **parts.pop("spec", {})}
+    return pod(spec=spec, conditions=[condition], **parts)
+
+
+def ended(*, reason: str = "", exit_code: int | None = None, target: str = "", **parts: Any) -> Pod:
+    conditions = (
+        [{"type": "DisruptionTarget", "status": "True", "reason": target}] if target else []
+    )
+    statuses = []
+    if exit_code is not None:
+        terminated = {"exitCode": exit_code, **parts.pop("terminated", {})}
+        statuses = [{"name": "main", "state": {"terminated": terminated}}]
+    return pod(
+        phase="Failed", reason=reason, conditions=conditions, containerStatuses=statuses, **parts
+    )
+
+
+def explain(of: Job, *pods: Pod, **context: Any) -> Explanation:
+    defaults: dict[str, Any] = {
+        "now": at(NOW),
+        "nodes": {"n1": READY},
+        "recovery": Outlook(configuration()),
+    }
+    return jobs.explain(of, pods, ExplainContext(**(defaults | context)))
+
+
+def on_lost_node(*pods: Pod, **context: Any) -> Explanation:
+    return explain(job(podReplacementPolicy="Failed"), *pods, nodes={"n1": LOST}, **context)
+
+
+def with_event(reason: str, note: str, *pods: Pod) -> Explanation:
+    old = msgspec.structs.replace(job().metadata, creation_timestamp=text(0))
+    of = msgspec.structs.replace(job(), metadata=old)
+    return explain(of, *pods, events={"Job/ns/j": [event(reason, note, 990, "Job", "j")]})
+
+
+def pod_event(reason: str, note: str) -> Explanation:
+    events: dict[str, list[Event]] = {"Pod/ns/p": [event(reason, note, 990, "Pod", "p")]}
+    return explain(job(), pod(startTime=text(1)), events=events)
+
+
+def old(**spec: Any) -> Job:
+    of = job(**spec)
+    meta = msgspec.structs.replace(of.metadata, creation_timestamp=text(0))
+    return msgspec.structs.replace(of, metadata=meta)
+
+
+def finished(kind: str, reason: str, message: str = "", **spec: Any) -> Job:
+    condition = {
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": text(990),
+    }
+    return job(status={"startTime": text(0), "failed": 7, "conditions": [condition]}, **spec)
+
+
+FAIL_ON_42 = policy(on_codes("FailJob", "In", 42))
+IGNORE_5 = policy(on_codes("Ignore", "In", 5))
+TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacementPolicy": "Failed"}
+
+
+@pytest.mark.parametrize(
+    ("explanation", "code", "words"),
+    [
+        # not started
+        pytest.param(
+            lambda: explain(old(suspend=True)), Code.SUSPENDED, "is suspended", id="suspended"
+        ),
+        pytest.param(
+            lambda: explain(old(managedBy="example.com/x")),
+            Code.OTHER_CONTROLLER,
+            "managed by example.com/x",
+            id="managed by a controller that is absent",
+        ),
+        pytest.param(
+            lambda: explain(
+                old(managedBy="refloat.dev/job-controller"), job_control=Outlook(text=NONE_EVER)
+            ),
+            Code.OTHER_CONTROLLER,
+            "no component will act",
+            id="managed by Refloat, which does not run",
+        ),
+        pytest.param(
+            lambda: explain(old()), Code.NO_CONTROLLER, "no Job controller", id="no Job controller"
+        ),
+        pytest.param(
+            lambda: with_event(
+                "FailedCreate", 'Error creating: pods "j-" is forbidden: exceeded quota: q'
+            ),
+            Code.QUOTA,
+            "exceeded quota",
+            id="refused by a quota",
+        ),
+        pytest.param(
+            lambda: with_event(
+                "FailedCreate", 'Error creating: admission webhook "w" denied the request: no'
+            ),
+            Code.WEBHOOK,
+            "denied the request",
+            id="refused by a webhook",
+        ),
+        pytest.param(
+            lambda: with_event(
+                "FailedCreate", "Error creating: pods is forbidden: no PriorityClass with name x"
+            ),
+            Code.ADMISSION,
+            "no PriorityClass",
+            id="refused by admission",
+        ),
+        # Pending
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled(
+                    "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes",
+                    spec={"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]},
+                ),
+                rooms=[NodeRoom("n1", {"cpu": 500}), NodeRoom("n2", {"cpu": 1500})],
+            ),
+            Code.INSUFFICIENT,
+            "needs 4 cpu; the most that is free is 1500m on node n2: 2500m too little",
+            id="does not fit",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled("0/3 nodes are available: 3 node(s) had untolerated taints."),
+            ),
+            Code.TAINTS,
+            "all nodes that fit have taints",
+            id="taints",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled(
+                    "0/4 nodes are available: 1 node(s) had untolerated taint {gpu: a}, "
+                    "3 node(s) didn't match Pod's node affinity/selector.",
+                    spec={"containers": [{"name": "c"}], "nodeSelector": {"pool": "gpu"}},
+                ),
+                rooms=[
+                    NodeRoom("n1", {}, {"pool": "gpu"}, (Taint("gpu", effect="NoSchedule"),)),
+                    NodeRoom("n2", {}, {"pool": "cpu"}),
+                ],
+            ),
+            Code.TAINTS,
+            "(gpu:NoSchedule on n1)",
+            id="the selected node has a taint",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled(
+                    "0/4 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated "
+                    "taint(s), 2 node(s) didn't match Pod's node affinity/selector.",
+                    spec={
+                        "containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}],
+                        "nodeSelector": {"pool": "gpu"},
+                    },
+                ),
+                rooms=[
+                    NodeRoom("n1", {"cpu": 500}, {"pool": "gpu"}),
+                    NodeRoom("n2", {"cpu": 8000}, {"pool": "cpu"}),
+                ],
+            ),
+            Code.INSUFFICIENT,
+            "the most that is free is 500m on node n1",
+            id="the selected node is full",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled(
+                    "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+                ),
+            ),
+            Code.AFFINITY,
+            "node selector",
+            id="affinity",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled(
+                    "0/1 nodes are available: 1 node(s) didn't match topology spread constraints."
+                ),
+            ),
+            Code.SPREAD,
+            "topology spread",
+            id="topology spread",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled(
+                    "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+                ),
+            ),
+            Code.CLAIM,
+            "PersistentVolumeClaim",
+            id="unbound claim",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                unscheduled('0/1 nodes are available: persistentvolumeclaim "data" not found.'),
+            ),
+            Code.CLAIM,
+            "PersistentVolumeClaim",
+            id="missing claim",
+        ),
+        pytest.param(
+            lambda: explain(job(), unscheduled("no nodes available to schedule pods")),
+            Code.NO_NODES,
+            "no nodes",
+            id="no nodes",
+        ),
+        pytest.param(
+            lambda: explain(job(), pod(spec={"nodeName": ""})),
+            Code.NO_SCHEDULER,
+            "default-scheduler has not looked at it",
+            id="no scheduler",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(), pod(spec={"nodeName": "", "schedulingGates": [{"name": "example.com/g"}]})
+            ),
+            Code.SCHEDULING_GATES,
+            "example.com/g",
+            id="scheduling gates",
+        ),
+        pytest.param(
+            lambda: explain(job(), pod(spec={"nodeName": ""}, nominatedNodeName="n2")),
+            Code.PREEMPTING,
+            "lower priority have left node n2",
+            id="waits for preemption",
+        ),
+        pytest.param(
+            lambda: explain(job(), waiting("ImagePullBackOff", "manifest unknown")),
+            Code.IMAGE_MISSING,
+            "registry.example.com/train:1 does not exist",
+            id="image missing",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(), waiting("ErrImagePull", "pull access denied: 401 Unauthorized, not found")
+            ),
+            Code.IMAGE_UNAUTHORIZED,
+            "may not be pulled",
+            id="image unauthorised",
+        ),
+        pytest.param(
+            lambda: explain(job(), waiting("InvalidImageName", "x")),
+            Code.IMAGE_NAME,
+            "image name",
+            id="image name invalid",
+        ),
+        pytest.param(
+            lambda: explain(job(), waiting("ErrImagePull", "i/o timeout")),
+            Code.IMAGE_BACK_OFF,
+            "could not be pulled",
+            id="registry out of reach",
+        ),
+        pytest.param(
+            lambda: pod_event("Pulling", 'Pulling image "x"'),
+            Code.IMAGE_PULLING,
+            "pulls an image",
+            id="image slow",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(), waiting("CreateContainerConfigError", 'configmap "c" not found')
+            ),
+            Code.CONFIG_MAP,
+            "ConfigMap c is missing",
+            id="ConfigMap missing",
+        ),
+        pytest.param(
+            lambda: explain(job(), waiting("CreateContainerConfigError", 'secret "s" not found')),
+            Code.SECRET,
+            "Secret s is missing",
+            id="Secret missing",
+        ),
+        pytest.param(
+            lambda: pod_event("FailedMount", 'MountVolume.SetUp failed: secret "s" not found'),
+            Code.SECRET,
+            "Secret s of a volume",
+            id="Secret of a volume missing",
+        ),
+        pytest.param(
+            lambda: pod_event("FailedAttachVolume", "Multi-Attach error for volume v"),
+            Code.MULTI_ATTACH,
+            "still attached to another node",
+            id="Multi-Attach",
+        ),
+        pytest.param(
+            lambda: explain(
+                job(),
+                pod(
+                    conditions=[
+                        {"type": "PodScheduled", "status": "True", "lastTransitionTime": text(1)}
+                    ]
+                ),
+            ),
+            Code.NOT_ACCEPTED,
+            "has not accepted",
+            id="the kubelet is stopped",
+        ),
+        # running
+        pytest.param(
+            lambda: explain(old(completions=3), running()),
+            Code.PARALLELISM,
+            "2 wait because parallelism is 1",
+            id="parallelism is full",
+        ),
+        pytest.param(
+            lambda: explain(old(), running()), Code.RUNNING, "runs 1 pod", id="all pods run"
+        ),
+        pytest.param(
+            lambda: explain(
+                job(restart_policy="OnFailure"),
+                pod(
+                    phase="Running",
+                    containerStatuses=[
+                        {
+                            "name": "main",
+                            "restartCount": 3,
+                            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+                        }
+                    ],
+                ),
+            ),
+            Code.CRASH_LOOP,
+            "failed 3 times",
+            id="crash loop",
+        ),
+        pytest.param(
+            lambda: explain(old(status={"startTime": text(0)}), failed("a", ended=NOW - 5)),
+            Code.BACK_OFF,
+            "exit code 1",
+            id="back-off",
+        ),
+        pytest.param(
+            lambda: explain(job(**TERMINATING), deleted(seconds=NOW + 20)),
+            Code.TERMINATING,
+            "until the end of its grace period",
+            id="terminating in its grace period",
+        ),
+        pytest.param(
+            lambda: explain(job(**TERMINATING), deleted()),
+            Code.TERMINATING_OVERDUE,
+            "node n1 lives",
+            id="terminating too long on a living node",
+        ),
+        pytest.param(
+            lambda: on_lost_node(deleted()),
+            Code.TERMINATING_LOST_NODE,
+            "lacks the annotation",
+            id="lost node without opt-in",
+        ),
+        pytest.param(
+            lambda: on_lost_node(
+                deleted(
+                    metadata={
+                        "annotations": {"kueue.x-k8s.io/safe-to-forcefully-terminate": "true"}
+                    }
+                )
+            ),
+            Code.TERMINATING_RECOVERY,
+            "zombie recovery will free the pod",
+            id="lost node with opt-in",
+        ),
+        pytest.param(
+            lambda: on_lost_node(running()),
+            Code.NODE_LOST,
+            "has stopped reporting",
+            id="a running pod on a lost node",
+        ),
+        # failing and finished
+        pytest.param(
+            lambda: explain(
+                finished("Failed", "PodFailurePolicy", "Container main for pod ns/p failed")
+            ),
+            Code.RULE,
+            "Container main for pod ns/p failed",
+            id="a rule matched",
+        ),
+        pytest.param(
+            lambda: explain(finished("Failed", "BackoffLimitExceeded"), ended(exit_code=3)),
+            Code.BACKOFF_LIMIT,
+            "7 pods failed, and backoffLimit is 6",
+            id="back-off limit",
+        ),
+        pytest.param(
+            lambda: explain(finished("Failed", "FailedIndexes")),
+            Code.FAILED_INDEXES,
+            "failed",
+            id="failed indexes",
+        ),
+        pytest.param(
+            lambda: explain(finished("Failed", "MaxFailedIndexesExceeded", maxFailedIndexes=1)),
+            Code.MAX_FAILED_INDEXES,
+            "maxFailedIndexes is 1",
+            id="too many failed indexes",
+        ),
+        pytest.param(
+            lambda: explain(finished("Failed", "DeadlineExceeded", activeDeadlineSeconds=9)),
+            Code.DEADLINE,
+            "activeDeadlineSeconds (9 s)",
+            id="deadline",
+        ),
+        pytest.param(
+            lambda: explain(finished("Complete", "CompletionsReached")),
+            Code.COMPLETE,
+            "succeeded",
+            id="complete",
+        ),
+        pytest.param(
+            lambda: explain(finished("Complete", "SuccessPolicy", "Matched rules at index 0")),
+            Code.SUCCESS_POLICY,
+            "Matched rules at index 0",
+            id="success policy",
+        ),
+        pytest.param(
+            lambda: explain(finished("FailureTarget", "BackoffLimitExceeded"), deleted()),
+            Code.FAILING,
+            "waits for the end of pod p",
+            id="FailureTarget waits for pods",
+        ),
+        pytest.param(
+            lambda: explain(finished("SuccessCriteriaMet", "SuccessPolicy"), deleted()),
+            Code.SUCCEEDING,
+            "waits for the end of pod p",
+            id="SuccessCriteriaMet waits for pods",
+        ),
+        pytest.param(
+            lambda: explain(
+                msgspec.structs.replace(
+                    job(deleted=True),
+                    metadata=msgspec.structs.replace(
+                        job(deleted=True).metadata, finalizers=("example.com/held",)
+                    ),
+                )
+            ),
+            Code.DELETING_FINALIZERS,
+            "example.com/held",
+            id="deleted, held by finalizers",
+        ),
+        pytest.param(
+            lambda: explain(job(deleted=True), deleted()),
+            Code.DELETING,
+            "(1 pod left)",
+            id="deleted, waits for its pods",
+        ),
+    ],
+)
+def test_each_situation_has_its_code(explanation: Any, code: Code, words: str) -> None:
+    answer = explanation()
+    assert (answer.finding.code, words in answer.finding.verdict) == (code, True), answer.finding

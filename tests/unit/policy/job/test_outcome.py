@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a Job over, and why (behaviour A4.11, A6, A12, A13, A17, A18)."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from refloat.api.batch import Job, JobStatus
+from refloat.api.core import Pod
+from refloat.api.meta import Object
+from refloat.policy.job import observed, outcome
+from refloat.policy.job.outcome import JobEvent, Outcome
+from tests.cases import cases
+from tests.unit.policy.builders import (
+    at,
+    container,
+    failed,
+    indexed,
+    job,
+    on_codes,
+    pod,
+    policy,
+    succeeded,
+    text,
+)
+
+
+def recorded(kind: str, status: str = "True") -> Object:
+    return {"conditions": [{"type": kind, "status": status, "reason": "Why", "message": "So."}]}
+
+
+def decide(of: Job, *pods: Pod, now: float = 0) -> Outcome | None:
+    return outcome.decide(observed.observe(of, pods), at(now))
+
+
+FAIL_42 = policy(on_codes("FailJob", "In", 42))
+IGNORE_1 = policy(on_codes("Ignore", "In", 1))
+FAIL_INDEX_1 = policy(on_codes("FailIndex", "In", 1))
+
+DECISIONS: list[Any] = [
+    pytest.param(job(), [pod()], None, id="a Job with a running pod goes on"),
+    pytest.param(
+        job(backoffLimit=0, status=recorded("SuccessCriteriaMet")),
+        [failed()],
+        (True, "Why", "So."),
+        id="a recorded success beats everything (A17.5)",
+    ),
+    pytest.param(
+        job(backoffLimit=0, status=recorded("FailureTarget")),
+        [failed()],
+        (False, "Why", "So."),
+        id="a recorded failure stands with its reason (A4.11)",
+    ),
+    pytest.param(
+        job(status=recorded("FailureTarget", "False")),
+        [],
+        None,
+        id="a condition that is not True records nothing",
+    ),
+    pytest.param(
+        job(backoffLimit=0, podFailurePolicy=FAIL_42),
+        [failed(exit_code=42)],
+        (
+            False,
+            "PodFailurePolicy",
+            (
+                "Container main for pod ns/pod-u failed with exit code 42 "
+                "matching FailJob rule at index 0"
+            ),
+        ),
+        id="the pod failure policy comes before the limit (A4.11)",
+    ),
+    pytest.param(
+        job(podFailurePolicy=FAIL_42),
+        [failed("a", exit_code=42, tracked=False)],
+        (
+            False,
+            "PodFailurePolicy",
+            (
+                "Container main for pod ns/pod-a failed with exit code 42 "
+                "matching FailJob rule at index 0"
+            ),
+        ),
+        id="pods that were counted are judged too, if they are given (A15.8)",
+    ),
+    pytest.param(
+        job(podFailurePolicy=FAIL_42),
+        [pod("a", containers=[container("main", 42)], deleted=0)],
+        None,
+        id="a terminating pod is not judged (A15.1)",
+    ),
+    pytest.param(
+        job(backoffLimit=1, status={"failed": 1}),
+        [failed()],
+        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        id="one failure too many (A12.1, A12.3)",
+    ),
+    pytest.param(
+        job(backoffLimit=1, status={"failed": 1}),
+        [],
+        None,
+        id="as many failures as the limit are borne (A12.1)",
+    ),
+    pytest.param(
+        job(backoffLimit=1, status={"failed": 1, "uncountedTerminatedPods": {"failed": ["x"]}}),
+        [],
+        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        id="listed failures count (A4.9)",
+    ),
+    pytest.param(
+        job(backoffLimit=0, podFailurePolicy=IGNORE_1),
+        [failed(exit_code=1)],
+        None,
+        id="ignored failures do not count (A4.9)",
+    ),
+    pytest.param(
+        job(backoffLimit=2, restart_policy="OnFailure"),
+        [pod(containers=[container("main", restarts=2)])],
+        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        id="restarts count under OnFailure (A12.2)",
+    ),
+    pytest.param(
+        job(backoffLimit=2),
+        [pod(containers=[container("main", restarts=2)])],
+        None,
+        id="restarts do not count under Never (A12.2)",
+    ),
+    pytest.param(
+        job(activeDeadlineSeconds=60, status={"startTime": text(-60)}),
+        [pod()],
+        (False, "DeadlineExceeded", "Job was active longer than specified deadline"),
+        id="the deadline is over (A13.1)",
+    ),
+    pytest.param(
+        job(activeDeadlineSeconds=60, status={"startTime": text(-59)}),
+        [pod()],
+        None,
+        id="the deadline is not over yet (A13.1)",
+    ),
+    pytest.param(
+        job(activeDeadlineSeconds=60, suspend=True, status={"startTime": text(-600)}),
+        [],
+        None,
+        id="a suspended Job has no deadline (A13.1)",
+    ),
+    pytest.param(
+        job(backoffLimit=0, activeDeadlineSeconds=0),
+        [failed()],
+        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        id="the limit comes before the deadline (A4.11)",
+    ),
+    pytest.param(
+        job(activeDeadlineSeconds=0),
+        [],
+        (False, "DeadlineExceeded", "Job was active longer than specified deadline"),
+        id="a deadline of 0 is over at the start",
+    ),
+    pytest.param(
+        indexed(5, backoffLimitPerIndex=0, maxFailedIndexes=1, status={"failedIndexes": "3"}),
+        [failed(index=1)],
+        (
+            False,
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+        ),
+        id="too many failed indexes (A12.10)",
+    ),
+    pytest.param(
+        indexed(5, backoffLimitPerIndex=0, maxFailedIndexes=2, status={"failedIndexes": "3"}),
+        [failed(index=1)],
+        None,
+        id="as many failed indexes as allowed (A12.10)",
+    ),
+    pytest.param(
+        indexed(3, backoffLimitPerIndex=0, status={"completedIndexes": "0,1", "succeeded": 2}),
+        [failed(index=2)],
+        (False, "FailedIndexes", "Job has failed indexes"),
+        id="all indexes are over, and one failed (A12.11)",
+    ),
+    pytest.param(
+        indexed(3, backoffLimitPerIndex=0, status={"completedIndexes": "0", "succeeded": 1}),
+        [failed(index=2)],
+        None,
+        id="other indexes are not over (A12.11)",
+    ),
+    pytest.param(
+        indexed(3, backoffLimitPerIndex=9, podFailurePolicy=FAIL_INDEX_1, maxFailedIndexes=0),
+        [failed(index=2)],
+        (
+            False,
+            "MaxFailedIndexesExceeded",
+            "Job has exceeded the specified maximal number of failed indexes",
+        ),
+        id="FailIndex fails an index at its first failure (A15.6)",
+    ),
+    pytest.param(
+        indexed(3, successPolicy={"rules": [{"succeededCount": 2}, {"succeededIndexes": "1"}]}),
+        [succeeded(index=1)],
+        (True, "SuccessPolicy", "Matched rules at index 1"),
+        id="the success policy is met (A17.3)",
+    ),
+    pytest.param(
+        indexed(3, backoffLimit=0, successPolicy={"rules": [{"succeededIndexes": "1"}]}),
+        [succeeded("a", index=1), failed("b", index=2)],
+        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        id="failure comes before the success policy (A17.5)",
+    ),
+    pytest.param(
+        indexed(2, status={"completedIndexes": "0,1", "succeeded": 2}),
+        [],
+        None,
+        id="completions are not decided before pods are managed (A4.11)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("of", "pods", "want"), DECISIONS)
+def test_why_a_job_is_over(of: Job, pods: list[Pod], want: tuple[bool, str, str] | None) -> None:
+    end = decide(of, *pods)
+    assert (end and (end.succeeded, end.reason, end.message)) == want
+
+
+COMPLETED: list[Any] = [
+    pytest.param(job(completions=2, status={"succeeded": 2}), [], 0, True, id="enough (A6.1)"),
+    pytest.param(
+        job(completions=2, status={"succeeded": 2}), [], 1, False, id="enough, but one runs (A6.1)"
+    ),
+    pytest.param(job(completions=2, status={"succeeded": 1}), [], 0, False, id="too few (A6.1)"),
+    pytest.param(
+        job(completions=2, status={"succeeded": 1}), [succeeded()], 0, True, id="a new one (A4.9)"
+    ),
+    pytest.param(
+        job(completions=2, status={"succeeded": 1}),
+        [succeeded(tracked=False)],
+        0,
+        False,
+        id="one that was counted (A3.7)",
+    ),
+    pytest.param(
+        job(
+            completions=2,
+            status={"succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["gone"]}},
+        ),
+        [],
+        0,
+        True,
+        id="a listed one (A4.9)",
+    ),
+    pytest.param(job(completions=0), [], 0, True, id="nothing to do"),
+    pytest.param(job(parallelism=2), [succeeded()], 0, True, id="work queue: the first (A6.2)"),
+    pytest.param(
+        job(parallelism=2), [succeeded("a"), failed("b")], 0, True, id="work queue: failed (A6.2)"
+    ),
+    pytest.param(job(parallelism=2), [failed()], 0, False, id="work queue: no success (A6.2)"),
+    pytest.param(
+        indexed(2, status={"completedIndexes": "0", "succeeded": 1}),
+        [succeeded("a", index=1)],
+        0,
+        True,
+        id="all indexes (A7.1)",
+    ),
+    pytest.param(
+        indexed(2),
+        [succeeded("a", index=1), succeeded("b", index=1)],
+        0,
+        False,
+        id="one index twice is one success (A7.1)",
+    ),
+    pytest.param(
+        indexed(2),
+        [succeeded("a", index=1), succeeded("b", index=2)],
+        0,
+        False,
+        id="an index that the Job does not have is none (A7.4)",
+    ),
+    pytest.param(
+        indexed(2, status={"completedIndexes": "0-7", "succeeded": 8}),
+        [],
+        0,
+        True,
+        id="indexes that the Job no longer has are dropped (A7.5)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("of", "pods", "active", "want"), COMPLETED)
+def test_when_the_work_is_done(of: Job, pods: list[Pod], active: int, want: bool) -> None:
+    end = outcome.completed(observed.observe(of, pods), active=active)
+    assert (end is not None) is want
+    if end is not None:
+        assert end.succeeded
+        assert end.reason == "CompletionsReached"
+        assert end.message == "Reached expected number of succeeded pods"
+
+
+def test_conditions_come_in_pairs() -> None:
+    """Behaviour A18.1."""
+    good, bad = Outcome(True, "", ""), Outcome(False, "", "")
+    assert (good.interim, good.terminal) == ("SuccessCriteriaMet", "Complete")
+    assert (bad.interim, bad.terminal) == ("FailureTarget", "Failed")
+
+
+@cases(
+    "of want",
+    {
+        "a new Job starts now": (job(), text(5)),
+        "once": (job(status={"startTime": text(1)}), text(1)),
+        "not while it is suspended (A14.3)": (job(suspend=True), None),
+    },
+)
+def test_when_a_job_starts(of: Job, want: str | None) -> None:
+    """Behaviour A4.10."""
+    assert outcome.start_time(of, at(5)) == want
+
+
+@cases(
+    "of want",
+    {
+        "no deadline": (job(), None),
+        "not started yet": (job(activeDeadlineSeconds=9), 9),
+        "started": (job(activeDeadlineSeconds=9, status={"startTime": text(-3)}), 6),
+        "suspended": (
+            job(activeDeadlineSeconds=9, suspend=True, status={"startTime": text(-3)}),
+            None,
+        ),
+        "more than Go can count": (job(activeDeadlineSeconds=2**63 - 1), -1),
+    },
+)
+def test_how_long_a_job_may_run_still(of: Job, want: float | None) -> None:
+    """Behaviour A13.2."""
+    wait = outcome.deadline_remaining(of, at(0))
+    assert wait == (None if want is None else timedelta(seconds=want))
+
+
+@cases(
+    "ended succeeded_pods want",
+    {
+        "complete": (
+            Outcome(True, "CompletionsReached", "m"),
+            2,
+            [JobEvent("Normal", "Completed", "Job completed")],
+        ),
+        "complete, with one success too many (A6.3)": (
+            Outcome(True, "CompletionsReached", "m"),
+            3,
+            [
+                JobEvent(
+                    "Warning",
+                    "TooManySucceededPods",
+                    "Too many succeeded pods running after completion count reached",
+                ),
+                JobEvent("Normal", "Completed", "Job completed"),
+            ],
+        ),
+        "failed": (
+            Outcome(False, "DeadlineExceeded", "m"),
+            3,
+            [JobEvent("Warning", "DeadlineExceeded", "m")],
+        ),
+    },
+)
+def test_what_is_told_at_the_end(ended: Outcome, succeeded_pods: int, want: list[JobEvent]) -> None:
+    """Behaviour A22."""
+    status = msgspec.convert({"succeeded": succeeded_pods}, JobStatus)
+    assert outcome.announcements(job(completions=2), status, ended) == want
