@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.client import errors, kinds
 from refloat.client.contract import DeleteOptions
@@ -146,3 +147,38 @@ async def test_a_pod_that_comes_after_its_job_is_gone_is_free_to_go(sim: Sim, fa
         await cluster.sleep(200)
         assert created(cluster)
         assert not any(pod_state.is_tracked(pod) for pod in await cluster.pods())
+
+
+def ends_when_deleted_or_fails_later(pod: Pod, number: int) -> Run:
+    """The first pod of index 0 waits for its deletion, the first of index 1 fails at 8.5 s."""
+    if number:
+        return OK
+    return FOREVER if pod_state.completion_index(pod) == 0 else Run(seconds=8.5, exit_code=1)
+
+
+@virtual(seeds=4)
+async def test_a_replacement_has_another_name_when_the_answer_to_write_1_is_lost(sim: Sim) -> None:
+    """The next sync finds the first pod listed, and waits because a second one failed.
+
+    When the wait is over, the first pod is gone. A second pod of the same name would be taken for
+    the first: its creation would have no event.
+    """
+    async with JobCluster(sim, ends_when_deleted_or_fails_later) as cluster:
+        await cluster.submit(**indexed(2, podReplacementPolicy="Failed"))
+        await cluster.sleep(5)
+
+        async def answer(request: Request, call: Call) -> bytes:
+            if request.method == "PATCH" and b'"failed":["' in (request.body or b""):
+                cluster.faulty.answers = None
+                return await lost(cluster, call)
+            return await call()
+
+        cluster.faulty.answers = answer
+        pod = next(pod for pod in await cluster.pods() if pod_state.completion_index(pod) == 0)
+        await cluster.client.delete(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+        status = (await cluster.finished()).status
+        await cluster.sleep(60)
+        assert cluster.faulty.answers is None
+        assert (status.succeeded, status.failed) == (2, 2)
+        assert reported(cluster) == Counter(created(cluster))
+        assert len(set(created(cluster))) == 4

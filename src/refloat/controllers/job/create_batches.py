@@ -97,6 +97,6 @@ class PodCreator:
             return error
         self._memory.wrote_pod(self._job.metadata.uid, pod)
         self._metrics.created(self._reason, ok=True)
-        if self._memory.announces(self._job.metadata.uid, name):
+        if self._memory.announces(self._job.metadata.uid, pod):
             self._events.created(name)
         return None

@@ -89,12 +89,7 @@ class JobSync:
         satisfied = memory.expectations.satisfied(self._uid)
         expected = memory.finalizers.expected(self._uid)
         pods = await self._confirm(await self._claim(satisfied=satisfied))
-        # Report the creation of pods that appeared after their create had failed.
-        for name in memory.doubtful(self._uid):
-            pod = self._context.pods.get(f"{self._job.metadata.namespace}/{name}")
-            owner = pod.metadata.controller if pod is not None else None
-            if owner is not None and owner.uid == self._uid and memory.announces(self._uid, name):
-                self._events.created(name)
+        self._announce_doubtful()
         again = await self._remove_again(pods, expected)
         observed = observe(
             self._job,
@@ -110,6 +105,16 @@ class JobSync:
         if managed.error is not None:
             raise managed.error
         return self._again(managed)
+
+    def _announce_doubtful(self) -> None:
+        """Report the creation of pods that appeared after their create had failed."""
+        memory = self._context.memory
+        for name in memory.doubtful(self._uid):
+            pod = self._context.pods.get(f"{self._job.metadata.namespace}/{name}")
+            if pod is None or pod.metadata.controller is None:
+                continue
+            if pod.metadata.controller.uid == self._uid and memory.announces(self._uid, pod):
+                self._events.created(name)
 
     async def _claim(self, *, satisfied: bool) -> list[Pod]:
         memory = self._context.memory
@@ -348,6 +353,10 @@ class JobSync:
             settings=self._context.settings.counting,
         )
         job = await self._list(observed, plan)
+        # A pod is gone at the earliest after this removal. An earlier sync may have listed the pod
+        # without an answer to its write, so the names do not depend on what this sync listed.
+        failures = (pod for pod in plan.removals if observed.spec.fails(pod))
+        self._context.memory.retire(self._uid, failures)
         removed, error = await self._remove_finalizers(plan.removals)
         self._context.memory.count(self._uid, removed)
         settlement = accounting.settle(plan, removed, self._now)
@@ -388,7 +397,6 @@ class JobSync:
         memory = self._context.memory
         memory.wrote(after)
         memory.keep(self._uid, observed.record)
-        memory.retire(self._uid, (pod for pod, _ in failures))
         self._context.metrics.counted(observed.spec, before.status, after.status)
         self._context.metrics.verdicts(verdict for _, verdict in plan.judged)
         self._events.suspension(before.status.conditions, after.status.conditions)

@@ -21,7 +21,7 @@ from refloat.runtime.expectations import EXPIRY_SECONDS, Expectations, Finalizer
 # How many names of pods are kept for a Job: about a megabyte. Above this, names may come back.
 MAX_RETIRED = 10_000
 
-# How many names of created pods are kept for a Job: about a megabyte. Above this, the creation of
+# How many uids of created pods are kept for a Job: about a megabyte. Above this, the creation of
 # a pod may be reported twice.
 MAX_ANNOUNCED = 10_000
 
@@ -141,15 +141,15 @@ class SyncMemory:
         """Names of pods that may exist and whose creation has no event."""
         return tuple(self._doubtful.get(uid, ()))
 
-    def announces(self, uid: str, name: str) -> bool:
+    def announces(self, uid: str, pod: Pod) -> bool:
         """Whether to report the creation of this pod, which is done once."""
-        self._doubtful.get(uid, {}).pop(name, None)
+        self._doubtful.get(uid, {}).pop(pod.metadata.name, None)
         announced = self._announced.setdefault(uid, set())
-        if name in announced:
+        if pod.metadata.uid in announced:
             return False
         if len(announced) >= MAX_ANNOUNCED:
             announced.clear()
-        announced.add(name)
+        announced.add(pod.metadata.uid)
         return True
 
     def count(self, uid: str, pods: Iterable[str]) -> None:
