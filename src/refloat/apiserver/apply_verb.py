@@ -23,7 +23,14 @@ async def patch(registry: Registry, call: Call, target: Target, body: bytes) -> 
 
     def produce(old: Object | None) -> Object:
         new = _applied(registry, call, target, old, config)
-        _report_repeated(call, repeated)
+        if repeated and call.validation == "Strict":
+            raise errors.bad_request(
+                "error strict decoding YAML: error converting YAML to JSON: "
+                "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
+            )
+        if call.validation == "Warn":
+            for each in repeated:
+                call.warn(each)
         if old is None and (uid := _text(config, "uid")):
             cause = f"uid mismatch: the provided object specified uid {uid}"
             cause += ", and no existing object was found"
@@ -60,17 +67,6 @@ def _parse(body: bytes) -> tuple[Any, list[str]]:
             f"cannot unmarshal {gojson.kind(value)} into Go value of type map[string]interface {{}}"
         )
     return gojson.plain(value), repeated
-
-
-def _report_repeated(call: Call, repeated: list[str]) -> None:
-    if repeated and call.validation == "Strict":
-        problems = "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
-        raise errors.bad_request(
-            f"error strict decoding YAML: error converting YAML to JSON: {problems}"
-        )
-    if call.validation == "Warn":
-        for each in repeated:
-            call.warn(each)
 
 
 def _text(config: Any, field: str) -> str:

@@ -84,8 +84,7 @@ def _problems(
     if value is None:
         return
     if isinstance(type_, schema.Scalar):
-        text = _scalar_problem(value, type_)
-        if text:
+        if text := _scalar_problem(value, type_):
             yield f"{path}: {text}"
     elif isinstance(type_, schema.ListOf):
         yield from _list_problems(value, type_, field, path)
@@ -95,17 +94,11 @@ def _problems(
         for name, each in value.items():
             yield from _problems(each, type_.element, None, f"{path}.{name}")
     else:
-        yield from _struct_problems(value, type_, path)
-
-
-def _struct_problems(value: Object, struct: schema.Struct, path: str) -> Iterator[str]:
-    for name, each in value.items():
-        field = struct.fields.get(name)
-        if field is not None:
-            yield from _problems(each, field.type, field, f"{path}.{name}")
-    unknown = next((name for name in value if name not in struct.fields), None)
-    if unknown is not None:
-        yield f"{path}.{unknown}: field not declared in schema"
+        for name, each in value.items():
+            if member := type_.fields.get(name):
+                yield from _problems(each, member.type, member, f"{path}.{name}")
+        unknown = [name for name in value if name not in type_.fields]
+        yield from (f"{path}.{name}: field not declared in schema" for name in unknown[:1])
 
 
 def _list_problems(

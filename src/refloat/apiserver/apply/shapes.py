@@ -32,6 +32,7 @@ class Shape:
     type: schema.Type
     element: "Shape | None" = None  # of a map or list
     keys: tuple[str, ...] = ()
+    defaults: dict[str, Any] = field(default_factory=dict)  # the values of absent keys
     _members: "dict[str, Shape]" = field(default_factory=dict, repr=False)
 
     def is_named(self, name: str) -> bool:
@@ -60,14 +61,21 @@ class Shape:
     def item_element(self, item: Any) -> str:
         """The path element of a list's item."""
         if self.kind is ShapeKind.SET:
-            return _set_element(item)
+            if isinstance(item, dict):
+                raise BadItem("associative list without keys has an element that's a map type")
+            if isinstance(item, list):
+                raise BadItem("not supported: associative list with lists as elements")
+            if item is None:
+                text = "associative list without keys has an element that's an explicit null"
+                raise BadItem(text)
+            return elements.item(item)
         if item is None:
             raise BadItem("associative list with keys may not have a null element")
         if not isinstance(item, dict):
             raise BadItem("associative list with keys may not have non-map elements")
         keys = {}
         for name in self.keys:
-            value = item.get(name, self._default(name))
+            value = item.get(name, self.defaults.get(name))
             if value is not None or name in item:
                 keys[name] = value
         if not keys:
@@ -78,28 +86,8 @@ class Shape:
             )
         return elements.keyed(keys)
 
-    def _default(self, name: str) -> Any:
-        """The value of an absent key."""
-        assert self.element is not None
-        if not isinstance(self.element.type, schema.Struct):
-            return None
-        key_field = self.element.type.fields.get(name)
-        if key_field is None or key_field.default is not None:
-            return key_field and key_field.default
-        return None if key_field.omit else _blank(key_field)
-
 
 LEAF = Shape(ShapeKind.LEAF, schema.Scalar("any", ""))
-
-
-def _set_element(item: Any) -> str:
-    if isinstance(item, dict):
-        raise BadItem("associative list without keys has an element that's a map type")
-    if isinstance(item, list):
-        raise BadItem("not supported: associative list with lists as elements")
-    if item is None:
-        raise BadItem("associative list without keys has an element that's an explicit null")
-    return elements.item(item)
 
 
 @cache
@@ -114,9 +102,16 @@ def of_field(struct_field: schema.Field) -> Shape:
         if struct_field.list_type == "set":
             return Shape(ShapeKind.SET, type_, element=_of_type(type_.element))
         if struct_field.list_type == "map":
-            return Shape(
-                ShapeKind.KEYED, type_, _of_type(type_.element), struct_field.list_map_keys
-            )
+            keys, element = struct_field.list_map_keys, _of_type(type_.element)
+            members = element.type.fields if isinstance(element.type, schema.Struct) else {}
+            defaults = {
+                name: _blank(member)
+                if member.default is None and not member.omit
+                else member.default
+                for name in keys
+                if (member := members.get(name))
+            }
+            return Shape(ShapeKind.KEYED, type_, element, keys, defaults)
         return Shape(ShapeKind.LEAF, type_)
     if struct_field.map_type == "atomic":
         return Shape(ShapeKind.LEAF, type_)

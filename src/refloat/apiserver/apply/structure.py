@@ -5,6 +5,7 @@ Nothing here knows managers. The functions never change their arguments; results
 share equal parts.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,11 +121,14 @@ def _compare(old: Any, new: Any, shape: Shape, path: Path, comparison: Compariso
         olds, news = _grouped(old, shape), _grouped(new, shape)
         for element in olds | news:
             below, ones, others = (*path, element), olds.get(element, []), news.get(element, [])
-            if len(ones) < 2 and len(others) < 2:
-                pair = (ones[0] if ones else ABSENT, others[0] if others else ABSENT)
-                _compare(*pair, inner, below, comparison)
-            else:
-                _compare_repeated(ones, others, inner, below, comparison)
+            one = ones[0] if len(ones) == 1 else ABSENT
+            other = others[0] if len(others) == 1 else ABSENT
+            _compare(one, other, inner, below, comparison)
+            # Items with repeated keys have one owner together.
+            before = ones if len(ones) > 1 else ABSENT
+            after = others if len(others) > 1 else ABSENT
+            if before != after:
+                _record(before, after, below, comparison)
     if old is ABSENT or new is ABSENT:
         _record(old, new, path, comparison)
 
@@ -136,23 +140,6 @@ def _record(old: Any, new: Any, path: Path, comparison: Comparison) -> None:
         comparison.removed.insert(path)
     else:
         comparison.modified.insert(path)
-
-
-def _compare_repeated(
-    old: list[Any], new: list[Any], shape: Shape, path: Path, comparison: Comparison
-) -> None:
-    """Compare items with repeated keys, which have one owner together."""
-    if len(old) > 1 and len(new) > 1:
-        if old != new:
-            comparison.modified.insert(path)
-    elif len(old) > 1:
-        if new:
-            _compare(ABSENT, new[0], shape, path, comparison)
-        comparison.removed.insert(path)
-    else:
-        if old:
-            _compare(old[0], ABSENT, shape, path, comparison)
-        comparison.added.insert(path)
 
 
 def merge(live: Any, config: Any, shape: Shape) -> Any:
@@ -179,15 +166,21 @@ def _merge_items(
     """
     inner = shape.element or shapes.LEAF
     merged: list[Any] = []
-    ours = _unrepeated(live)
-    by_element = dict(config)
-    due = _next_shared(config, ours)
+    counts = Counter(element for element, _ in live)
+    # A repeated item does not merge.
+    ours = {element: item if counts[element] == 1 else None for element, item in live}
+    theirs = {element for element, _ in config}
+    # For each place in the configuration, the next element that is also in the live list.
+    due: list[str | None] = [None]
+    for element, _ in reversed(config):
+        due.append(element if element in ours else due[-1])
+    due.reverse()
     so_far: set[str] = set()
     live_index = config_index = 0
     while live_index < len(live) or config_index < len(config):
         if live_index < len(live):
             element, item = live[live_index]
-            if element not in by_element:
+            if element not in theirs:
                 merged.append(item)
                 live_index += 1
                 continue
@@ -201,23 +194,6 @@ def _merge_items(
             merged.append(merge(ours.get(element, ABSENT), item, inner))
             config_index += 1
     return merged
-
-
-def _unrepeated(live: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Items by their elements; None for a repeated one, which does not merge."""
-    unique: dict[str, Any] = {}
-    for element, item in live:
-        unique[element] = None if element in unique else item
-    return unique
-
-
-def _next_shared(config: list[tuple[str, Any]], live: dict[str, Any]) -> list[str | None]:
-    """For each place in the configuration, the next element that is also in the live list."""
-    following: list[str | None] = [None]
-    for element, _ in reversed(config):
-        following.append(element if element in live else following[-1])
-    following.reverse()
-    return following
 
 
 def remove(value: Any, shape: Shape, paths: PathSet) -> Any:
