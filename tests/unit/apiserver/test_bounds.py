@@ -194,9 +194,9 @@ def test_copies_into_a_wide_object_do_not_copy_the_object() -> None:
     doc = {"data": {f"k{number}": "v" for number in range(1000)}, "other": {"a": {"b": 1}}}
     work = json_patch._PatchedDocument(doc)
     for number in range(100):
-        json_patch._copy(work, {"from": "/other/a", "path": f"/data/c{number}"})
+        work.perform({"op": "copy", "from": "/other/a", "path": f"/data/c{number}"})
     first = work.doc["data"]
-    json_patch._copy(work, {"from": "/other/a", "path": "/data/last"})
+    work.perform({"op": "copy", "from": "/other/a", "path": "/data/last"})
     assert work.doc["data"] is first  # was copied for this patch already
 
 

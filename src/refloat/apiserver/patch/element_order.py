@@ -73,12 +73,21 @@ def arrange(items: list[Any], order: list[Any], live: list[Any], merge_key: str)
         (mine if key_of(item, merge_key) in named_places else others).append(item)
     for item in [*order, *live]:
         key_of(item, merge_key)
-    return _interleaved(
-        _sorted(others, live_places, merge_key),
-        _sorted(mine, named_places, merge_key),
-        live_places,
-        merge_key,
-    )
+    result: list[Any] = []
+    waiting = iter(_sorted(others, live_places, merge_key))
+    other = next(waiting, None)
+    for item in _sorted(mine, named_places, merge_key):
+        place = live_places.get(key_of(item, merge_key))
+        while other is not None and place is not None:
+            rank = live_places.get(key_of(other, merge_key))
+            if rank is None or rank >= place:
+                break
+            result.append(other)
+            other = next(waiting, None)
+        result.append(item)
+    if other is not None:
+        result.append(other)
+    return [*result, *waiting]
 
 
 def _sorted(items: list[Any], order: dict[Key, int], merge_key: str) -> list[Any]:
@@ -99,26 +108,6 @@ def _sorted(items: list[Any], order: dict[Key, int], merge_key: str) -> list[Any
             keys.append((rank, 1, index))
             lowest = min(lowest, rank)
     return [items[index] for index in sorted(range(len(items)), key=keys.__getitem__)]
-
-
-def _interleaved(
-    others: list[Any], mine: list[Any], live: dict[Key, int], merge_key: str
-) -> list[Any]:
-    result: list[Any] = []
-    waiting = iter(others)
-    other = next(waiting, None)
-    for item in mine:
-        place = live.get(key_of(item, merge_key))
-        while other is not None and place is not None:
-            rank = live.get(key_of(other, merge_key))
-            if rank is None or rank >= place:
-                break
-            result.append(other)
-            other = next(waiting, None)
-        result.append(item)
-    if other is not None:
-        result.append(other)
-    return [*result, *waiting]
 
 
 def check(patch: list[Any], order: list[Any], merge_key: str) -> None:

@@ -7,7 +7,6 @@ the text before a path's first slash does not count. The client does not learn w
 operation fails.
 """
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -50,7 +49,7 @@ def apply(doc: Object, operations: Any) -> Any:
     work = _PatchedDocument(doc)
     try:
         for operation in operations:
-            _OPERATIONS[(operation or {}).get("op") or ""](work, operation)
+            work.perform(operation or {})
     except (_Mismatch, KeyError) as error:
         raise rejections.unprocessable() from error
     return work.doc
@@ -91,6 +90,47 @@ class _PatchedDocument:
         self._copied = 0
         # By id, with the container itself, so that Python does not use an id twice.
         self._owned: dict[int, Any] = {}
+
+    def perform(self, operation: Operation) -> None:
+        match operation.get("op"):
+            case "add":
+                self._insert(_text(operation, "path"), operation.get("value"))
+            case "remove":
+                self._take(_text(operation, "path"))
+            case "replace":
+                pointer, value = _text(operation, "path"), operation.get("value")
+                if pointer:
+                    container, part = self.writable(pointer)
+                    container[_key(container, part)] = value
+                else:
+                    self.doc = _container(value)
+            case "move":
+                value = self._take(_text(operation, "from"))
+                self._insert(_text(operation, "path"), value)
+            case "copy":
+                value = self.read(_text(operation, "from"))
+                self.share(value)
+                self._insert(_text(operation, "path"), value)
+            case "test":
+                pointer = _text(operation, "path")
+                value = self.read(pointer) if pointer else self.doc
+                if not _equal(value, operation.get("value")):
+                    raise _Mismatch(pointer)
+            case unknown:
+                raise _Mismatch(unknown)
+
+    def _insert(self, pointer: str, value: Any) -> None:
+        container, part = self.writable(pointer)
+        if isinstance(container, dict):
+            container[part] = value
+        elif part == "-":
+            container.append(value)
+        else:
+            container.insert(_index(part, len(container) + 1), value)
+
+    def _take(self, pointer: str) -> Any:
+        container, part = self.writable(pointer)
+        return container.pop(_key(container, part))
 
     def read(self, pointer: str) -> Any:
         """The value at a pointer; None for a missing member."""
@@ -173,56 +213,6 @@ def _text(operation: Operation, name: str) -> str:
     return str(text)
 
 
-def _add(work: _PatchedDocument, operation: Operation) -> None:
-    _insert(work, _text(operation, "path"), operation.get("value"))
-
-
-def _insert(work: _PatchedDocument, pointer: str, value: Any) -> None:
-    container, part = work.writable(pointer)
-    if isinstance(container, dict):
-        container[part] = value
-    elif part == "-":
-        container.append(value)
-    else:
-        container.insert(_index(part, len(container) + 1), value)
-
-
-def _remove(work: _PatchedDocument, operation: Operation) -> None:
-    _take(work, _text(operation, "path"))
-
-
-def _take(work: _PatchedDocument, pointer: str) -> Any:
-    container, part = work.writable(pointer)
-    return container.pop(_key(container, part))
-
-
-def _replace(work: _PatchedDocument, operation: Operation) -> None:
-    pointer, value = _text(operation, "path"), operation.get("value")
-    if not pointer:
-        work.doc = _container(value)
-        return
-    container, part = work.writable(pointer)
-    container[_key(container, part)] = value
-
-
-def _move(work: _PatchedDocument, operation: Operation) -> None:
-    value = _take(work, _text(operation, "from"))
-    _insert(work, _text(operation, "path"), value)
-
-
-def _copy(work: _PatchedDocument, operation: Operation) -> None:
-    value = work.read(_text(operation, "from"))
-    work.share(value)
-    _insert(work, _text(operation, "path"), value)
-
-
-def _test(work: _PatchedDocument, operation: Operation) -> None:
-    pointer = _text(operation, "path")
-    value = work.read(pointer) if pointer else work.doc
-    if not _equal(value, operation.get("value")):
-        raise _Mismatch(pointer)
-
-
 def _equal(one: Any, other: Any) -> bool:
     """JSON equality where 1 is neither 1.0 nor true."""
     if type(one) is not type(other):
@@ -232,13 +222,3 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(map(_equal, one, other))
     return bool(one == other)
-
-
-_OPERATIONS: dict[str, Callable[[_PatchedDocument, Operation], None]] = {
-    "add": _add,
-    "remove": _remove,
-    "replace": _replace,
-    "move": _move,
-    "copy": _copy,
-    "test": _test,
-}

@@ -40,7 +40,16 @@ def _merge_map(doc: Object, patch: Object, kind: schema.Type) -> Object:
     merged = doc.copy()
     if RETAIN_KEYS in patch:
         patch = patch.copy()
-        _retain_keys(merged, patch)
+        retained = patch.pop(RETAIN_KEYS)
+        if not isinstance(retained, list):
+            raise _bad_format("retainKeys")
+        # Names are strings; other values retain nothing.
+        names = {each for each in retained if isinstance(each, str)}
+        for key, value in patch.items():
+            bare = value is None or key.startswith((DELETE_LIST, SET_ORDER))
+            if not bare and key not in names:  # the patch may have no other members
+                raise _bad_format("retainKeys")
+        merged = {key: value for key, value in merged.items() if key in names}
     if any(key.startswith(SET_ORDER) for key in patch):
         patch = patch.copy()
         _merge_ordered(merged, patch, kind)
@@ -52,21 +61,6 @@ def _merge_map(doc: Object, patch: Object, kind: schema.Type) -> Object:
 def _unknown_directive(patch: Object) -> errors.StatusError:
     directive = go_values.show_string(patch[DIRECTIVE])
     return rejections.plain(f"unknown patch type: {directive} in map: {go_values.show(patch)}")
-
-
-def _retain_keys(merged: Object, patch: Object) -> None:
-    """Drop the members that the directive does not list; the patch may have no others."""
-    retained = patch.pop(RETAIN_KEYS)
-    if not isinstance(retained, list):
-        raise _bad_format("retainKeys")
-    # Names are strings; other values retain nothing.
-    names = {each for each in retained if isinstance(each, str)}
-    for key, value in patch.items():
-        bare = value is None or key.startswith((DELETE_LIST, SET_ORDER))
-        if not bare and key not in names:
-            raise _bad_format("retainKeys")
-    for key in [key for key in merged if key not in names]:
-        del merged[key]
 
 
 def _bad_format(what: str) -> errors.StatusError:
@@ -165,39 +159,18 @@ def _merge_list(
 
 def _merge_objects(live: list[Any], patch: list[Any], field: schema.Field) -> list[Any]:
     merge_key = field.patch_merge_key
+    element = field.type.element if isinstance(field.type, schema.ListOf) else field.type
     if not merge_key:
-        raise rejections.plain(f"cannot merge lists without merge key for {_shape(field)}")
-    live, patch = _split_special(live, patch, merge_key)
-    element = field.type.element if isinstance(field.type, schema.ListOf) else field.type
-    merged = live.copy()
-    places = element_order.places(merged, merge_key)
-    for item in patch:
-        key = element_order.key_of(item, merge_key)
-        place = places.setdefault(key, len(merged))
-        if place == len(merged):
-            merged.append(item)
-        else:
-            merged[place] = _merge_map(merged[place], item, element)
-    return element_order.arrange(merged, patch, live, merge_key)
-
-
-def _shape(field: schema.Field) -> str:
-    element = field.type.element if isinstance(field.type, schema.ListOf) else field.type
-    return "struct" if isinstance(element, schema.Struct) else "map"
-
-
-def _split_special(
-    live: list[Any], patch: list[Any], merge_key: str
-) -> tuple[list[Any], list[Any]]:
-    """Apply items with `$patch`; returns the list to merge into, and the items to merge."""
-    replace = False
+        shape = "struct" if isinstance(element, schema.Struct) else "map"
+        raise rejections.plain(f"cannot merge lists without merge key for {shape}")
+    replaces = False
     deletions: set[element_order.Key] = set()
     for item in patch:
         directive = item.get(DIRECTIVE, "")
         if directive == "delete":
             deletions.add(element_order.key_of(item, merge_key))
         elif directive == "replace":
-            replace = True
+            replaces = True
         elif directive == "merge":
             raise rejections.plain("merging lists cannot yet be specified in the patch")
         elif DIRECTIVE in item:
@@ -209,7 +182,17 @@ def _split_special(
             if merge_key not in each or element_order.key_of(each, merge_key) not in deletions
         ]
     plain = [item for item in patch if DIRECTIVE not in item]
-    return (plain, []) if replace else (live, plain)
+    live, patch = (plain, []) if replaces else (live, plain)
+    merged = live.copy()
+    places = element_order.places(merged, merge_key)
+    for item in patch:
+        key = element_order.key_of(item, merge_key)
+        place = places.setdefault(key, len(merged))
+        if place == len(merged):
+            merged.append(item)
+        else:
+            merged[place] = _merge_map(merged[place], item, element)
+    return element_order.arrange(merged, patch, live, merge_key)
 
 
 def _merge_ordered(merged: Object, patch: Object, kind: schema.Type) -> None:
@@ -223,7 +206,12 @@ def _merge_ordered(merged: Object, patch: Object, kind: schema.Type) -> None:
         element_order.check(items or [], order, field.patch_merge_key)
         if live is None and items is None:
             continue
-        merged[key] = _ordered(live, items, order, field)
+        if live is None:
+            united: list[Any] = _without_directives(items)
+        else:
+            united = live if items is None else _merge_list(live, items, field)
+        element_order.element_type(live or [], items or [])
+        merged[key] = element_order.arrange(united, order, live or [], field.patch_merge_key)
         patch.pop(key, None)
 
 
@@ -231,14 +219,3 @@ def _as_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise element_order.bad_argument("[]interface {}", value)
     return value
-
-
-def _ordered(
-    live: list[Any] | None, patch: list[Any] | None, order: list[Any], field: schema.Field
-) -> list[Any]:
-    if live is None:
-        united: list[Any] = _without_directives(patch)
-    else:
-        united = live if patch is None else _merge_list(live, patch, field)
-    element_order.element_type(live or [], patch or [])
-    return element_order.arrange(united, order, live or [], field.patch_merge_key)
