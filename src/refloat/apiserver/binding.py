@@ -28,7 +28,15 @@ async def bind(registry: Registry, call: Call, target: Target, obj: Object) -> N
         if metadata.get("resourceVersion") not in (None, "", live["resourceVersion"]):
             names = ("ResourceVersion", "resourceVersion")
             raise precondition_failed(call, PODS, metadata, live, *names)
-        _check_free(old, target.name)
+        if is_terminating(old):
+            cause = f"pod {target.name} is being deleted, cannot be assigned to a host"
+            raise _conflict(target.name, cause)
+        if bound := old["spec"].get("nodeName"):
+            cause = f'pod {target.name} is already assigned to node "{bound}"'
+            raise _conflict(target.name, cause)
+        if old["spec"].get("schedulingGates"):
+            cause = f"pod {target.name} has non-empty .spec.schedulingGates"
+            raise _conflict(target.name, cause)
         pod_conditions = list(conditions.of(old))
         conditions.upsert(pod_conditions, _SCHEDULED, now=times.format_time(call.now))
         new = {**old, "metadata": {**live}}
@@ -51,15 +59,6 @@ def _labels(registry: Registry, obj: Object) -> Object:
     if target.get("kind") != "Node":
         return labels
     return {**labels, **topology_labels.of_node(registry.store, target["name"])}
-
-
-def _check_free(pod: Object, name: str) -> None:
-    if is_terminating(pod):
-        raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
-    if bound := pod["spec"].get("nodeName"):
-        raise _conflict(name, f'pod {name} is already assigned to node "{bound}"')
-    if pod["spec"].get("schedulingGates"):
-        raise _conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
 def _conflict(name: str, cause: str) -> errors.StatusError:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pods/eviction`: a delete that respects the disruption budgets (behaviour C6)."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from refloat.api import conditions, errors, kinds, selectors, times
@@ -84,7 +83,11 @@ class PodEvictions:
         if not budgets:
             await self._mark_and_delete(call, pod, options)
             return
-        budget = _only(budgets)
+        if len(budgets) > 1:
+            message = "This pod has more than one PodDisruptionBudget, "
+            message += "which the eviction subresource does not support."
+            raise errors.StatusError(500, "", message)
+        budget = budgets[0]
         if not may_go_unready(pod, budget):
             await self._charge(call, budget, pod["metadata"]["name"])
             await self._mark_and_delete(call, pod, options)
@@ -99,22 +102,8 @@ class PodEvictions:
 
     async def _charge(self, call: Call, budget: Object, pod: str) -> None:
         """Take one disruption from a budget; try again after a conflict."""
-        metadata = budget["metadata"]
-        for attempt in range(MAX_TRIES):
-            check_budget(budget)
-            try:
-                await self._take_one(call, budget, pod)
-            except errors.StatusError as error:
-                if not _is_conflict(error) or attempt == MAX_TRIES - 1:
-                    raise
-                await self._clock.sleep(RETRY_SECONDS)
-                entry = self._registry.get(BUDGETS, metadata["namespace"], metadata["name"])
-                budget = storage_codec.unpack(BUDGETS, entry)
-            else:
-                return
-
-    async def _take_one(self, call: Call, budget: Object, pod: str) -> None:
-        metadata, stamp = budget["metadata"], times.format_time(call.now)
+        namespace, name = budget["metadata"]["namespace"], budget["metadata"]["name"]
+        stamp = times.format_time(call.now)
 
         def produce(old: Object) -> Object:
             status = {**old["status"]}
@@ -132,13 +121,23 @@ class PodEvictions:
                 conditions.upsert(status["conditions"], condition, now=stamp)
             return {**old, "status": status, "metadata": {**old["metadata"]}}
 
-        await self._registry.modify(
-            call,
-            Target(BUDGETS, metadata["namespace"], metadata["name"], "status"),
-            produce,
-            resource_version=metadata["resourceVersion"],
-            owners_final=True,  # fields that the server writes have no owner
-        )
+        for attempt in range(MAX_TRIES):
+            check_budget(budget)
+            try:
+                await self._registry.modify(
+                    call,
+                    Target(BUDGETS, namespace, name, "status"),
+                    produce,
+                    resource_version=budget["metadata"]["resourceVersion"],
+                    owners_final=True,  # fields that the server writes have no owner
+                )
+            except errors.StatusError as error:
+                if not _is_conflict(error) or attempt == MAX_TRIES - 1:
+                    raise
+                await self._clock.sleep(RETRY_SECONDS)
+                budget = storage_codec.unpack(BUDGETS, self._registry.get(BUDGETS, namespace, name))
+            else:
+                return
 
     async def _mark_and_delete(self, call: Call, pod: Object, options: deletion.Options) -> None:
         metadata = pod["metadata"]
@@ -182,29 +181,14 @@ def _is_conflict(error: errors.StatusError) -> bool:
     return error.code == 409 and error.reason == "Conflict"
 
 
-def _only(budgets: Sequence[Object]) -> Object:
-    if len(budgets) > 1:
-        raise errors.StatusError(
-            500,
-            "",
-            "This pod has more than one PodDisruptionBudget, "
-            "which the eviction subresource does not support.",
-        )
-    return budgets[0]
-
-
 def _covers(budget: Object, pod: Object) -> bool:
     selector = budget["spec"].get("selector")
     return selector is not None and selectors.from_object(selector).matches(labels(pod))
 
 
-def _is_ready(pod: Object) -> bool:
-    return conditions.is_true(conditions.of(pod), "Ready")
-
-
 def may_go_unready(pod: Object, budget: Object) -> bool:
     """Whether the policy lets this unready pod go without the budget (behaviour C6.4)."""
-    if _is_ready(pod):
+    if conditions.is_true(conditions.of(pod), "Ready"):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
