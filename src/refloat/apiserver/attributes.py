@@ -77,7 +77,15 @@ def of_request(method: str, path: str, query: Mapping[str, str]) -> Attributes:
             rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     if not name and not in_path:
-        verb, name = _of_collection(verb, query)
+        if verb == "delete":
+            verb = "deletecollection"
+        elif verb == "get":
+            verb = "watch" if options.flag(query, "watch") else "list"
+            # The server will refuse other numbers; until then there is no name.
+            if all(_NUMBER.fullmatch(query.get(each, "")) for each in ("limit", "timeoutSeconds")):
+                pinned = _fields(query).pinned("metadata.name")
+                is_segment = pinned not in (".", "..") and "/" not in pinned and "%" not in pinned
+                name = pinned if is_segment else ""
     return Attributes(
         verb,
         group=parts[1] if before == 2 else "",
@@ -87,20 +95,6 @@ def of_request(method: str, path: str, query: Mapping[str, str]) -> Attributes:
         name=name,
         fields=_fields(query) if verb in _SELECTING and not in_path else selectors.ANY_FIELDS,
     )
-
-
-def _of_collection(verb: str, query: Mapping[str, str]) -> tuple[str, str]:
-    """The verb on a collection, and the object's name if the field selector has one."""
-    if verb == "delete":
-        return "deletecollection", ""
-    if verb != "get":
-        return verb, ""
-    verb = "watch" if options.flag(query, "watch") else "list"
-    if not all(_NUMBER.fullmatch(query.get(name, "")) for name in ("limit", "timeoutSeconds")):
-        return verb, ""  # the server will refuse the request; until then there is no name
-    name = _fields(query).pinned("metadata.name")
-    is_segment = name not in (".", "..") and "/" not in name and "%" not in name
-    return verb, name if is_segment else ""
 
 
 def _fields(query: Mapping[str, str]) -> selectors.FieldSelector:

@@ -156,11 +156,7 @@ class ServerConnection(web.RequestHandler):
     def _await_head(self) -> None:
         self._head_since = self._host.clock.monotonic()
         if self._head_timer is None:
-            self._watch_head(self._head_since)
-
-    def _watch_head(self, since: float) -> None:
-        due = since + self._host.limits.head_seconds
-        self._head_timer = self._host.clock.call_at(due, self._check_head)
+            self._check_head()
 
     def _check_head(self) -> None:
         """Check the deadline: requests do not cancel the timer, because that costs more."""
@@ -168,8 +164,9 @@ class ServerConnection(web.RequestHandler):
         since = self._head_since
         if since is None or self.transport is None:
             return
-        if self._host.clock.monotonic() - since < self._host.limits.head_seconds:
-            self._watch_head(since)
+        due = since + self._host.limits.head_seconds
+        if self._host.clock.monotonic() < due:
+            self._head_timer = self._host.clock.call_at(due, self._check_head)
         else:
             self._abort("no request came in time")
 

@@ -151,7 +151,16 @@ class HttpServer:
         exchange.parse_target()
         target = routes.parse(exchange.path)
         user = await self._authenticated(exchange, target)
-        user = self._authorized(exchange, user)
+        request = exchange.request
+        if user is ANONYMOUS and authentication.is_spaced(request.headers.get(hdrs.AUTHORIZATION)):
+            exchange.warnings.append(authentication.SPACED)
+        other = impersonation.requested(request.headers)
+        if other is not None:
+            action = attributes.of_request(request.method, exchange.path, exchange.query)
+            user = impersonation.impersonate(user, other, action, self._authorizer)
+        # This comes before the server looks at the address, so that a user without the
+        # right cannot find out what exists.
+        self._authorizer.check_request(user, request.method, exchange.path, exchange.query)
         if target is not None:
             return await self._serve_resource(exchange, user, target)
         if exchange.path.startswith(limits.UNBOUNDED_PATHS):
@@ -173,23 +182,6 @@ class HttpServer:
         exchange.user = user.name
         if not limits.may_be_urgent(user, target):
             await self._turns.begin(user.name)
-        return user
-
-    def _authorized(self, exchange: Exchange, user: Identity) -> Identity:
-        """The user that may make this request; raises 403.
-
-        This comes before the server looks at the address, so that a user without the
-        right cannot find out what exists.
-        """
-        request = exchange.request
-        header = request.headers.get(hdrs.AUTHORIZATION)
-        if user is ANONYMOUS and authentication.is_spaced(header):
-            exchange.warnings.append(authentication.SPACED)
-        other = impersonation.requested(request.headers)
-        if other is not None:
-            action = attributes.of_request(request.method, exchange.path, exchange.query)
-            user = impersonation.impersonate(user, other, action, self._authorizer)
-        self._authorizer.check_request(user, request.method, exchange.path, exchange.query)
         return user
 
     async def _serve_resource(
