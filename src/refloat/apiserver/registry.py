@@ -104,7 +104,18 @@ class Registry:
         if not owners_final:
             obj["metadata"].pop("managedFields", None)
         self._prepare_create(call, strategy, namespace, obj)
-        value = await call.run(0, _checked_create, call, strategy, obj)
+
+        def encoded() -> bytes:
+            """The bytes of the valid object; may run in a thread."""
+            if mistakes := strategy.validate_create(obj):
+                name = obj["metadata"].get("name", "")
+                raise errors.invalid(strategy.error_group, resource.kind, name, mistakes)
+            for text in strategy.warnings(obj, None):
+                call.warn(text)
+            strategy.complete_create(obj)
+            return storage_codec.pack(resource, obj)
+
+        value = await call.run(0, encoded)
         # The namespace may have become terminating while a thread checked the object.
         self._admission.recheck(resource, obj)
         self._admission.validate(resource, obj, "")
@@ -175,7 +186,11 @@ class Registry:
         """
         resource, namespace = target.resource, target.namespace
         there = self.store.get(storage_codec.key(resource, namespace, target.name))
-        obj = await call.run(_size(there), _decoded_over, decode, resource, there)
+
+        def decode_once() -> Object:
+            return decode(None if there is None else storage_codec.unpack(resource, there))
+
+        obj = await call.run(_size(there), decode_once)
         set_namespace(resource, namespace, obj)
         check_name(target.name, obj)
         dedup_owners(call, obj)
@@ -261,8 +276,16 @@ class Registry:
         self, call: Call, resource: kinds.Resource, new: Object, old: Object, subresource: str
     ) -> None:
         strategy = self.strategies[resource]
-        set_namespace(resource, old["metadata"].get("namespace", ""), new)
-        _keep_metadata(new["metadata"], old["metadata"])
+        metadata, live = new["metadata"], old["metadata"]
+        set_namespace(resource, live.get("namespace", ""), new)
+        metadata.pop("selfLink", None)
+        for field in ("uid", "resourceVersion"):
+            metadata[field] = metadata.get(field) or live[field]
+        if metadata.get(_GRACE) is None and _GRACE in live:
+            metadata[_GRACE] = live[_GRACE]  # validation refuses another value
+        if "generation" not in live:
+            metadata.pop("generation", None)
+        metadata.update({field: live[field] for field in _KEPT if field in live})
         node_restriction.on_update(call, resource, new, old)
         if subresource == "finalize":
             strategy.prepare_finalize(new, old)
@@ -277,8 +300,7 @@ class Registry:
             strategy.prepare_update(new, old, call)
             mistakes = strategy.validate_update(new, old)
         if mistakes:
-            name = old["metadata"]["name"]
-            raise errors.invalid(strategy.error_group, resource.kind, name, mistakes)
+            raise errors.invalid(strategy.error_group, resource.kind, live["name"], mistakes)
         warn = strategy.status_warnings if subresource else strategy.warnings
         for text in warn(new, old):
             call.warn(text)
@@ -300,14 +322,26 @@ class Registry:
         """Delete an object, or begin to; the second value is whether the object is gone."""
         resource, name = target.resource, target.name
         self._admission.on_delete(resource, name)
+        strategy = self.strategies[resource]
         self.warn_of_orphans(call, resource, options)
         for _ in range(MAX_RACES):
             entry = self.get(resource, target.namespace, name)
             old = storage_codec.unpack(resource, entry)
             node_restriction.on_delete(call, resource, old, options)
             check_preconditions(resource, name, old["metadata"], options)
+            new = storage_codec.unpack(resource, entry)
+            if not _mark(strategy, new, options, call):
+                return entry, False  # already terminating, with no shorter grace
+            ends = deletion.is_over(new) and not strategy.awaits_more(new)
+            ends = ends and (meta.is_terminating(old) or not strategy.only_marked_at_first)
             try:
-                return await self._delete_once(call, resource, entry, old, options)
+                # Removed finalizers alone need no new version of an object that ends now.
+                if new != old and not (ends and _but_finalizers(new) == _but_finalizers(old)):
+                    value = storage_codec.pack(resource, new)
+                    entry = await self._write(call, entry, value, ends=False)
+                if ends and not call.dry_run:
+                    entry = await self.store.delete(entry.key, expected=entry.revision)
+                return entry, ends
             except store_errors.Conflict:
                 if options.resource_version:
                     break
@@ -320,47 +354,6 @@ class Registry:
         strategy = self.strategies[resource]
         if strategy.orphans_by_default and options.propagation is None:
             call.warn(strategy.ORPHANS)
-
-    async def _delete_once(
-        self,
-        call: Call,
-        resource: kinds.Resource,
-        entry: Entry,
-        old: Object,
-        options: deletion.Options,
-    ) -> tuple[Entry, bool]:
-        strategy = self.strategies[resource]
-        new = storage_codec.unpack(resource, entry)
-        if not _mark(strategy, new, options, call):
-            return entry, False  # already terminating, with no shorter grace
-        ends = deletion.is_over(new) and not strategy.awaits_more(new)
-        ends = ends and (meta.is_terminating(old) or not strategy.only_marked_at_first)
-        # Removed finalizers alone need no new version of an object that ends now.
-        if new != old and not (ends and _but_finalizers(new) == _but_finalizers(old)):
-            value = storage_codec.pack(resource, new)
-            entry = await self._write(call, entry, value, ends=False)
-        if not ends:
-            return entry, False
-        if not call.dry_run:
-            entry = await self.store.delete(entry.key, expected=entry.revision)
-        return entry, True
-
-
-def _checked_create(call: Call, strategy: Strategy, obj: Object) -> bytes:
-    """The bytes of a new valid object; may run in a thread."""
-    if mistakes := strategy.validate_create(obj):
-        name = obj["metadata"].get("name", "")
-        raise errors.invalid(strategy.error_group, strategy.resource.kind, name, mistakes)
-    for text in strategy.warnings(obj, None):
-        call.warn(text)
-    strategy.complete_create(obj)
-    return storage_codec.pack(strategy.resource, obj)
-
-
-def _decoded_over(
-    decode: Callable[[Object | None], Object], resource: kinds.Resource, there: Entry | None
-) -> Object:
-    return decode(None if there is None else storage_codec.unpack(resource, there))
 
 
 def _size(entry: Entry | None) -> int:
@@ -518,22 +511,7 @@ def revision(text: str) -> int:
 # Fields that an update cannot change.
 _KEPT = ("creationTimestamp", "deletionTimestamp", "generation")
 
-
 _GRACE = "deletionGracePeriodSeconds"
-
-
-def _keep_metadata(new: Object, old: Object) -> None:
-    new.pop("selfLink", None)
-    for name in ("uid", "resourceVersion"):
-        if not new.get(name):
-            new[name] = old[name]
-    if new.get(_GRACE) is None and _GRACE in old:
-        new[_GRACE] = old[_GRACE]  # validation refuses another value
-    for name in _KEPT:
-        if name in old:
-            new[name] = old[name]
-        elif name == "generation":
-            new.pop(name, None)
 
 
 def check_preconditions(

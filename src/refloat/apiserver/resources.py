@@ -105,19 +105,20 @@ class ResourceHandlers:
             if verb in _READS:
                 return await handle(exchange, user, target)
             await exchange.receive()
+
+            def finish(task: asyncio.Task[web.StreamResponse]) -> None:
+                self._writes.discard(task)
+                if not task.cancelled():
+                    task.exception()  # the client has the error, unless it disconnected
+
             # A client that disconnects does not leave a half-done write.
             task = asyncio.ensure_future(handle(exchange, user, target))
             self._writes.add(task)
-            task.add_done_callback(self._finish_write)
+            task.add_done_callback(finish)
             return await asyncio.shield(task)
         except store_errors.WriteFailed as error:
             log.error("a write failed: %s", error)
             raise errors.internal(f"the server cannot write: {error.reason}") from error
-
-    def _finish_write(self, task: asyncio.Task[web.StreamResponse]) -> None:
-        self._writes.discard(task)
-        if not task.cancelled():
-            task.exception()  # the client has the error, unless it disconnected
 
     def _call(
         self, exchange: Exchange, user: Identity, kind: str, mistakes: Iterable[FieldError] = ()
