@@ -61,10 +61,17 @@ def accepted(header: str, include: str, *, streams: bool = False) -> Form:
         return PLAIN
     is_served = False
     for media, parameters in _clauses(header):
-        form = _form(media, parameters, include)
-        if form is not None:
-            return form
         is_served = is_served or media in SERVED
+        if media == "*/*":
+            media = JSON
+        if media not in (JSON, YAML):
+            continue
+        if "as" not in parameters:
+            return Form(media)  # type: ignore[arg-type] # checked above
+        shape, version = parameters["as"], parameters.get("v", "")
+        is_known = shape in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+        if is_known and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
+            return Form(media, shape, version, include)  # type: ignore[arg-type] # checked above
     if is_served:  # the server has the media type, but not the shape
         raise errors.not_acceptable(SERVED)
     media_types = ", ".join((*SERVED, *_STREAMED) if streams else SERVED)
@@ -86,21 +93,6 @@ def _clauses(header: str) -> list[tuple[str, dict[str, str]]]:
         # At equal preference a wildcard comes last.
         clauses.append(((-weight, media == "*/*"), (media, parameters)))
     return [clause for _, clause in sorted(clauses, key=lambda ranked: ranked[0])]
-
-
-def _form(media: str, parameters: dict[str, str], include: str) -> Form | None:
-    if media == "*/*":
-        media = JSON
-    if media not in (JSON, YAML):
-        return None
-    if "as" not in parameters:
-        return Form(media)  # type: ignore[arg-type] # checked above
-    shape, version = parameters["as"], parameters.get("v", "")
-    if parameters.get("g") != "meta.k8s.io" or version not in ("v1", "v1beta1"):
-        return None
-    if shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
-        return None
-    return Form(media, shape, version, include)  # type: ignore[arg-type] # checked above
 
 
 def check(form: Form) -> None:
@@ -211,12 +203,14 @@ _NOT_TEXT = re.compile(
 )
 
 
-def _represent_text(dumper: _YamlDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else '"' if _NOT_TEXT.fullmatch(text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_YamlDumper.add_representer(str, _represent_text)
+_YamlDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        "tag:yaml.org,2002:str",
+        text,
+        style="|" if "\n" in text else '"' if _NOT_TEXT.fullmatch(text) else None,
+    ),
+)
 
 
 def encode_entry(resource: kinds.Resource, entry: Entry, form: Form, now: datetime) -> bytes:

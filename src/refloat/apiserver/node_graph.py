@@ -8,6 +8,8 @@ reads the references of a pod once, because they cannot change.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -64,35 +66,26 @@ class NodeGraph:
         now = self._store.revision
         if now == self._revision:
             return
-        if self._revision < 0 or now - self._revision > _TOO_FAR:
-            self._rebuild()
-        else:
-            try:
-                events = self._store.events(storage_codec.prefix(_PODS), after=self._revision)
-            except store_errors.Compacted:
-                self._rebuild()
-            else:
-                for event in events:
-                    self._apply_event(event)
+        prefix = storage_codec.prefix(_PODS)
+        events: Sequence[Event] | None = None
+        if self._revision >= max(0, now - _TOO_FAR):
+            with suppress(store_errors.Compacted):
+                events = self._store.events(prefix, after=self._revision)
+        if events is None:
+            self._bound = defaultdict(dict)
+            for entry in self._store.page(prefix).entries:
+                if node := _node_of(entry):
+                    self._bound[node][entry.key] = None
+        for event in events or ():
+            before = "" if event.previous is None else _node_of(event.previous)
+            after = "" if event.entry is None else _node_of(event.entry)
+            if before and before != after:
+                self._bound[before].pop(event.key, None)
+                if not self._bound[before]:
+                    del self._bound[before]
+            if after and before != after:
+                self._bound[after][event.key] = None
         self._revision = now
-
-    def _rebuild(self) -> None:
-        self._bound = defaultdict(dict)
-        for entry in self._store.page(storage_codec.prefix(_PODS)).entries:
-            if node := _node_of(entry):
-                self._bound[node][entry.key] = None
-
-    def _apply_event(self, event: Event) -> None:
-        before = "" if event.previous is None else _node_of(event.previous)
-        after = "" if event.entry is None else _node_of(event.entry)
-        if before == after:
-            return
-        if before:
-            self._bound[before].pop(event.key, None)
-            if not self._bound[before]:
-                del self._bound[before]
-        if after:
-            self._bound[after][event.key] = None
 
 
 class _Claim(msgspec.Struct):

@@ -33,25 +33,19 @@ def parse(target: str) -> tuple[str, Query]:
             414, "RequestURITooLong", f"the request target is longer than {MAX_TARGET} bytes"
         )
     path, mark, query = target.partition("?")
-    if not path.startswith("/"):
-        path = _of_absolute(path)
+    if not path.startswith("/") and "://" in path:  # as clients send to proxies
+        absolute = path
+        try:
+            path = urlsplit(absolute).path or "/"
+        except ValueError as error:
+            raise errors.bad_request("malformed request target") from error
+        finally:
+            target_caches.clear_after(absolute)
     if "%" in path:
         if _BAD_ESCAPE.search(path):
             raise errors.bad_request("malformed request target: invalid URL escape in the path")
         path = unquote(path, errors="replace")
     return path, _parameters(query) if mark else NO_QUERY
-
-
-def _of_absolute(target: str) -> str:
-    """The path of `https://host/path`, as clients send to proxies; else the target itself."""
-    if "://" not in target:
-        return target
-    try:
-        return urlsplit(target).path or "/"
-    except ValueError as error:
-        raise errors.bad_request("malformed request target") from error
-    finally:
-        target_caches.clear_after(target)
 
 
 def _parameters(query: str) -> Query:
@@ -65,10 +59,7 @@ def _parameters(query: str) -> Query:
         if "%" in pair or "+" in pair:
             if _BAD_ESCAPE.search(pair):
                 continue
-            name, value = (_unescaped(part) for part in (name, value))
+            texts = (part.replace("+", " ") for part in (name, value))
+            name, value = (unquote(text, errors="replace") for text in texts)
         parameters.add(name, value)
     return parameters
-
-
-def _unescaped(text: str) -> str:
-    return unquote(text.replace("+", " "), errors="replace")
