@@ -5,7 +5,7 @@ While an init container blocks the others, its state is the pod's. After that, t
 first container that waits or has ended decides. A deletion overrides all states.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -40,23 +40,26 @@ def _cells(pod: Object, now: datetime) -> Cells:
     inits = spec.get("initContainers") or ()
     sidecars = frozenset(each["name"] for each in inits if each.get("restartPolicy") == "Always")
     visited, obstacle = _initialization(status, sidecars, len(inits))
+    pod_conditions = conditions.of(pod)
     # An init container that restarts later does not block an initialized pod.
-    initialized = conditions.is_true(status.get("conditions") or [], "Initialized")
-    is_blocked = bool(obstacle) and not initialized
+    is_blocked = bool(obstacle) and not conditions.is_true(pod_conditions, "Initialized")
     started = () if is_blocked else status.get("containerStatuses") or ()
-    containers = visited if is_blocked else _sidecars(visited, sidecars, started)
+    # After the initialization, the restarts of other init containers do not count.
+    restarting = visited if is_blocked else [each for each in visited if each["name"] in sidecars]
     ready = sum(1 for each in visited if _is_up(each, sidecars) and each.get("ready"))
     ready += sum(1 for each in started if _is_running_ready(each))
+    addresses, gates = status.get("podIPs"), spec.get("readinessGates") or ()
+    open_gates = sum(conditions.is_true(pod_conditions, each["conditionType"]) for each in gates)
     return [
         name(pod),
         f"{ready}/{len(spec.get('containers') or ()) + len(sidecars)}",
         _state(pod, status, started, obstacle),
-        _restarts(containers, now),
+        _restarts([*restarting, *started], now),
         age(pod, now),
-        _address(status) or printing.NONE,
+        (addresses[0].get("ip", "") if addresses else status.get("podIP")) or printing.NONE,
         spec.get("nodeName") or printing.NONE,
         status.get("nominatedNodeName") or printing.NONE,
-        _readiness_gates(spec, status),
+        f"{open_gates}/{len(gates)}" if gates else printing.NONE,
     ]
 
 
@@ -89,13 +92,6 @@ def _is_up(container: Status, sidecars: frozenset[str]) -> bool:
     if container["name"] not in sidecars or not container.get("started"):
         return False
     return not _has_succeeded((container.get("state") or {}).get("terminated"))
-
-
-def _sidecars(
-    visited: Iterable[Status], sidecars: frozenset[str], started: Sequence[Status]
-) -> list[Status]:
-    """The containers whose restarts count after the initialization."""
-    return [each for each in visited if each["name"] in sidecars] + list(started)
 
 
 def _state(pod: Object, status: Status, started: Sequence[Status], obstacle: str) -> str:
@@ -167,23 +163,6 @@ def _restarts(containers: Sequence[Status], now: datetime) -> str:
     # Timestamps of one format: the order of the texts is that of the times.
     last = max((end.get("finishedAt") or "" for end in ends), default="") if count else ""
     return f"{count} ({printing.age(last, now)} ago)" if last else str(count)
-
-
-def _address(status: Status) -> str:
-    addresses = status.get("podIPs")
-    text: str = addresses[0].get("ip", "") if addresses else status.get("podIP", "")
-    return text
-
-
-def _readiness_gates(spec: Status, status: Status) -> str:
-    gates = spec.get("readinessGates")
-    if not gates:
-        return printing.NONE
-    pod_conditions = status.get("conditions") or []
-    open_gates = sum(
-        1 for gate in gates if conditions.is_true(pod_conditions, gate["conditionType"])
-    )
-    return f"{open_gates}/{len(gates)}"
 
 
 def _row_conditions(pod: Object) -> list[dict[str, str]] | None:

@@ -22,30 +22,28 @@ _COLUMNS = (
 def _cells(service: Object, now: datetime) -> Cells:
     spec = service.get("spec") or {}
     addresses = spec.get("clusterIPs")
-    return [
-        name(service),
-        spec.get("type", ""),
-        addresses[0] if addresses else spec.get("clusterIP") or printing.NONE,
-        _external(service, spec),
-        ",".join(map(_port, spec.get("ports") or ())) or printing.NONE,
-        age(service, now),
-        printing.label_map(spec.get("selector")),
-    ]
-
-
-def _external(service: Object, spec: dict[str, Any]) -> str:
     external = ",".join(spec.get("externalIPs") or ())
     match spec.get("type"):
         case "ClusterIP" | "NodePort":
-            return external or printing.NONE
+            external = external or printing.NONE
         case "LoadBalancer":
             balancer = (service.get("status") or {}).get("loadBalancer") or {}
             ingress = balancer.get("ingress") or ()
             hosts = {each.get("ip") or each.get("hostname") or "" for each in ingress} - {""}
-            return ",".join(filter(None, (*sorted(hosts), external))) or "<pending>"
+            external = ",".join(filter(None, (*sorted(hosts), external))) or "<pending>"
         case "ExternalName":
-            return str(spec.get("externalName", ""))
-    return printing.UNKNOWN
+            external = str(spec.get("externalName", ""))
+        case _:
+            external = printing.UNKNOWN
+    return [
+        name(service),
+        spec.get("type", ""),
+        addresses[0] if addresses else spec.get("clusterIP") or printing.NONE,
+        external,
+        ",".join(map(_port, spec.get("ports") or ())) or printing.NONE,
+        age(service, now),
+        printing.label_map(spec.get("selector")),
+    ]
 
 
 def _port(port: dict[str, Any]) -> str:
