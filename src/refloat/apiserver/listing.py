@@ -68,7 +68,12 @@ def decode_token(text: str) -> Token:
     try:
         fields = msgspec.json.decode(raw, type=_TokenFields)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _invalid_token(_go_words(raw) or str(error)) from error
+        why = str(error)
+        try:
+            gojson.parse(raw)
+        except gojson.SyntaxProblem as problem:
+            why = str(problem)  # Go's message for a token that is not JSON
+        raise _invalid_token(why) from error
     if fields.v != _TOKEN_VERSION:
         raise _invalid_token(f"server does not recognize this encoded version {fields.v}")
     if fields.rv == 0:
@@ -82,15 +87,6 @@ def decode_token(text: str) -> Token:
 
 def _invalid_token(why: str) -> errors.StatusError:
     return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
-
-
-def _go_words(raw: bytes) -> str:
-    """Go's message for a token that is not JSON."""
-    try:
-        gojson.parse(raw)
-    except gojson.SyntaxProblem as problem:
-        return str(problem)
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

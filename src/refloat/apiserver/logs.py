@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from aiohttp import web
-from multidict import MultiMapping
 
 from refloat.api import errors, fields, kinds, times
 from refloat.api.fields import FieldError
@@ -22,7 +21,6 @@ from refloat.apiserver.http_request import Exchange
 from refloat.apiserver.registry import Registry
 from refloat.apiserver.routes import Target
 from refloat.base.clock import Clock
-from refloat.client.connections import Stream
 from refloat.client.credentials import Identity
 from refloat.client.request_sender import RequestSender
 from refloat.client.requests import Request
@@ -77,17 +75,25 @@ class Logs:
         self._tls = tls
 
     async def serve(self, exchange: Exchange, target: Target) -> web.StreamResponse:
-        parameters = _node_query(exchange.query, target.name)
+        query = exchange.query
+        numbers = {name: options.integer(query[name]) for name in _NUMBERS if name in query}
+        since = _time(query["sinceTime"]) if "sinceTime" in query else None
+        if mistakes := _mistakes(numbers, since, query.get("stream")):
+            raise errors.invalid("", "PodLogOptions", target.name, mistakes)
         entry = self._registry.get(target.resource, target.namespace, target.name)
         pod = storage_codec.unpack(target.resource, entry)
-        container = _container(pod, exchange.query.get("container", ""))
+        container = _container(pod, query.get("container", ""))
         node = pod["spec"].get("nodeName")
         if not node:
             return exchange.answer(b"", status=204, media=TEXT)
         host, port = self._address(node)
         path = f"/containerLogs/{target.namespace}/{target.name}/{container}"
-        query = f"?{urlencode(sorted(parameters.items()))}" if parameters else ""
-        return await self._fetch(exchange, target, (host, port), path + query)
+        parameters = {name: "true" for name in _FLAGS if options.flag(query, name)}
+        parameters |= {name: str(number) for name, number in numbers.items()}
+        parameters |= {"sinceTime": since} if since is not None else {}
+        if parameters:
+            path += f"?{urlencode(sorted(parameters.items()))}"
+        return await self._fetch(exchange, target, (host, port), path)
 
     def _address(self, name: str) -> tuple[str, int]:
         try:
@@ -121,19 +127,18 @@ class Logs:
                 body = await answer.read()
                 text = body[:MAX_REFUSAL].decode(errors="replace")
                 raise _refused(answer.status or 0, target.name, text)
-            return await _relay(exchange, answer)
-
-
-def _node_query(query: MultiMapping[str], pod: str) -> dict[str, str]:
-    """The query for the node; raises 400 and 422."""
-    numbers = {name: options.integer(query[name]) for name in _NUMBERS if name in query}
-    since = _time(query["sinceTime"]) if "sinceTime" in query else None
-    mistakes = _mistakes(numbers, since, query.get("stream"))
-    if mistakes:
-        raise errors.invalid("", "PodLogOptions", pod, mistakes)
-    parameters = {name: "true" for name in _FLAGS if options.flag(query, name)}
-    parameters |= {name: str(number) for name, number in numbers.items()}
-    return parameters | ({"sinceTime": since} if since is not None else {})
+            response = await exchange.stream(TEXT)
+            while True:
+                try:
+                    part = await answer.read()
+                except OSError as error:
+                    # This ends the client's answer unfinished.
+                    raise ConnectionAbortedError("the node broke off its answer") from error
+                if not part:
+                    break
+                await response.write(part)
+            await response.write_eof()
+            return response
 
 
 def _time(text: str) -> str | None:
@@ -187,30 +192,12 @@ def _address(node: Object) -> tuple[str, int]:
         for each in addresses:
             if each["type"] == kind:
                 if not endpoint.get("Port"):
-                    raise errors.not_implemented(_nothing(node))
+                    subject = f"node {fields.quote(node['metadata']['name'])}"
+                    text = f"{subject} has no logs: it serves none, as simulated nodes do not"
+                    raise errors.not_implemented(text)
                 return each["address"], endpoint["Port"]
     texts = " ".join(f"{{{each['type']} {each['address']}}}" for each in addresses)
     raise errors.StatusError(500, "", f"no preferred addresses found; known addresses: [{texts}]")
-
-
-def _nothing(node: Object) -> str:
-    name = node["metadata"]["name"]
-    return f"node {fields.quote(name)} has no logs: it serves none, as simulated nodes do not"
-
-
-async def _relay(exchange: Exchange, answer: Stream) -> web.StreamResponse:
-    response = await exchange.stream(TEXT)
-    while True:
-        try:
-            part = await answer.read()
-        except OSError as error:
-            # This ends the client's answer unfinished.
-            raise ConnectionAbortedError("the node broke off its answer") from error
-        if not part:
-            break
-        await response.write(part)
-    await response.write_eof()
-    return response
 
 
 def _unreachable(url: str, where: str, error: Exception) -> errors.StatusError:

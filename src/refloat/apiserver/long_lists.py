@@ -5,7 +5,6 @@ A short list is one answer with a length. The server streams a long list: the he
 some items at a time, and the tail, with the layout of a list in one piece.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -43,19 +42,29 @@ async def send(
     largest = max(sum(len(entry.value) for entry in piece) for piece in pieces)
     await exchange.reserve(2 * max(largest, PIECE_BYTES))
     pretty = form.media == negotiation.JSON and exchange.wants_pretty()
-    layout = _layout(resource, form, page, pretty=pretty)
+    head, tail = negotiation.list_head(resource, form, page.metadata)
+    between = b","
+    if form.media == negotiation.YAML:
+        # An empty list is on the line of its key, other lists are below it.
+        whole = negotiation.as_yaml(msgspec.json.decode(head + tail))
+        head, _, tail = whole.partition(b": []\n")
+        head, between = head + b":\n", b""
+    elif pretty:
+        head, _, tail = msgspec.json.format(head + tail).rpartition(b"]")
+        tail = b"\n  ]" + tail
+    else:
+        tail += b"\n"
     response = await exchange.stream(form.media)
-    before = layout.head
     for piece in pieces:
         size = sum(len(entry.value) for entry in piece)
         if form == negotiation.PLAIN and not pretty:
             items = _items(resource, piece, form, now, pretty)
         else:
             items = await exchange.offload(size, _items, resource, piece, form, now, pretty)
-        await exchange.write(response, before + items)
+        await exchange.write(response, head + items)
         await give_way()
-        before = layout.between
-    await response.write_eof(layout.tail)
+        head = between
+    await response.write_eof(tail)
     return response
 
 
@@ -68,30 +77,6 @@ def _body(resource: kinds.Resource, page: listing.Listing, form: Form, now: date
     if form.media == negotiation.YAML:
         body = negotiation.as_yaml(msgspec.json.decode(body))
     return body
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The bytes around the pieces of a list."""
-
-    head: bytes
-    between: bytes
-    tail: bytes
-
-
-def _layout(
-    resource: kinds.Resource, form: Form, page: listing.Listing, *, pretty: bool
-) -> _Layout:
-    head, tail = negotiation.list_head(resource, form, page.metadata)
-    if form.media == negotiation.YAML:
-        # An empty list is on the line of its key, other lists are below it.
-        whole = negotiation.as_yaml(msgspec.json.decode(head + tail))
-        before, _, after = whole.partition(b": []\n")
-        return _Layout(before + b":\n", b"", after)
-    if pretty:
-        before, _, after = msgspec.json.format(head + tail).rpartition(b"]")
-        return _Layout(before, b",", b"\n  ]" + after)
-    return _Layout(head, b",", tail + b"\n")
 
 
 def _items(

@@ -13,7 +13,6 @@ import math
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal, TypeAlias
 
 from refloat.api import kinds
@@ -269,22 +268,23 @@ class Dispatcher:
             return
         if watcher.after < self.position:
             self._store.events("", after=watcher.after, until=watcher.after)  # raises if compacted
-            watcher.past = partial(self._next_of_past, watcher)
+            scope = watcher.selection
+            within = storage_codec.prefix(scope.resource, scope.namespace)
+
+            def past() -> bytes:
+                """The next piece of past changes; at the end the watcher joins the index."""
+                until = min(watcher.after + PAST, self.position)
+                missed = self._store.events(within, after=watcher.after, until=until)
+                data = b"".join([watcher.line(StoreChange(event)) for event in missed])
+                watcher.after = until
+                if until == self.position:
+                    watcher.past = None
+                    self._join(watcher)
+                return data
+
+            watcher.past = past
         else:
             self._join(watcher)
-
-    def _next_of_past(self, watcher: Watcher) -> bytes:
-        """The next piece of past changes; at the end the watcher joins the index."""
-        scope = watcher.selection
-        within = storage_codec.prefix(scope.resource, scope.namespace)
-        until = min(watcher.after + PAST, self.position)
-        missed = self._store.events(within, after=watcher.after, until=until)
-        data = b"".join([watcher.line(StoreChange(event)) for event in missed])
-        watcher.after = until
-        if until == self.position:
-            watcher.past = None
-            self._join(watcher)
-        return data
 
     def _join(self, watcher: Watcher) -> None:
         watcher.joined = True
