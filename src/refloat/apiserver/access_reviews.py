@@ -7,7 +7,7 @@ also decides on requests.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from aiohttp import web
 
@@ -26,6 +26,8 @@ from refloat.base.clock import Clock
 _GROUP = "authorization.k8s.io"
 _RESOURCE = "spec.resourceAttributes"
 _PATH = "spec.nonResourceAttributes"
+
+_Selector = TypeVar("_Selector")
 
 _Answer: TypeAlias = Callable[[Identity, Object], Object]
 """Makes the answer, without kind and version."""
@@ -101,13 +103,7 @@ def _decoded(
     if decoded.problems and validation == "Strict":
         raise codec.strict_error(decoded, struct)
     if resource.kind == "SelfSubjectAccessReview":
-        mistakes = _spec_mistakes(decoded.obj.get("spec") or {})
-        ignored = ("namespace", "managedFields")
-        metadata = {k: v for k, v in decoded.obj["metadata"].items() if k not in ignored}
-        if metadata:
-            mistakes.append(fields.invalid("metadata", metadata, "must be empty"))
-        if mistakes:
-            raise errors.invalid(_GROUP, "", "", mistakes)
+        _check_access_review(decoded.obj)
     return decoded.obj, decoded.problems if validation == "Warn" else []
 
 
@@ -143,8 +139,19 @@ def _request(spec: Object) -> tuple[Attributes, list[str]]:
     if path is not None:
         return attributes.of_path(path.get("verb", ""), path.get("path", "")), []
     resource = spec["resourceAttributes"]
-    terms, problems = _field_terms(resource.get("fieldSelector"))
-    problems += _label_problems(resource.get("labelSelector"))
+    parsed, terms, problems = _read_selector(
+        resource,
+        "fieldSelector",
+        selectors.parse_fields,
+        lambda each: each["operator"] in ("In", "NotIn") and len(each["values"]) == 1,
+    )
+    # No right depends on labels, so this selector only has to be readable.
+    _, _, label_problems = _read_selector(
+        resource,
+        "labelSelector",
+        selectors.parse_labels,
+        lambda each: each["operator"] in ("In", "NotIn", "Exists", "DoesNotExist"),
+    )
     request = Attributes(
         resource.get("verb", ""),
         group=resource.get("group", ""),
@@ -152,74 +159,62 @@ def _request(spec: Object) -> tuple[Attributes, list[str]]:
         subresource=resource.get("subresource", ""),
         namespace=resource.get("namespace", ""),
         name=resource.get("name", ""),
-        fields=terms,
+        fields=parsed
+        or selectors.FieldSelector(
+            selectors.FieldTerm(each["key"], each["values"][0], each["operator"] == "NotIn")
+            for each in terms
+        ),
     )
-    return request, problems
+    return request, problems + label_problems
 
 
-def _field_terms(selector: Object | None) -> tuple[selectors.FieldSelector, list[str]]:
+def _read_selector(
+    resource: Object,
+    name: str,
+    parse: Callable[[str], _Selector],
+    is_readable: Callable[[Object], bool],
+) -> tuple[_Selector | None, list[Object], list[str]]:
+    """The raw selector or the readable requirements, and a problem if a part is ignored."""
+    selector = resource.get(name)
     if selector is None:
-        return selectors.ANY_FIELDS, []
-    raw = selector.get("rawSelector")
-    if raw:
+        return None, [], []
+    if raw := selector.get("rawSelector"):
         try:
-            return selectors.parse_fields(raw), []
+            return parse(raw), [], []
         except errors.StatusError:
-            return selectors.ANY_FIELDS, [_ignored("fieldSelector")]
-    terms = [
-        selectors.FieldTerm(each["key"], each["values"][0], each["operator"] == "NotIn")
-        for each in selector["requirements"]
-        if each["operator"] in ("In", "NotIn") and len(each["values"]) == 1
-    ]
-    return selectors.FieldSelector(terms), _ignored_part(
-        "fieldSelector", len(terms), len(selector["requirements"])
-    )
-
-
-def _label_problems(selector: Object | None) -> list[str]:
-    """No right depends on labels, so the selector only has to be readable."""
-    if selector is None:
-        return []
-    raw = selector.get("rawSelector")
-    if raw:
-        try:
-            selectors.parse_labels(raw)
-        except errors.StatusError:
-            return [_ignored("labelSelector")]
-        return []
-    operators = ("In", "NotIn", "Exists", "DoesNotExist")
-    readable = [each for each in selector["requirements"] if each["operator"] in operators]
-    return _ignored_part("labelSelector", len(readable), len(selector["requirements"]))
-
-
-def _ignored_part(name: str, readable: int, total: int) -> list[str]:
-    if readable == total:
-        return []
-    return [_ignored(name, partly=readable > 0)]
-
-
-def _ignored(name: str, *, partly: bool = False) -> str:
-    return f"{_RESOURCE}.{name} {'partially ' if partly else ''}ignored due to parse error"
+            return None, [], [f"{_RESOURCE}.{name} ignored due to parse error"]
+    terms = [each for each in selector["requirements"] if is_readable(each)]
+    if len(terms) == len(selector["requirements"]):
+        return None, terms, []
+    partially = "partially " if terms else ""
+    return None, terms, [f"{_RESOURCE}.{name} {partially}ignored due to parse error"]
 
 
 # -- validation -----------------------------------------------------------
 
 
-def _spec_mistakes(spec: Object) -> list[FieldError]:
+def _check_access_review(review: Object) -> None:
+    spec = review.get("spec") or {}
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    mistakes: list[FieldError] = []
     if resource is not None and path is not None:
         value = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
         detail = "cannot be specified in combination with resourceAttributes"
-        return [fields.invalid(_PATH, value, detail)]
-    if resource is None and path is None:
+        mistakes.append(fields.invalid(_PATH, value, detail))
+    elif resource is None and path is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [fields.invalid(_RESOURCE, None, detail)]
-    mistakes: list[FieldError] = []
-    for name in ("fieldSelector", "labelSelector"):
-        selector = (resource or {}).get(name)
-        if selector is not None:
-            mistakes += _selector_mistakes(name, selector)
-    return mistakes
+        mistakes.append(fields.invalid(_RESOURCE, None, detail))
+    else:
+        for name in ("fieldSelector", "labelSelector"):
+            selector = (resource or {}).get(name)
+            if selector is not None:
+                mistakes += _selector_mistakes(name, selector)
+    ignored = ("namespace", "managedFields")
+    metadata = {k: v for k, v in review["metadata"].items() if k not in ignored}
+    if metadata:
+        mistakes.append(fields.invalid("metadata", metadata, "must be empty"))
+    if mistakes:
+        raise errors.invalid(_GROUP, "", "", mistakes)
 
 
 def _selector_mistakes(name: str, selector: Object) -> list[FieldError]:

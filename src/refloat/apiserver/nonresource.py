@@ -4,7 +4,7 @@
 import hashlib
 import platform
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 
 import msgspec
 from aiohttp import hdrs, web
@@ -90,7 +90,8 @@ class NonResourceHandlers:
         if path == "/":
             return exchange.answer(self._index(), as_is=True)
         if path in self._plain:
-            return exchange.answer(self._document(path), as_is=path in _OWN_LAYOUT)
+            body = self._document(path, self._plain[path])
+            return exchange.answer(body, as_is=path in _OWN_LAYOUT)
         if path.startswith(("/api/", "/version/")) or "/".join(path.split("/")[:3]) in self._plain:
             raise errors.page_not_found()
         return exchange.answer(b"404 page not found\n", status=404, media=_TEXT)
@@ -116,19 +117,22 @@ class NonResourceHandlers:
         notes = (f"[+]{each} ok: {note()}\n" for each, note in self.notes.items())
         return "[+]disk ok\n" + "".join(notes)
 
-    def _document(self, path: str) -> bytes:
-        if path not in self._encoded:
-            encoded = msgspec.json.encode(self._plain[path]())
-            indented = path == "/version"
-            self._encoded[path] = msgspec.json.format(encoded) if indented else encoded
-        return self._encoded[path]
+    def _document(self, name: str, make: Callable[[], Object]) -> bytes:
+        """A document, which the server makes once."""
+        if name not in self._encoded:
+            encoded = msgspec.json.encode(make())
+            indented = name == "/version"
+            self._encoded[name] = msgspec.json.format(encoded) if indented else encoded
+        return self._encoded[name]
 
     def _index(self) -> bytes:
         paths = sorted({*self._plain, "/healthz", "/livez", "/readyz", "/metrics"})
         return msgspec.json.format(msgspec.json.encode({"paths": paths}))
 
     def _aggregated(self, exchange: Exchange, path: str) -> web.Response:
-        body, etag = _aggregated_document(path)
+        make = discovery.aggregated_core if path == "/api" else discovery.aggregated_groups
+        body = self._document(f"{path} aggregated", make)
+        etag = f'"{hashlib.sha256(body).hexdigest()}"'
         headers = {"Vary": "Accept", "ETag": etag, "Cache-Control": "public"}
         is_cached = exchange.request.headers.get(hdrs.IF_NONE_MATCH) == etag
         return exchange.answer(
@@ -177,10 +181,3 @@ def _wants_aggregated(exchange: Exchange) -> bool:
         if part.strip() in (negotiation.JSON, "*/*"):
             return False
     return False
-
-
-@cache
-def _aggregated_document(path: str) -> tuple[bytes, str]:
-    make = discovery.aggregated_core if path == "/api" else discovery.aggregated_groups
-    body = msgspec.json.encode(make())
-    return body, f'"{hashlib.sha256(body).hexdigest()}"'

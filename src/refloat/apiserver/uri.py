@@ -41,25 +41,20 @@ def parse(target: str) -> tuple[str, Query]:
             raise errors.bad_request("malformed request target") from error
         finally:
             target_caches.clear_after(absolute)
-    if "%" in path:
-        if _BAD_ESCAPE.search(path):
-            raise errors.bad_request("malformed request target: invalid URL escape in the path")
-        path = unquote(path, errors="replace")
-    return path, _parameters(query) if mark else NO_QUERY
-
-
-def _parameters(query: str) -> Query:
+    if _BAD_ESCAPE.search(path):
+        raise errors.bad_request("malformed request target: invalid URL escape in the path")
+    path = unquote(path, errors="replace")
+    if not mark:
+        return path, NO_QUERY
     if query.count("&") >= MAX_PARAMETERS:
         raise errors.bad_request(f"the query has more than {MAX_PARAMETERS} parameters")
     parameters: MultiDict[str] = MultiDict()
     for pair in query.split("&"):
-        if not pair or ";" in pair:
+        if not pair or ";" in pair or ("%" in pair and _BAD_ESCAPE.search(pair)):
             continue
         name, _, value = pair.partition("=")
         if "%" in pair or "+" in pair:
-            if _BAD_ESCAPE.search(pair):
-                continue
             texts = (part.replace("+", " ") for part in (name, value))
             name, value = (unquote(text, errors="replace") for text in texts)
         parameters.add(name, value)
-    return parameters
+    return path, parameters

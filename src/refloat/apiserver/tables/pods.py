@@ -20,7 +20,14 @@ _NODE_LOST = "NodeLost"
 
 _GATED = "SchedulingGated"
 
-_FINISHED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+# The conditions of the rows of finished pods, by phase.
+_FINISHED = {
+    phase: [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
+    for phase, message in (
+        ("Succeeded", "The pod has completed successfully."),
+        ("Failed", "The pod failed."),
+    )
+}
 
 _COLUMNS = (
     NAME,
@@ -165,11 +172,6 @@ def _restarts(containers: Sequence[Status], now: datetime) -> str:
     return f"{count} ({printing.age(last, now)} ago)" if last else str(count)
 
 
-def _row_conditions(pod: Object) -> list[dict[str, str]] | None:
-    phase = (pod.get("status") or {}).get("phase")
-    if phase not in _FINISHED:
-        return None
-    return [{"type": "Completed", "status": "True", "reason": phase, "message": _FINISHED[phase]}]
-
-
-PODS = Printer(_COLUMNS, _cells, _row_conditions)
+PODS = Printer(
+    _COLUMNS, _cells, lambda pod: _FINISHED.get((pod.get("status") or {}).get("phase", ""))
+)
