@@ -135,29 +135,24 @@ def _open_locked(path: Path, settings: OpenSettings) -> tuple[Log, sqlite3.Conne
     connection = _connect(path, log)
     if log.revision >= newest:
         return log, connection
-    try:
-        return _skip_lost(connection, log, newest + SKIPPED_REVISIONS), connection
-    except sqlite3.Error:
-        connection.close()
-        raise
-
-
-def _skip_lost(connection: sqlite3.Connection, log: Log, revision: int) -> Log:
-    """Go on at this revision with what is there, and forget the past.
-
-    No lost revision is given out again, and a watch from one gets `Compacted`.
-    """
+    # Go on with what is there, and forget the past: no lost revision is given out
+    # again, and a watch from one gets `Compacted`.
+    revision = newest + SKIPPED_REVISIONS
     logger.warning(
         "acknowledged writes are lost: the store goes on from revision %d at revision %d",
         log.revision,
         revision,
     )
-    events = log.events("", after=log.compacted)
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute(FORGET, [json.dumps(_superseded(events))])
-    connection.execute(SET_COMPACTED, sqlite_file.compaction_row(revision))
-    connection.execute("COMMIT")
-    return Log(compacted=revision, base=log.page("").entries)
+    forgotten = json.dumps(_superseded(log.events("", after=log.compacted)))
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(FORGET, [forgotten])
+        connection.execute(SET_COMPACTED, sqlite_file.compaction_row(revision))
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return Log(compacted=revision, base=log.page("").entries), connection
 
 
 def _superseded(events: Sequence[Event]) -> list[int]:

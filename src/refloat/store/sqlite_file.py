@@ -204,7 +204,17 @@ def load(path: Path, *, newest: int = 0) -> Log:
     recognise(path)
     try:
         with _log_kept(wal(path)):
-            with contextlib.closing(_connect_to_read(path)) as connection:
+            # The connection cannot change the database and leaves no file beside it.
+            # Without a log, `immutable` does that. With one, SQLite must recover it, and
+            # wants either shared memory, which is a file, or an exclusive lock, which
+            # a read-only descriptor cannot have: hence the variant without locks (ours
+            # is held). It cannot copy the log into the database when it is closed, for
+            # the descriptor is read-only.
+            options = "vfs=unix-none" if _has_log(path) else "immutable=1"
+            uri = f"{path.absolute().as_uri()}?mode=ro&{options}"
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+            with contextlib.closing(connection):
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
                 log = _read(connection)
             if log.revision < newest:
                 raise errors.LostWrites(path, newest=newest, present=log.revision)
@@ -213,22 +223,6 @@ def load(path: Path, *, newest: int = 0) -> Log:
         raise _damaged(path, f"is damaged: {error}") from error
     except _Nonsense as error:
         raise _damaged(path, f"is damaged: {error}") from error
-
-
-def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that cannot change the database and leaves no file beside it.
-
-    Without a log, `immutable` does that. With one, SQLite must recover it, and
-    wants either shared memory, which is a file, or an exclusive lock, which
-    a read-only descriptor cannot have: hence the variant without locks (ours
-    is held). It cannot copy the log into the database when it is closed, for
-    the descriptor is read-only.
-    """
-    options = "vfs=unix-none" if _has_log(path) else "immutable=1"
-    uri = f"{path.absolute().as_uri()}?mode=ro&{options}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    return connection
 
 
 @contextlib.contextmanager
