@@ -102,9 +102,31 @@ def _decoded(
     decoded = codec.decode(body, struct, media=media)
     if decoded.problems and validation == "Strict":
         raise codec.strict_error(decoded, struct)
-    if resource.kind == "SelfSubjectAccessReview":
-        _check_access_review(decoded.obj)
-    return decoded.obj, decoded.problems if validation == "Warn" else []
+    warnings = decoded.problems if validation == "Warn" else []
+    if resource.kind != "SelfSubjectAccessReview":
+        return decoded.obj, warnings
+    spec = decoded.obj.get("spec") or {}
+    request, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    mistakes: list[FieldError] = []
+    if request is not None and path is not None:
+        value = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
+        detail = "cannot be specified in combination with resourceAttributes"
+        mistakes.append(fields.invalid(_PATH, value, detail))
+    elif request is None and path is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        mistakes.append(fields.invalid(_RESOURCE, None, detail))
+    else:
+        for name in ("fieldSelector", "labelSelector"):
+            selector = (request or {}).get(name)
+            if selector is not None:
+                mistakes += _selector_mistakes(name, selector)
+    ignored = ("namespace", "managedFields")
+    metadata = {k: v for k, v in decoded.obj["metadata"].items() if k not in ignored}
+    if metadata:
+        mistakes.append(fields.invalid("metadata", metadata, "must be empty"))
+    if mistakes:
+        raise errors.invalid(_GROUP, "", "", mistakes)
+    return decoded.obj, warnings
 
 
 def _rules(user: Identity, obj: Object) -> Object:
@@ -191,30 +213,6 @@ def _read_selector(
 
 
 # -- validation -----------------------------------------------------------
-
-
-def _check_access_review(review: Object) -> None:
-    spec = review.get("spec") or {}
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    mistakes: list[FieldError] = []
-    if resource is not None and path is not None:
-        value = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
-        detail = "cannot be specified in combination with resourceAttributes"
-        mistakes.append(fields.invalid(_PATH, value, detail))
-    elif resource is None and path is None:
-        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        mistakes.append(fields.invalid(_RESOURCE, None, detail))
-    else:
-        for name in ("fieldSelector", "labelSelector"):
-            selector = (resource or {}).get(name)
-            if selector is not None:
-                mistakes += _selector_mistakes(name, selector)
-    ignored = ("namespace", "managedFields")
-    metadata = {k: v for k, v in review["metadata"].items() if k not in ignored}
-    if metadata:
-        mistakes.append(fields.invalid("metadata", metadata, "must be empty"))
-    if mistakes:
-        raise errors.invalid(_GROUP, "", "", mistakes)
 
 
 def _selector_mistakes(name: str, selector: Object) -> list[FieldError]:

@@ -202,40 +202,32 @@ def _aggregated(items: Iterable[dict[str, Any]]) -> Object:
 
 
 def _discovered(metadata: dict[str, str], group: str) -> dict[str, Any]:
-    return {
-        "metadata": metadata,
-        "versions": [
-            {
-                "version": each,
-                "resources": [_discovered_resource(member) for member in _members(group, each)],
-                "freshness": "Current",
+    versions = []
+    for version in _versions(group):
+        resources = []
+        for resource in _members(group, version):
+            entry: dict[str, Any] = {
+                "resource": resource.plural,
+                "responseKind": _response_kind(resource.kind),
+                "scope": "Namespaced" if resource.namespaced else "Cluster",
+                "singularResource": resource.singular,
+                "verbs": list(resource.verbs),
+                **_names(resource),
             }
-            for each in _versions(group)
-        ],
-    }
-
-
-def _discovered_resource(resource: Resource) -> dict[str, Any]:
-    discovered: dict[str, Any] = {
-        "resource": resource.plural,
-        "responseKind": _response_kind(resource.kind),
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
-        **_names(resource),
-    }
-    if resource.subresources:
-        discovered["subresources"] = [
-            {
-                "subresource": part.name,
-                "responseKind": _response_kind(
-                    part.kind or resource.kind, part.group, part.version
-                ),
-                "verbs": list(part.verbs),
-            }
-            for part in _parts(resource)
-        ]
-    return discovered
+            if resource.subresources:
+                entry["subresources"] = [
+                    {
+                        "subresource": part.name,
+                        "responseKind": _response_kind(
+                            part.kind or resource.kind, part.group, part.version
+                        ),
+                        "verbs": list(part.verbs),
+                    }
+                    for part in _parts(resource)
+                ]
+            resources.append(entry)
+        versions.append({"version": version, "resources": resources, "freshness": "Current"})
+    return {"metadata": metadata, "versions": versions}
 
 
 def _response_kind(kind: str, group: str = "", kind_version: str = "") -> dict[str, str]:

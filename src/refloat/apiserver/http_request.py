@@ -40,6 +40,15 @@ _PARAMETER = re.compile(rf'\s*({_WORD})=({_WORD}|"(?:[^"\\]|\\.)*")\s*(?:;|$)')
 # kubectl sends about 200.
 MAX_MEDIA_CHARACTERS = 4096
 
+# How bodies of a media type are read.
+_MEDIA: dict[str, codec.Media] = {
+    "": "json",
+    "*/*": "json",
+    negotiation.JSON: "json",
+    negotiation.YAML: "yaml",
+    negotiation.PROTOBUF: "protobuf",
+}
+
 # The errors of a body that breaks off or is framed wrongly.
 _BROKEN = (
     web.RequestPayloadError,
@@ -283,15 +292,20 @@ class Exchange:
         """The media type of the body; raises 415."""
         media, parted, parameters = self.content_type.partition(";")
         media = media.strip().lower()
-        if parted and not (media and _are_parameters(parameters)):
+        is_valid = not parted or bool(media and len(parameters) <= MAX_MEDIA_CHARACTERS)
+        names: set[str] = set()
+        place = 0
+        # As in Go: parameters that are none, or have one name twice, are an error.
+        while is_valid and parameters[place:].strip():
+            match = _PARAMETER.match(parameters, place)
+            if match is None or match[1].lower() in names:
+                is_valid = False
+            else:
+                names.add(match[1].lower())
+                place = match.end()
+        if not is_valid or media not in _MEDIA:
             raise errors.unsupported_media_type(negotiation.SERVED)
-        if media in ("", "*/*", negotiation.JSON):
-            return "json"
-        if media == negotiation.YAML:
-            return "yaml"
-        if media == negotiation.PROTOBUF:
-            return "protobuf"
-        raise errors.unsupported_media_type(negotiation.SERVED)
+        return _MEDIA[media]
 
     def answer(
         self,
@@ -383,18 +397,3 @@ def _is_crowded(body: bytes) -> bool:
         count += _value_count(b"".join(parts[within::2])) - 1
         within ^= (len(parts) - 1) & 1
     return count >= limits.MAX_VALUES
-
-
-def _are_parameters(text: str) -> bool:
-    """Whether Go reads this as the parameters of a media type, each name once."""
-    names: set[str] = set()
-    place = 0
-    if len(text) > MAX_MEDIA_CHARACTERS:
-        return False
-    while text[place:].strip():
-        match = _PARAMETER.match(text, place)
-        if match is None or match[1].lower() in names:
-            return False
-        names.add(match[1].lower())
-        place = match.end()
-    return True

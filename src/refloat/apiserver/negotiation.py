@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -59,8 +60,19 @@ def accepted(header: str, include: str, *, streams: bool = False) -> Form:
     """
     if not header or header in (JSON, "*/*"):
         return PLAIN
+    clauses: list[tuple[float, bool, str, dict[str, str]]] = []
+    for part in header.split(","):
+        media, *texts = (piece.strip() for piece in part.split(";"))
+        pairs = (text.partition("=") for text in texts)
+        parameters = {name.strip(): value.strip() for name, _, value in pairs}
+        try:
+            weight = float(parameters.get("q", 1))
+        except ValueError:
+            weight = 1.0
+        clauses.append((-weight, media == "*/*", media, parameters))
     is_served = False
-    for media, parameters in _clauses(header):
+    # At equal preference a wildcard comes last.
+    for _, _, media, parameters in sorted(clauses, key=itemgetter(0, 1)):
         is_served = is_served or media in SERVED
         if media == "*/*":
             media = JSON
@@ -77,22 +89,6 @@ def accepted(header: str, include: str, *, streams: bool = False) -> Form:
     media_types = ", ".join((*SERVED, *_STREAMED) if streams else SERVED)
     message = f"406: Not Acceptable\n\nAvailable representations: {media_types}"
     raise errors.StatusError(406, "NotAcceptable", message, details={})
-
-
-def _clauses(header: str) -> list[tuple[str, dict[str, str]]]:
-    """The media types of an Accept header, in the order of preference."""
-    clauses = []
-    for part in header.split(","):
-        media, *texts = (piece.strip() for piece in part.split(";"))
-        pairs = (text.partition("=") for text in texts)
-        parameters = {name.strip(): value.strip() for name, _, value in pairs}
-        try:
-            weight = float(parameters.get("q", 1))
-        except ValueError:
-            weight = 1.0
-        # At equal preference a wildcard comes last.
-        clauses.append(((-weight, media == "*/*"), (media, parameters)))
-    return [clause for _, clause in sorted(clauses, key=lambda ranked: ranked[0])]
 
 
 def check(form: Form) -> None:

@@ -125,10 +125,10 @@ def _compare(old: Any, new: Any, shape: Shape, path: Path, comparison: Compariso
             other = others[0] if len(others) == 1 else ABSENT
             _compare(one, other, inner, below, comparison)
             # Items with repeated keys have one owner together.
-            before = ones if len(ones) > 1 else ABSENT
-            after = others if len(others) > 1 else ABSENT
-            if before != after:
-                _record(before, after, below, comparison)
+            repeated = ones if len(ones) > 1 else ABSENT
+            repeated_later = others if len(others) > 1 else ABSENT
+            if repeated != repeated_later:
+                _record(repeated, repeated_later, below, comparison)
     if old is ABSENT or new is ABSENT:
         _record(old, new, path, comparison)
 
