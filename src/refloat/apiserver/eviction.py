@@ -79,7 +79,12 @@ class PodEvictions:
         prefix = storage_codec.prefix(BUDGETS, pod["metadata"]["namespace"])
         entries = self._registry.store.page(prefix).entries
         every = (storage_codec.unpack(BUDGETS, entry) for entry in entries)
-        budgets = [each for each in every if _covers(each, pod)]
+        budgets = [
+            each
+            for each in every
+            if (selector := each["spec"].get("selector")) is not None
+            and selectors.from_object(selector).matches(labels(pod))
+        ]
         if not budgets:
             await self._mark_and_delete(call, pod, options)
             return
@@ -179,11 +184,6 @@ def _pinned(pod: Object, options: deletion.Options) -> deletion.Options:
 
 def _is_conflict(error: errors.StatusError) -> bool:
     return error.code == 409 and error.reason == "Conflict"
-
-
-def _covers(budget: Object, pod: Object) -> bool:
-    selector = budget["spec"].get("selector")
-    return selector is not None and selectors.from_object(selector).matches(labels(pod))
 
 
 def may_go_unready(pod: Object, budget: Object) -> bool:

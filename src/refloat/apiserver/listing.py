@@ -141,7 +141,9 @@ async def _collect(
     revision: int | None,
     options: ListOptions,
 ) -> tuple[list[Entry], bool, int, int]:
-    limit = _limit(selection, options)
+    # Any version and a single object have no limit.
+    unlimited = options.revision == 0 or selection.pinned("metadata.name")
+    limit = 0 if unlimited else options.limit
     if revision is None and not after and selection.key:
         alone = await _matching(selection, candidates(store, selection))
         return alone, False, 0, store.revision
@@ -163,13 +165,6 @@ async def _collect(
             return matches, page.more, 0, page.revision
         revision, after = page.revision, page.entries[-1].key
         await give_way()
-
-
-def _limit(selection: Selection, options: ListOptions) -> int:
-    """The most entries of an answer; any version and a single object have no limit."""
-    if options.revision == 0 or selection.pinned("metadata.name"):
-        return 0
-    return options.limit
 
 
 def candidates(store: Store, selection: Selection) -> list[Entry]:

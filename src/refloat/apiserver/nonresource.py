@@ -88,7 +88,9 @@ class NonResourceHandlers:
             body, media = metrics.exposition(self._registry, accept)
             return exchange.answer(body, media=media)
         if path == "/":
-            return exchange.answer(self._index(), as_is=True)
+            paths = sorted({*self._plain, "/healthz", "/livez", "/readyz", "/metrics"})
+            body = msgspec.json.format(msgspec.json.encode({"paths": paths}))
+            return exchange.answer(body, as_is=True)
         if path in self._plain:
             body = self._document(path, self._plain[path])
             return exchange.answer(body, as_is=path in _OWN_LAYOUT)
@@ -107,15 +109,13 @@ class NonResourceHandlers:
             text = f"[+]ping ok\n[-]disk failed: {shortage}\n{name} check failed\n"
             return exchange.answer(text.encode(), status=500, media=_TEXT)
         if "verbose" in exchange.query and not check:
-            more = self._details() if name == "readyz" else ""
-            text = f"[+]ping ok\n{more}{name} check passed\n"
+            lines = ["[+]ping ok\n"]
+            if name == "readyz":
+                lines.append("[+]disk ok\n")
+                lines += [f"[+]{each} ok: {note()}\n" for each, note in self.notes.items()]
+            text = f"{''.join(lines)}{name} check passed\n"
             return exchange.answer(text.encode(), media=_TEXT)
         return exchange.answer(b"ok", media=_TEXT)
-
-    def _details(self) -> str:
-        """The additional lines of the verbose `/readyz`."""
-        notes = (f"[+]{each} ok: {note()}\n" for each, note in self.notes.items())
-        return "[+]disk ok\n" + "".join(notes)
 
     def _document(self, name: str, make: Callable[[], Object]) -> bytes:
         """A document, which the server makes once."""
@@ -124,10 +124,6 @@ class NonResourceHandlers:
             indented = name == "/version"
             self._encoded[name] = msgspec.json.format(encoded) if indented else encoded
         return self._encoded[name]
-
-    def _index(self) -> bytes:
-        paths = sorted({*self._plain, "/healthz", "/livez", "/readyz", "/metrics"})
-        return msgspec.json.format(msgspec.json.encode({"paths": paths}))
 
     def _aggregated(self, exchange: Exchange, path: str) -> web.Response:
         make = discovery.aggregated_core if path == "/api" else discovery.aggregated_groups

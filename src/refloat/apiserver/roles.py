@@ -37,7 +37,11 @@ class Rule:
         if not _has(self.verbs, request.verb):
             return False
         if not request.is_resource:
-            return any(_covers(path, request.path) for path in self.paths)
+            return any(
+                each == request.path
+                or (each.endswith("*") and request.path.startswith(each.rstrip("*")))
+                for each in self.paths
+            )
         return (
             _has(self.groups, request.group)
             and (
@@ -50,10 +54,6 @@ class Rule:
 
 def _has(names: tuple[str, ...], name: str) -> bool:
     return name in names or "*" in names
-
-
-def _covers(pattern: str, path: str) -> bool:
-    return pattern == path or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,16 +170,11 @@ def recognise(path: Path) -> None:
             f"{path} has format {version} and this version of Refloat knows format {VERSION}: "
             "use the version of Refloat that wrote it"
         )
-    if not _has_log(path):
-        _check_length(path, header)
-
-
-def _check_length(path: Path, header: bytes) -> None:
-    """Only without a write-ahead log, which may hold pages that the file lacks."""
-    size = path.stat().st_size
+    if _has_log(path):  # which may hold pages that the file lacks
+        return
     # The format writes a page of 65536 bytes as 1.
     page = struct.unpack_from(">H", header, 16)[0]
-    expected = _number(header, 28) * (65536 if page == 1 else page)
+    size, expected = path.stat().st_size, _number(header, 28) * (65536 if page == 1 else page)
     if size < expected:
         raise _damaged(path, f"is cut short: {size} of {expected} bytes")
 

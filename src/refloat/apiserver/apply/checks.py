@@ -23,7 +23,9 @@ _ANY_SCALAR = ("quantity", "time", "microtime")
 
 def check(config: Any, struct: schema.Struct) -> None:
     """Raise unless this is a configuration of this kind."""
-    _check_kind(config, struct)
+    obj = config if isinstance(config, dict) else {}
+    if (obj.get("apiVersion"), obj.get("kind")) != (struct.api_version, struct.kind):
+        raise errors.bad_request(f"invalid object type: {_kind(obj)}")
     metadata = config.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
@@ -50,12 +52,6 @@ def unconvertible(config: Object, cause: str) -> errors.StatusError:
         f"failed to convert new object ({subject}) to proper version: "
         f"unable to convert unstructured object to {kind}: {cause}"
     )
-
-
-def _check_kind(config: Any, struct: schema.Struct) -> None:
-    obj = config if isinstance(config, dict) else {}
-    if (obj.get("apiVersion"), obj.get("kind")) != (struct.api_version, struct.kind):
-        raise errors.bad_request(f"invalid object type: {_kind(obj)}")
 
 
 def _kind(config: Object) -> str:

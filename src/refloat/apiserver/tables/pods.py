@@ -109,7 +109,11 @@ def _state(pod: Object, status: Status, started: Sequence[Status], obstacle: str
         if phase not in _FINISHED:
             return "Terminating"
     first_stop = next(filter(None, map(_stop, started)), "")
-    word = first_stop or obstacle or _unstarted(status) or reason or phase
+    is_gated = any(
+        each.get("type") == "PodScheduled" and each.get("reason") == _GATED
+        for each in status.get("conditions") or ()
+    )
+    word = first_stop or obstacle or (_GATED if is_gated else reason or phase)
     if word != "Completed":
         return word
     # Other containers may still run or have failed.
@@ -118,13 +122,6 @@ def _state(pod: Object, status: Status, started: Sequence[Status], obstacle: str
         return "Running"
     failure = next((_stop(each) for each in started if _has_failed(each)), "")
     return failure or ("NotReady" if running else word)
-
-
-def _unstarted(status: Status) -> str:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("reason") == _GATED:
-            return _GATED
-    return ""
 
 
 def _stop(container: Status) -> str:
