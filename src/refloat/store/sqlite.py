@@ -143,10 +143,10 @@ def _open_locked(path: Path, settings: OpenSettings) -> tuple[Log, sqlite3.Conne
         log.revision,
         revision,
     )
-    forgotten = json.dumps(_superseded(log.events("", after=log.compacted)))
+    superseded = json.dumps(_superseded(log.events("", after=log.compacted)))
     try:
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(FORGET, [forgotten])
+        connection.execute(FORGET, [superseded])
         connection.execute(SET_COMPACTED, sqlite_file.compaction_row(revision))
         connection.execute("COMMIT")
     except sqlite3.Error:

@@ -6,7 +6,6 @@ These four identify the entry, except that an applier has one entry for all vers
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -67,34 +66,30 @@ Owners: TypeAlias = dict[str, ManagerEntry]
 """Entries under their identities."""
 
 
-def of(entries: Iterable[ManagerEntry]) -> Owners:
-    return {entry.identity: entry for entry in entries}
-
-
 def decode(encoded: list[dict[str, Any]] | None) -> Owners:
     """The entries of an object; raises `MalformedEntry`."""
-    return of(_decode(index, each) for index, each in enumerate(encoded or ()))
-
-
-def _decode(index: int, encoded: dict[str, Any]) -> ManagerEntry:
-    operation = encoded.get("operation")
-    if operation not in ("Apply", "Update"):
-        raise MalformedEntry("operation must be `Apply` or `Update`")
-    if not encoded.get("apiVersion"):
-        raise MalformedEntry("apiVersion must not be empty")
-    fields_type = encoded.get("fieldsType", "")
-    if not fields_type:
-        raise MalformedEntry(f"missing fieldsType in managed fields entry {index}")
-    if fields_type != "FieldsV1":
-        raise MalformedEntry(f'invalid fieldsType "{fields_type}" in managed fields entry {index}')
-    return ManagerEntry(
-        manager=encoded.get("manager", ""),
-        operation=cast("Operation", operation),
-        api_version=encoded["apiVersion"],
-        paths=_paths(encoded.get("fieldsV1")),
-        subresource=encoded.get("subresource", ""),
-        time=encoded.get("time"),
-    )
+    owners: Owners = {}
+    for index, each in enumerate(encoded or ()):
+        operation, fields_type = each.get("operation"), each.get("fieldsType", "")
+        if operation not in ("Apply", "Update"):
+            raise MalformedEntry("operation must be `Apply` or `Update`")
+        if not each.get("apiVersion"):
+            raise MalformedEntry("apiVersion must not be empty")
+        where = f"in managed fields entry {index}"
+        if not fields_type:
+            raise MalformedEntry(f"missing fieldsType {where}")
+        if fields_type != "FieldsV1":
+            raise MalformedEntry(f'invalid fieldsType "{fields_type}" {where}')
+        entry = ManagerEntry(
+            manager=each.get("manager", ""),
+            operation=cast("Operation", operation),
+            api_version=each["apiVersion"],
+            paths=_paths(each.get("fieldsV1")),
+            subresource=each.get("subresource", ""),
+            time=each.get("time"),
+        )
+        owners[entry.identity] = entry
+    return owners
 
 
 def _paths(fields: Any) -> PathSet:
