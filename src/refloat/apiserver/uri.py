@@ -41,7 +41,7 @@ def parse(target: str) -> tuple[str, Query]:
             raise errors.bad_request("malformed request target") from error
         finally:
             target_caches.clear_after(absolute)
-    if _BAD_ESCAPE.search(path):
+    if "%" in path and _BAD_ESCAPE.search(path):
         raise errors.bad_request("malformed request target: invalid URL escape in the path")
     path = unquote(path, errors="replace")
     if not mark:
