@@ -82,26 +82,23 @@ class FairShare:
 
     def _grant(self) -> None:
         """Grant what is free to waiting requests, each time to the user that holds the least."""
-        grants = True
-        while grants:
-            grants = False
+        while True:
             for user in sorted(self._waiting, key=lambda each: self._held.get(each, 0)):
                 queue = self._waiting[user]
                 while queue and queue[0].granted.done():  # its request was cancelled
                     queue.popleft()
-                grants = bool(queue) and self._fits(user, queue[0].amount)
-                if grants:
+                if not queue:
+                    del self._waiting[user]
+                elif self._fits(user, queue[0].amount):
                     waiter = queue.popleft()
                     self._add(user, waiter.amount)
                     waiter.granted.set_result(None)
-                if not queue:
                     del self._waiting[user]
-                elif grants:
-                    self._waiting[user] = self._waiting.pop(
-                        user
-                    )  # behind users that hold as little
-                if grants:
+                    if queue:
+                        self._waiting[user] = queue  # behind users that hold as little
                     break
+            else:
+                return
 
     def _leave(self, user: str, waiter: _Waiter) -> None:
         if waiter.granted.done() and not waiter.granted.cancelled():
