@@ -92,6 +92,7 @@ class _PatchedDocument:
         self._owned: dict[int, Any] = {}
 
     def perform(self, operation: Operation) -> None:
+        """Change the document; raises `_Mismatch` or KeyError if the operation does not fit."""
         match operation.get("op"):
             case "add":
                 self._insert(_text(operation, "path"), operation.get("value"))

@@ -158,6 +158,7 @@ def _merge_list(
 
 
 def _merge_objects(live: list[Any], patch: list[Any], field: schema.Field) -> list[Any]:
+    """Apply the items with `$patch`, then merge the others by their keys."""
     merge_key = field.patch_merge_key
     element = field.type.element if isinstance(field.type, schema.ListOf) else field.type
     if not merge_key:
