@@ -268,20 +268,19 @@ class Connections:
         seconds = self._connect_seconds
         try:
             async with nullcontext() if seconds is None else self._clock.timeout(seconds):
-                connection = await self._open_one(protocol, context)
+                if self._proxy is None:
+                    address = (self._host, self._port)
+                    connection = await _dial(protocol, address, context, self._server_name)
+                elif context is None:
+                    connection = await _dial_proxy(protocol, self._proxy, None)
+                else:
+                    connection = await self._tunnel(protocol, self._proxy, context)
         except (OSError, UnicodeError) as error:
             where = f"{self._host}:{self._port}"
             raise NotConnected(f"Cannot connect to host {where}: {error}") from error
         self._open.add(connection)
         connection.lost.add_done_callback(lambda _: self._open.discard(connection))
         return connection
-
-    async def _open_one(self, protocol: type[P], context: ssl.SSLContext | None) -> P:
-        if self._proxy is None:
-            return await _dial(protocol, (self._host, self._port), context, self._server_name)
-        if context is None:
-            return await _dial_proxy(protocol, self._proxy, None)
-        return await self._tunnel(protocol, self._proxy, context)
 
     async def _tunnel(self, protocol: type[P], proxy: Proxy, context: ssl.SSLContext) -> P:
         """A TLS connection to the server through the proxy."""

@@ -10,8 +10,8 @@ sends no request.
 import asyncio
 import base64
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from refloat.base.clock import Clock
 from refloat.base.tasks import Tasks
@@ -138,23 +138,21 @@ class _KubeconfigIdentity:
             raise errors.Unauthorized(
                 f"no credentials: {error.filename}: cannot be read: {error.strerror}"
             ) from error
+        user, credential = self._user, credential or Credential()
         inputs = (token, pair, credential)
-        if self._cached is None or self._cached[0] != inputs:
-            if credential is not None and credential.certificate:
-                pair = (credential.certificate, credential.key)
-            headers = (*self._authorization(token, credential), *self._as)
-            self._cached = (inputs, Identity(headers, *pair))
-        return self._cached[1]
-
-    def _authorization(self, token: bytes, credential: Credential | None) -> Sequence[Header]:
-        user = self._user
+        if self._cached is not None and self._cached[0] == inputs:
+            return self._cached[1]
+        if credential.certificate:
+            pair = (credential.certificate, credential.key)
+        headers = self._as
         if user.username or user.password:
-            pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
-            return [("Authorization", f"Basic {pair}")]
+            basic = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
+            headers = (("Authorization", f"Basic {basic}"), *headers)
         # A token file is newer than a token beside it in the kubeconfig.
-        bearer = token.decode(errors="replace").strip() or user.token
-        bearer = bearer or (credential.token if credential is not None else "")
-        return [("Authorization", f"Bearer {bearer}")] if bearer else []
+        elif bearer := token.decode(errors="replace").strip() or user.token or credential.token:
+            headers = (("Authorization", f"Bearer {bearer}"), *headers)
+        self._cached = (inputs, Identity(headers, *pair))
+        return self._cached[1]
 
 
 def _impersonation(target: cluster_access.Impersonation | None) -> list[Header]:
@@ -164,16 +162,7 @@ def _impersonation(target: cluster_access.Impersonation | None) -> list[Header]:
     if target.uid:
         headers.append(("Impersonate-Uid", target.uid))
     headers += [("Impersonate-Group", group) for group in target.groups]
-    headers += [(f"Impersonate-Extra-{_escaped(key)}", value) for key, value in target.extra]
+    for key, value in target.extra:
+        name = quote(key, safe="!#$&'*+-.^_`|~")  # what the name of a header may have
+        headers.append((f"Impersonate-Extra-{name}", value))
     return headers
-
-
-def _escaped(key: str) -> str:
-    """A key as part of a header's name; percent-encodes characters that a name may not have."""
-    allowed = "!#$&'*+-.^_`|~"
-    return "".join(
-        char
-        if char.isascii() and (char.isalnum() or char in allowed)
-        else "".join(f"%{byte:02X}" for byte in char.encode())
-        for char in key
-    )

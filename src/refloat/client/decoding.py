@@ -118,25 +118,16 @@ _NO_BYTES = msgspec.Raw(b"")
 
 def event(kind: Kind[T], line: Body) -> WatchEvent[T]:
     """A line of a watch; raises the error of an ERROR event."""
-    if not line.startswith(_OBJECT_STARTS):
-        return _any_event(kind, line)
-    try:
-        change: _ObjectEvent[T] = _decoder(_ObjectEvent, _key(kind)).decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unexpected("a watch event", line, error) from error
     reader = _version_reader(_key(kind))
-    raw = _event.decode(line).object if reader is _version_from_bytes else _NO_BYTES
-    return WatchEvent(change.type, change.object, reader(change.object, raw))
-
-
-def _any_event(kind: Kind[T], line: Body) -> WatchEvent[T]:
-    """An event of any type, with the fields in any order."""
     try:
+        if line.startswith(_OBJECT_STARTS):
+            change: _ObjectEvent[T] = _decoder(_ObjectEvent, _key(kind)).decode(line)
+            raw = _event.decode(line).object if reader is _version_from_bytes else _NO_BYTES
+            return WatchEvent(change.type, change.object, reader(change.object, raw))
         event = _event.decode(line)
         if event.type in _OBJECT_EVENTS:
             obj = kind.decoder.decode(event.object)
-            version = _version_reader(_key(kind))(obj, event.object)
-            return WatchEvent(cast("EventType", event.type), obj, version)
+            return WatchEvent(cast("EventType", event.type), obj, reader(obj, event.object))
         if event.type == "BOOKMARK":
             meta = _metadata.decode(event.object).metadata or _Meta()
             ends = (meta.annotations or {}).get(INITIAL_END) == "true"

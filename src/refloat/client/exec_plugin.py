@@ -87,7 +87,11 @@ class ExecPlugin:
 
     async def run(self, authority: bytes) -> Credential:
         """Run the plugin once; `authority` goes to a plugin that wants cluster information."""
-        interactive = self._is_interactive()
+        mode, stdin = self._plugin.interactive, sys.stdin
+        has_terminal = stdin is not None and not stdin.closed and stdin.isatty()
+        if mode == "Always" and not has_terminal:
+            raise self._failed("asks the user, but standard input is not a terminal")
+        interactive = has_terminal and mode != "Never"
         transport, process = await self._start(interactive, authority)
         settings = self._settings
         seconds = settings.sign_in_seconds if interactive else settings.plugin_seconds
@@ -106,30 +110,17 @@ class ExecPlugin:
             raise self._failed(f"ended with code {code}{tail}")
         return self._parse(output)
 
-    def _is_interactive(self) -> bool:
-        mode = self._plugin.interactive
-        if mode == "Never":
-            return False
-        has_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-        if mode == "Always" and not has_terminal:
-            raise self._failed("asks the user, but standard input is not a terminal")
-        return has_terminal
-
-    def _info(self, interactive: bool, authority: bytes) -> str:
-        """The plugin's input."""
+    async def _start(self, interactive: bool, authority: bytes) -> tuple[_Transport, _Process]:
+        plugin, loop = self._plugin, asyncio.get_running_loop()
         spec: dict[str, Any] = {}
-        if self._plugin.wants_cluster:
+        if plugin.wants_cluster:
             cluster = {**self._cluster.info}
             if authority:
                 cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
             spec["cluster"] = {key: value for key, value in cluster.items() if value}
         spec["interactive"] = interactive
-        info = {"kind": "ExecCredential", "apiVersion": self._plugin.api_version, "spec": spec}
-        return msgspec.json.encode(info).decode()
-
-    async def _start(self, interactive: bool, authority: bytes) -> tuple[_Transport, _Process]:
-        plugin, loop = self._plugin, asyncio.get_running_loop()
-        info = self._info(interactive, authority)
+        info = {"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}
+        variables = {**dict(plugin.env), "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
         try:
             # As asyncio.create_subprocess_exec, which keeps the transport to itself.
             transport, protocol = await loop.subprocess_exec(
@@ -139,7 +130,7 @@ class ExecPlugin:
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=None if interactive else asyncio.subprocess.PIPE,
-                env={**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": info},
+                env={**os.environ, **variables},
                 # A group of its own, so that Refloat can end its children too. But only
                 # Refloat's own group may read from the terminal.
                 start_new_session=not interactive,

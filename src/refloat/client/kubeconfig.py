@@ -252,13 +252,25 @@ def _cluster(entry: _Entry) -> cluster_access.ClusterEndpoint:
     insecure = bool(value.insecure_skip_tls_verify)
     if insecure and authority:
         raise entry.wrong("insecure-skip-tls-verify excludes a certificate-authority")
+    # For credential plugins, in the order of Kubernetes.
+    info: dict[str, Any] = {
+        "server": value.server,
+        "tls-server-name": value.tls_server_name,
+        "insecure-skip-tls-verify": value.insecure_skip_tls_verify,
+        "certificate-authority-data": None,
+        "proxy-url": value.proxy_url,
+        "disable-compression": value.disable_compression,
+    }
+    for each in value.extensions or ():
+        if each.name == _PLUGIN_EXTENSION:
+            info["config"] = each.extension
     return cluster_access.ClusterEndpoint(
         _server(entry, bool(authority) or insecure),
         authority=authority,
         server_name=value.tls_server_name or "",
         insecure=insecure,
         proxy=_proxy(entry),
-        info=_plugin_info(value),
+        info=info,
     )
 
 
@@ -285,22 +297,6 @@ def _is_url(text: str, schemes: tuple[str, ...]) -> bool:
         return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-
-
-def _plugin_info(cluster: _Cluster) -> dict[str, Any]:
-    """The cluster information for credential plugins, in the order of Kubernetes."""
-    info: dict[str, Any] = {
-        "server": cluster.server,
-        "tls-server-name": cluster.tls_server_name,
-        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
-        "certificate-authority-data": None,
-        "proxy-url": cluster.proxy_url,
-        "disable-compression": cluster.disable_compression,
-    }
-    for each in cluster.extensions or ():
-        if each.name == _PLUGIN_EXTENSION:
-            info["config"] = each.extension
-    return info
 
 
 def _user(entry: _Entry) -> cluster_access.User:
