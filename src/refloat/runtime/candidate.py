@@ -12,7 +12,7 @@ The callback only starts and stops the work. The protection is `check`, which
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -120,23 +120,20 @@ class Candidate:
             self._changed.clear()
             if not self._enabled:
                 await self._changed.wait()
-            elif (error := await self._until_changed(self._term())) is not None:
+                continue
+            term = asyncio.ensure_future(self._term())
+            disabled = asyncio.ensure_future(self._until_disabled())
+            try:
+                await asyncio.wait((term, disabled), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                term.cancel()
+                disabled.cancel()
+                ends = await asyncio.gather(term, disabled, return_exceptions=True)
+            if error := next((each for each in ends if isinstance(each, Exception)), None):
                 name, wait = self._settings.name, self._settings.retry_period
                 text = "%s: the term as leader by the Lease %s failed; again in %.1f s"
                 log.error(text, self.controller, name, wait, exc_info=error)
                 await self._clock.sleep(wait)
-
-    async def _until_changed(self, term: Coroutine[object, object, None]) -> Exception | None:
-        """Run one term, until `contend` disables it; returns the error of a failed term."""
-        work = asyncio.ensure_future(term)
-        changed = asyncio.ensure_future(self._until_disabled())
-        try:
-            await asyncio.wait((work, changed), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (work, changed):
-                task.cancel()
-            ends = await asyncio.gather(work, changed, return_exceptions=True)
-        return next((each for each in ends if isinstance(each, Exception)), None)
 
     async def _until_disabled(self) -> None:
         while self._enabled:

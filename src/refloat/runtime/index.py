@@ -36,17 +36,9 @@ def _claims(pod: core.Pod) -> Sequence[str]:
     return [f"{pod.metadata.namespace}/{each}" for each in dict.fromkeys(names)]
 
 
-def _owners(obj: ApiObject) -> Sequence[str]:
-    return [owner.uid for owner in obj.metadata.owner_references or ()]
-
-
 def _controller(obj: ApiObject) -> Sequence[str]:
     owner = obj.metadata.controller
     return (owner.uid,) if owner is not None else ()
-
-
-def _namespace(obj: ApiObject) -> Sequence[str]:
-    return (obj.metadata.namespace,)
 
 
 NODE: Index[core.Pod] = Index("node", _node)
@@ -55,13 +47,15 @@ NODE: Index[core.Pod] = Index("node", _node)
 CLAIM: Index[core.Pod] = Index("claim", _claims)
 """Pods by the key of each claim that they name."""
 
-OWNER: Index[ApiObject] = Index("owner", _owners)
+OWNER: Index[ApiObject] = Index(
+    "owner", lambda obj: [owner.uid for owner in obj.metadata.owner_references or ()]
+)
 """Objects by the uid of each owner."""
 
 CONTROLLER: Index[ApiObject] = Index("controller", _controller)
 """Objects by the uid of the owner that manages them."""
 
-NAMESPACE: Index[ApiObject] = Index("namespace", _namespace)
+NAMESPACE: Index[ApiObject] = Index("namespace", lambda obj: (obj.metadata.namespace,))
 
 
 def label(key: str) -> Index[ApiObject]:

@@ -158,7 +158,20 @@ class Queue(Generic[K]):
         while not self._ready:
             if self._closed:
                 raise ShutDown(f"queue {self.name} is shut down")
-            await self._ready_or_closed()
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                # 1. A key came and woke this getter. 2. The getter was cancelled before
+                # it ran. 3. No other getter would take the key, so wake the next one.
+                if getter.done() and not getter.cancelled():
+                    if self._ready:
+                        self._wake()
+                else:
+                    with contextlib.suppress(ValueError):  # `_wake` has removed it already
+                        self._getters.remove(getter)
+                raise
         key = self._ready.popleft()
         now = self._clock.monotonic()
         self.latency.observe(now - self._dirty.pop(key))
@@ -206,22 +219,6 @@ class Queue(Generic[K]):
             if not getter.done():
                 getter.set_result(None)
                 return
-
-    async def _ready_or_closed(self) -> None:
-        getter = asyncio.get_running_loop().create_future()
-        self._getters.append(getter)
-        try:
-            await getter
-        except asyncio.CancelledError:
-            # 1. A key came and woke this getter. 2. The getter was cancelled before
-            # it ran. 3. No other getter would take the key, so wake the next one.
-            if getter.done() and not getter.cancelled():
-                if self._ready:
-                    self._wake()
-            else:
-                with contextlib.suppress(ValueError):  # `_wake` has removed it already
-                    self._getters.remove(getter)
-            raise
 
     def _arm(self) -> None:
         """Set the alarm for the first entry of the heap."""

@@ -71,23 +71,12 @@ class QueueMetrics(Collector):
         self._queues.append(queue)
 
     def collect(self) -> Iterable[Metric]:
-        yield from self._counts()
-        yield from self._gauges()
-        yield from self._histograms()
-
-    def _counts(self) -> Iterable[Metric]:
         adds = CounterMetricFamily(
             "workqueue_adds", "Total number of adds handled by workqueue", labels=_NAME
         )
         retries = CounterMetricFamily(
             "workqueue_retries", "Total number of retries handled by workqueue", labels=_NAME
         )
-        for queue in self._queues:
-            adds.add_metric([queue.name], queue.adds)
-            retries.add_metric([queue.name], queue.retries)
-        return adds, retries
-
-    def _gauges(self) -> Iterable[Metric]:
         depth = GaugeMetricFamily("workqueue_depth", "Current depth of workqueue", labels=_NAME)
         unfinished = GaugeMetricFamily(
             "workqueue_unfinished_work_seconds",
@@ -99,14 +88,6 @@ class QueueMetrics(Collector):
             "Seconds that the longest work in progress has taken so far",
             labels=_NAME,
         )
-        for queue in self._queues:
-            running = queue.running()
-            depth.add_metric([queue.name], len(queue))
-            unfinished.add_metric([queue.name], sum(running))
-            longest.add_metric([queue.name], max(running, default=0.0))
-        return depth, unfinished, longest
-
-    def _histograms(self) -> Iterable[Metric]:
         latency = HistogramMetricFamily(
             "workqueue_queue_duration_seconds",
             "Seconds from a key's add until it is given out",
@@ -116,6 +97,12 @@ class QueueMetrics(Collector):
             "workqueue_work_duration_seconds", "Seconds of work on a key", labels=_NAME
         )
         for queue in self._queues:
+            running = queue.running()
+            adds.add_metric([queue.name], queue.adds)
+            retries.add_metric([queue.name], queue.retries)
+            depth.add_metric([queue.name], len(queue))
+            unfinished.add_metric([queue.name], sum(running))
+            longest.add_metric([queue.name], max(running, default=0.0))
             latency.add_metric([queue.name], queue.latency.cumulative(), queue.latency.total)
             work.add_metric([queue.name], queue.work.cumulative(), queue.work.total)
-        return latency, work
+        return adds, retries, depth, unfinished, longest, latency, work
