@@ -121,10 +121,9 @@ class NodeAdmission:
         if not self._facts.is_critical(pod):
             return objections[0].rejection()
         unfit, missing = node_admission.for_critical(objections)
-        return unfit[0].rejection() if unfit else self._make_room(pod, missing)
-
-    def _make_room(self, pod: Pod, missing: Mapping[str, int]) -> Rejection | Later:
-        """Preempt pods for a critical pod, which waits until they have ended."""
+        if unfit:
+            return unfit[0].rejection()
+        # Preempt pods for a critical pod, which waits until they have ended.
         active = self._pods.active()
         leaving = [each for each in active if self._pods.is_ending(each.metadata.uid)]
         missing = _less(missing, leaving)

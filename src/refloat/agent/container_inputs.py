@@ -162,35 +162,27 @@ class ContainerInputs:
     async def _files(
         self, references: "_References", pod: Object, kind: str, source: Object
     ) -> dict[str, VolumeFile]:
-        if kind == "projected":
-            return await self._projected(references, pod, source)
         mode = source.get("defaultMode", DEFAULT_MODE)
+        files: dict[str, VolumeFile] = {}
+        if kind == "projected":  # all sources in one folder, without service account tokens
+            for each in source.get("sources") or ():
+                for part_kind in ("secret", "configMap", "downwardAPI"):
+                    if (part := each.get(part_kind)) is not None:
+                        part = {"secretName": part.get("name", ""), "defaultMode": mode, **part}
+                        files |= await self._files(references, pod, part_kind, part)
+            return files
         if kind == "downwardAPI":
-            return dict(self._told(pod, source, mode))
+            for item in source.get("items") or ():
+                if (ref := item.get("fieldRef")) is not None:
+                    text = downward_api.field_value(pod, ref["fieldPath"], self._place)
+                else:
+                    ref = item["resourceFieldRef"]
+                    text = downward_api.resource_value(pod, {}, ref, self._place)
+                files[item["path"]] = VolumeFile(text.encode(), item.get("mode", mode))
+            return files
         name = source.get("secretName" if kind == "secret" else "name", "")
         obj = await references.find(kind, {**source, "name": name})
         return {} if obj is None else dict(_object_files(kind, obj, source, mode))
-
-    async def _projected(
-        self, references: "_References", pod: Object, source: Object
-    ) -> dict[str, VolumeFile]:
-        """All sources in one folder, without service account tokens."""
-        mode = source.get("defaultMode", DEFAULT_MODE)
-        files: dict[str, VolumeFile] = {}
-        for each in source.get("sources") or ():
-            for kind in ("secret", "configMap", "downwardAPI"):
-                if (part := each.get(kind)) is not None:
-                    reference = {"secretName": part.get("name", ""), "defaultMode": mode, **part}
-                    files |= await self._files(references, pod, kind, reference)
-        return files
-
-    def _told(self, pod: Object, source: Object, mode: int) -> Iterator[tuple[str, VolumeFile]]:
-        for item in source.get("items") or ():
-            if (ref := item.get("fieldRef")) is not None:
-                text = downward_api.field_value(pod, ref["fieldPath"], self._place)
-            else:
-                text = downward_api.resource_value(pod, {}, item["resourceFieldRef"], self._place)
-            yield item["path"], VolumeFile(text.encode(), item.get("mode", mode))
 
 
 def _text(kind: str, value: str) -> str:

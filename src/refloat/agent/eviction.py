@@ -98,28 +98,23 @@ class EvictionManager:
             self._pods.active(), measured.pods, self._is_critical
         )
         evictions = [each for each in over_limits if self._end(each)]
-        evictions = evictions or self._relieve(measured)
+        if not evictions and self._state.met:
+            resource = RESOURCES[self._state.met[0].signal]
+            note = f"Attempting to reclaim {resource}"
+            self._record_node_event("Warning", "EvictionThresholdMet", note)
+            active = self._pods.active()
+            eviction = kubelet_eviction.by_pressure(
+                self._state, self._settings, active, measured, self._is_critical
+            )
+            if eviction is None:
+                log.info("low on %s, and there is no pod to evict", resource)
+            else:
+                self._end(eviction)  # a pod that ends as soon is only waited for
+                evictions = [eviction]
         self._evicted = tuple(each.pod.metadata.uid for each in evictions)
         longest = max((each.grace_seconds for each in evictions), default=0)
         self._wait_until = self._clock.monotonic() + longest + CLEANUP_SECONDS
         return bool(evictions)
-
-    def _relieve(self, measured: Usage) -> list[Eviction]:
-        """Evict one pod if a threshold is met; a pod that ends as soon is only waited for."""
-        if not self._state.met:
-            return []
-        active = self._pods.active()
-        resource = RESOURCES[self._state.met[0].signal]
-        note = f"Attempting to reclaim {resource}"
-        self._record_node_event("Warning", "EvictionThresholdMet", note)
-        eviction = kubelet_eviction.by_pressure(
-            self._state, self._settings, active, measured, self._is_critical
-        )
-        if eviction is None:
-            log.info("low on %s, and there is no pod to evict", resource)
-            return []
-        self._end(eviction)
-        return [eviction]
 
     def _end(self, eviction: Eviction) -> bool:
         ending = Ending(

@@ -96,27 +96,23 @@ def conditions(view: View, pod_phase: str) -> list[Condition]:
         for attempts in view.containers.values()
     )
     sandbox = runs or (bool(view.containers) and pod_phase not in TERMINAL)
+    shape = view.shape
+    missing = [each.name for each in shape.init_containers if not view.is_done(each)]
+    if pod_phase == SUCCEEDED:
+        initialized = (True, "PodCompleted", "")
+    # A sidecar that restarts later does not change the condition.
+    elif not missing or any(each.name in view.containers for each in shape.containers):
+        initialized = (True, "", "")
+    else:
+        text = f"containers with incomplete status: [{' '.join(missing)}]"
+        initialized = (False, "ContainersNotInitialized", text)
     return [
         ("PodReadyToStartContainers", sandbox, "", ""),
-        _initialized(view, pod_phase),
+        ("Initialized", *initialized),
         ("Ready", *ready),
         ("ContainersReady", *ready),
         ("PodScheduled", True, "", ""),
     ]
-
-
-def _initialized(view: View, pod_phase: str) -> Condition:
-    if pod_phase == SUCCEEDED:
-        return ("Initialized", True, "PodCompleted", "")
-    shape = view.shape
-    # A sidecar that restarts later does not change the condition.
-    if any(each.name in view.containers for each in shape.containers):
-        return ("Initialized", True, "", "")
-    missing = [each.name for each in shape.init_containers if not view.is_done(each)]
-    if not missing:
-        return ("Initialized", True, "", "")
-    text = f"containers with incomplete status: [{' '.join(missing)}]"
-    return ("Initialized", False, "ContainersNotInitialized", text)
 
 
 def _readiness(view: View, pod_phase: str) -> tuple[bool, str, str]:

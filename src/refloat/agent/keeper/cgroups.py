@@ -171,9 +171,10 @@ def _home(name: str, controller: str = "") -> str | None:
 
     None if the keeper must not or cannot make this folder.
     """
-    own, root = _own_group(controller), _mount_point(controller)
-    if own is None or root is None:
+    group = _own_group(controller)
+    if group is None:
         return None
+    root, own = group
     folder = f"{root}{own.rstrip('/')}"
     if own != "/" and not _is_delegated(folder, controller):
         return None
@@ -214,23 +215,22 @@ def _is_delegated(folder: str, controller: str) -> bool:
     return False
 
 
-def _own_group(controller: str) -> str | None:
-    """The keeper's own group; without a controller, that of version 2."""
-    for line in read("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
-            # The keeper of another node, or an earlier keeper, already moved this process.
-            return path.removesuffix(f"/{_AGENTS}") or "/"
-    return None
+def _own_group(controller: str) -> tuple[str, str] | None:
+    """The mount of the whole hierarchy and the keeper's own group in it.
 
-
-def _mount_point(controller: str) -> str | None:
-    """The mount of the whole hierarchy."""
+    Without a controller, those of version 2.
+    """
+    groups = (line.split(":", 2)[1:] for line in read("/proc/self/cgroup").splitlines())
+    own = next((path for names, path in groups if controller in names.split(",")), None)
+    if own is None:
+        return None
+    # The keeper of another node, or an earlier keeper, may have moved this process already.
+    own = own.removesuffix(f"/{_AGENTS}") or "/"
     for line in read("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         fields = before.split(" ")
         is_match = controller in options.split(",") if controller else kind == "cgroup2"
         if kind in ("cgroup", "cgroup2") and is_match and fields[3] == "/":
-            return fields[4]
+            return fields[4], own
     return None

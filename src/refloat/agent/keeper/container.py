@@ -214,13 +214,10 @@ class ContainerAttempt:
         if self._is_stopping:
             self._terminate()  # `stop` came before the child had a process group
         elif hook := self.spec.get("post_start"):
-            self.execute(hook, _POST_START_SECONDS, self._on_post_start_end)
+            # Stop a container whose postStart hook fails, like a kubelet.
+            grace = self.spec["grace"]
+            self.execute(hook, _POST_START_SECONDS, lambda code, _: code == 0 or self.stop(grace))
         self._on_change(self)
-
-    def _on_post_start_end(self, code: int | None, _: bytes) -> None:
-        """Stop a container whose postStart hook fails, like a kubelet."""
-        if code != 0:
-            self.stop(self.spec["grace"])
 
     def stop(self, grace: float) -> bool:
         """Send SIGTERM, and SIGKILL after the grace. Returns whether this is the first call."""
@@ -402,7 +399,7 @@ class _Hook:
         self._table.children[started.pid] = self._exited
         for pipe in self._pipes:
             self._table.loop.watch(pipe, READ, functools.partial(self._read, pipe))
-        self._timer = self._table.loop.after(self._timeout, self._time_out)
+        self._timer = self._table.loop.after(self._timeout, self._finish)
 
     def _read(self, pipe: int, _: int = 0) -> None:
         try:
@@ -414,16 +411,14 @@ class _Hook:
         else:
             self._table.loop.forget(pipe)
 
-    def _time_out(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)
-        self._finish(None)
-
     def _exited(self, status: int) -> None:
         code = os.waitstatus_to_exitcode(status)
         self._finish(128 - code if code < 0 else code)
 
-    def _finish(self, code: int | None) -> None:
+    def _finish(self, code: int | None = None) -> None:
+        if code is None:  # the time is over
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)
         self._timer.cancel()
         pipes, self._pipes = self._pipes, []
         for pipe in pipes:

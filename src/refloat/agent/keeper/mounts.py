@@ -240,25 +240,22 @@ class _View:
         syscalls.mount("tmpfs", at, "tmpfs", _IN_MEMORY, f"mode={mode:o},size=1m")
         folder = os.open(at, paths.FOLDER)
         for name in names:
-            _show_entry(original, folder, name)
+            try:
+                source = os.open(name, paths.ANY | os.O_NOFOLLOW, dir_fd=original)
+            except FileNotFoundError:
+                continue  # another process removed the entry meanwhile
+            with closing(source):
+                mode = os.fstat(source).st_mode
+                if stat.S_ISLNK(mode):
+                    os.symlink(os.readlink("", dir_fd=source), name, dir_fd=folder)
+                    continue
+                if stat.S_ISDIR(mode):
+                    os.mkdir(name, dir_fd=folder)
+                else:
+                    paths.make_file(folder, name, 0o644)
+                at_name = f"{by_descriptor(folder)}/{name}"
+                syscalls.mount(by_descriptor(source), at_name, None, _BIND)
         return folder
-
-
-def _show_entry(original: int, folder: int, name: str) -> None:
-    try:
-        source = os.open(name, paths.ANY | os.O_NOFOLLOW, dir_fd=original)
-    except FileNotFoundError:
-        return  # another process removed the entry meanwhile
-    with closing(source):
-        mode = os.fstat(source).st_mode
-        if stat.S_ISLNK(mode):
-            os.symlink(os.readlink("", dir_fd=source), name, dir_fd=folder)
-            return
-        if stat.S_ISDIR(mode):
-            os.mkdir(name, dir_fd=folder)
-        else:
-            paths.make_file(folder, name, 0o644)
-        syscalls.mount(by_descriptor(source), f"{by_descriptor(folder)}/{name}", None, _BIND)
 
 
 def _existing(path: str) -> str:

@@ -55,16 +55,10 @@ def _failed(volume: str, why: str) -> StartError:
 
 
 def _make(path: str, *, folder: bool) -> None:
+    """Create a folder or an empty file, and the missing folders above."""
     above, name = os.path.split(os.path.normpath(path))
     inner = f"{above}/{name}" if folder else above
-    with closing(_make_folders(inner)) as parent:
-        if not folder:
-            paths.make_file(parent, name, _FILE_MODE)
-
-
-def _make_folders(path: str) -> int:
-    """Open a folder; create missing folders."""
-    waiting, links = path.split("/"), 0
+    waiting, links = inner.split("/"), 0
     trail = [os.open("/", paths.FOLDER)]
     try:
         while waiting:
@@ -74,11 +68,13 @@ def _make_folders(path: str) -> int:
                 continue
             links += 1
             if links > _MAX_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), inner)
             if link.startswith("/"):
                 _close(trail, keep=1)
             waiting = link.split("/") + waiting
-        return os.open(".", paths.FOLDER, dir_fd=trail[-1])
+        with closing(os.open(".", paths.FOLDER, dir_fd=trail[-1])) as parent:
+            if not folder:
+                paths.make_file(parent, name, _FILE_MODE)
     finally:
         _close(trail, keep=0)
 

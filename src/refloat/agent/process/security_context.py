@@ -103,13 +103,7 @@ def resolve(
     context = {name: own.get(name, of_pod.get(name)) for name in _SHARED} | {
         name: value for name, value in own.items() if name not in _SHARED
     }
-    if spec.get("hostUsers") is False:
-        raise StartError(
-            "hostUsers: false: a process has no user namespace of its pod's", reason=REASON
-        )
-    if of_pod.get("sysctls"):
-        raise StartError("sysctls: they would change the whole machine", reason=REASON)
-    for why in (*_unsupported(context), *_unsupported_here(context, machine)):
+    for why in _refusals(spec, context, machine):
         raise StartError(why, reason=REASON)
     groups = [*(of_pod.get("supplementalGroups") or ())]
     if of_pod.get("fsGroup") is not None:
@@ -121,47 +115,49 @@ def resolve(
     }
 
 
-def _unsupported(context: Object) -> Iterator[str]:
-    """Fields that a process cannot have on any machine."""
-    if context.get("privileged"):
-        yield "privileged: a process of this runtime gets no rights of the machine"
-    added = (context.get("capabilities") or {}).get("add")
-    if added:
-        yield f"capabilities.add: {', '.join(added)}: a process of this runtime has no capability"
-    if context.get("procMount") not in (None, "Default"):
-        yield f"procMount: {context['procMount']}: a process sees the machine's /proc"
-    if context["seLinuxOptions"]:
-        yield "seLinuxOptions: this runtime sets no label"
-    if context["windowsOptions"]:
-        yield "windowsOptions: this node runs Linux"
-    for name in ("seccompProfile", "appArmorProfile"):
-        profile = (context[name] or {}).get("type", "Unconfined")
-        if profile == "Localhost":
-            yield f"{name}: Localhost: this runtime loads no profile"
-    if (context["appArmorProfile"] or {}).get("type") == "RuntimeDefault":
-        yield "appArmorProfile: RuntimeDefault: this runtime has no AppArmor profile"
-
-
-def _unsupported_here(context: Object, machine: Machine) -> Iterator[str]:
-    """Fields that a process cannot have on this machine."""
-    if context.get("readOnlyRootFilesystem") and not machine.read_only_root:
-        yield (
-            "readOnlyRootFilesystem: the agent cannot make a mount namespace here, or the "
-            "kernel is older than 5.12"
-        )
-    if (context["seccompProfile"] or {}).get("type") == "RuntimeDefault" and not machine.seccomp:
-        yield "seccompProfile: RuntimeDefault: this machine cannot filter system calls"
+def _refusals(spec: Object, context: Object, machine: Machine) -> Iterator[str]:
+    """Why a process cannot have a field of the pod: on any machine, then on this one."""
+    added = (context.get("capabilities") or {}).get("add") or ()
+    proc = context.get("procMount")
+    seccomp = (context["seccompProfile"] or {}).get("type")
+    app_armor = (context["appArmorProfile"] or {}).get("type")
+    makes_read_only = machine.read_only_root or not context.get("readOnlyRootFilesystem")
+    refusals = {
+        "hostUsers: false: a process has no user namespace of its pod's": (
+            spec.get("hostUsers") is False
+        ),
+        "sysctls: they would change the whole machine": (
+            (spec.get("securityContext") or {}).get("sysctls")
+        ),
+        "privileged: a process of this runtime gets no rights of the machine": (
+            context.get("privileged")
+        ),
+        f"capabilities.add: {', '.join(added)}: a process of this runtime has no capability": added,
+        f"procMount: {proc}: a process sees the machine's /proc": proc not in (None, "Default"),
+        "seLinuxOptions: this runtime sets no label": context["seLinuxOptions"],
+        "windowsOptions: this node runs Linux": context["windowsOptions"],
+        "seccompProfile: Localhost: this runtime loads no profile": seccomp == "Localhost",
+        "appArmorProfile: Localhost: this runtime loads no profile": app_armor == "Localhost",
+        "appArmorProfile: RuntimeDefault: this runtime has no AppArmor profile": (
+            app_armor == "RuntimeDefault"
+        ),
+        "readOnlyRootFilesystem: the agent cannot make a mount namespace here, or the kernel is "
+        "older than 5.12": not makes_read_only,
+        "seccompProfile: RuntimeDefault: this machine cannot filter system calls": (
+            seccomp == "RuntimeDefault" and not machine.seccomp
+        ),
+    }
+    return (why for why, applies in refusals.items() if applies)
 
 
 def _identity(
     user: ContainerUser | None, context: Object, groups: list[int], machine: Machine
 ) -> dict[str, Any] | None:
-    why = ""
     if user is None:
-        why = _other_than_own(context, groups, machine)
-        if not why:
-            return None
-        raise StartError(why, reason=REASON)
+        if why := _other_than_own(context, groups, machine):
+            raise StartError(why, reason=REASON)
+        return None
+    why = ""
     uid = user.uid if context["runAsUser"] is None else context["runAsUser"]
     gid = user.gid if context["runAsGroup"] is None else context["runAsGroup"]
     if uid == 0 or gid == 0:
