@@ -79,7 +79,12 @@ class Credentials:
 
         A cancelled waiter does not stop the run for the others.
         """
-        running = self._running or self._start(plugin)
+        running = self._running
+        if running is None:
+            running = self._running = self._tasks.spawn(
+                self._once(plugin), name="credential-plugin"
+            )
+            running.add_done_callback(self._ended)
         await asyncio.wait({running})
         if running.cancelled():
             raise errors.Unauthorized("no credentials: this client is closed")
@@ -88,28 +93,20 @@ class Credentials:
             raise errors.Unauthorized(str(outcome)) from outcome
         return outcome
 
-    def _start(self, plugin: ExecPlugin) -> asyncio.Task[Outcome]:
-        task = self._tasks.spawn(self._once(plugin), name="credential-plugin")
-        task.add_done_callback(self._ended)
-        self._running = task
-        return task
-
     def _ended(self, _task: asyncio.Task[Outcome]) -> None:
         self._running = None
 
     async def _once(self, plugin: ExecPlugin) -> Outcome:
         """Return a failure as a value, for all waiters."""
         try:
-            self._printed = await plugin.run(self._read_authority())
+            authority = self._authority.read()
+        except OSError:
+            authority = b""  # the TLS layer raises an error with better words
+        try:
+            self._printed = await plugin.run(authority)
         except errors.Unauthorized as error:
             return error
         return self._printed
-
-    def _read_authority(self) -> bytes:
-        try:
-            return self._authority.read()
-        except OSError:
-            return b""  # the TLS layer raises an error with better words
 
     async def close(self) -> None:
         await self._tasks.close()

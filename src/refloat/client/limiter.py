@@ -27,11 +27,8 @@ class Limiter:
         wait = self._full_at - self._depth - now
         # Less than a microsecond is a rounding error.
         if wait > 1e-6:
-            await self._wait(wait)
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            await self._clock.sleep(seconds)
-        except BaseException:
-            self._full_at -= self._interval  # give the token back
-            raise
+            try:
+                await self._clock.sleep(wait)
+            except BaseException:
+                self._full_at -= self._interval  # give the token back
+                raise

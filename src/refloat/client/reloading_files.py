@@ -33,12 +33,9 @@ class WatchedFile:
     def read(self, *, now: bool = False) -> bytes:
         """The content; `now` checks the file in any case. Raises `OSError` without a content."""
         time = self._clock.monotonic()
-        if now or time >= self._check_at:
-            self._check_at = time + CHECK_SECONDS
-            self._update()
-        return self._content
-
-    def _update(self) -> None:
+        if time < self._check_at and not now:
+            return self._content
+        self._check_at = time + CHECK_SECONDS
         try:
             # Follows links, because Kubernetes swaps them.
             status = self._path.stat()
@@ -51,6 +48,7 @@ class WatchedFile:
                 self._check_at = float("-inf")
                 raise
             log.warning("%s: cannot be read again: %s", self._path, error.strerror)
+        return self._content
 
 
 class Content:

@@ -29,19 +29,17 @@ class Tls:
         """For this identity; None for a server without TLS."""
         if not self._cluster.is_encrypted:
             return None
-        inputs = (self._read_authority(), identity.certificate, identity.key)
-        if self._context is None or inputs != self._made_from:
-            self._context = self._make(*inputs)
-            self._made_from = inputs
-        return self._context
-
-    def _read_authority(self) -> bytes:
         try:
-            return self._authority.read()
+            authority = self._authority.read()
         except OSError as error:
             raise errors.Unreachable(
                 f"certificate authority: {error.filename}: cannot be read: {error.strerror}"
             ) from error
+        inputs = (authority, identity.certificate, identity.key)
+        if self._context is None or inputs != self._made_from:
+            self._context = self._make(*inputs)
+            self._made_from = inputs
+        return self._context
 
     def _make(self, authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
         try:

@@ -102,20 +102,13 @@ class HttpWatch(Generic[T]):
             if self._is_over:
                 raise Closed from None
             raise errors.Unavailable(f"{self._request}: {self._cut()}: {error!r}") from error
-        if piece:
-            self._take(piece)
-        else:
-            self._finish()
-
-    def _take(self, piece: bytes) -> None:
         self._ready.extend(self._lines.feed(piece))
         if self._lines.length > MAX_LINE_BYTES:
             raise errors.Unavailable(f"{self._request}: a line longer than {MAX_LINE_BYTES} B")
-
-    def _finish(self) -> None:
-        self._end()
-        if self._lines.length:
-            raise errors.Unavailable(f"{self._request}: {self._cut()}")
+        if not piece:
+            self._end()
+            if self._lines.length:
+                raise errors.Unavailable(f"{self._request}: {self._cut()}")
 
     def _cut(self) -> str:
         rest = self._lines.rest()
