@@ -69,7 +69,10 @@ class Compactor(Generic[T]):
             elif value == before:
                 _set(obj, name, before)
             else:
-                _each_field_like(rows, value, before)
+                for field, shrink in rows:
+                    if part := getattr(value, field):
+                        same = part == (part_before := getattr(before, field))
+                        _set(value, field, part_before if same else shrink(part))
         if self._rest:
             _each_field(self._rest, obj)
         if len(self._parts) > SHARED_PARTS:
@@ -153,14 +156,6 @@ def _each_field(rows: _Rows, obj: Any) -> None:
             small = shrink(value)
             if small is not value:
                 _set(obj, name, small)
-
-
-def _each_field_like(rows: _Rows, obj: Any, old: Any) -> None:
-    for name, shrink in rows:
-        value = getattr(obj, name)
-        if value:
-            before = getattr(old, name)
-            _set(obj, name, before if value == before else shrink(value))
 
 
 def _each(shrink: _Shrink, values: tuple[Any, ...]) -> None:

@@ -193,7 +193,14 @@ class Elector:
             async with self._clock.timeout(self._settings.request_timeout):
                 lease = await self._read() if self._is_stale else self._seen
                 if lease is not None and self._is_ours(lease):
-                    await self._patch(lease, self._released())
+                    now = times.format_micro(self._clock.now())
+                    spec = {
+                        "holderIdentity": None,
+                        "leaseDurationSeconds": RELEASED_SECONDS,
+                        "acquireTime": now,
+                        "renewTime": now,
+                    }
+                    await self._patch(lease, spec)
                     log.info("%s: released", self._settings.name)
         except (errors.ClientError, TimeoutError) as error:
             log.warning("%s: not released: %s", self._settings.name, str(error) or "no answer")
@@ -326,15 +333,6 @@ class Elector:
             "acquireTime": spec.acquire_time if ours and spec.acquire_time else renewed,
             "renewTime": renewed,
             "leaseTransitions": transitions if ours or old is None else transitions + 1,
-        }
-
-    def _released(self) -> Object:
-        now = times.format_micro(self._clock.now())
-        return {
-            "holderIdentity": None,
-            "leaseDurationSeconds": RELEASED_SECONDS,
-            "acquireTime": now,
-            "renewTime": now,
         }
 
     async def _patch(self, old: Lease, spec: Object) -> Lease:

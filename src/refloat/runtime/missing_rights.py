@@ -42,16 +42,12 @@ class Rights:
         try:
             yield
         except errors.Forbidden as error:
-            self._refused(right, about, error)
+            if right not in self._missing:
+                self._missing[right] = None
+                self._gauge.labels(right).set(1)
+                note = f"{self._controller} may not {right}, so nothing is freed: {error}"
+                self._sink.event(about, "Warning", REASON, "CheckRights", note)
             raise
         if right in self._missing:
             del self._missing[right]
             self._gauge.labels(right).set(0)
-
-    def _refused(self, right: str, about: Reference, error: errors.Forbidden) -> None:
-        if right in self._missing:
-            return
-        self._missing[right] = None
-        self._gauge.labels(right).set(1)
-        note = f"{self._controller} may not {right}, so nothing is freed: {error}"
-        self._sink.event(about, "Warning", REASON, "CheckRights", note)

@@ -272,7 +272,9 @@ class Recorder:
             self._give_up(series, "not_leader")
         except _PASSING as error:
             if series.tries < self._settings.tries:
-                return self._wait(series.tries, error)
+                settings = self._settings
+                wait = min(settings.first_wait * 2.0 ** (series.tries - 1), settings.longest_wait)
+                return self._rand.jitter(max(wait, error.retry_after or 0), 0.25)
             log.warning("%s: event %s: no answer", self._controller, series.what.reason)
             self._give_up(series, "unanswered")
         except errors.ClientError as error:
@@ -285,12 +287,6 @@ class Recorder:
             log.exception("%s: event %s failed", self._controller, series.what.reason)
             self._give_up(series, "error")
         return None
-
-    def _wait(self, tries: int, error: errors.ClientError) -> float:
-        """Seconds until the next try."""
-        settings = self._settings
-        wait = min(settings.first_wait * 2.0 ** (tries - 1), settings.longest_wait)
-        return self._rand.jitter(max(wait, error.retry_after or 0), 0.25)
 
     def _give_up(self, series: Series, reason: str) -> None:
         self._book.forget(series)

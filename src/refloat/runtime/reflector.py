@@ -182,7 +182,11 @@ class Reflector(Generic[T]):
             self._is_cut_off = True
         self._doubtful = True
         self._failures += 1
-        wait = self._wait(error)
+        settings = self._settings
+        doubled = settings.retry_seconds * 2.0 ** min(self._failures - 1, _LARGEST_EXPONENT)
+        wait = self._rand.jitter(min(settings.retry_cap_seconds, doubled), settings.retry_jitter)
+        if isinstance(error, errors.ClientError):
+            wait = max(wait, error.retry_after or 0.0)
         foreseen = isinstance(error, errors.ClientError | Rewound | TimeoutError)
         log.log(
             # The client logs once for all kinds that the server refuses the credentials.
@@ -196,13 +200,6 @@ class Reflector(Generic[T]):
             exc_info=None if foreseen else error,
         )
         await self._clock.sleep(wait)
-
-    def _wait(self, error: Exception) -> float:
-        settings = self._settings
-        doubled = settings.retry_seconds * 2.0 ** min(self._failures - 1, _LARGEST_EXPONENT)
-        wait = self._rand.jitter(min(settings.retry_cap_seconds, doubled), settings.retry_jitter)
-        retry_after = error.retry_after if isinstance(error, errors.ClientError) else None
-        return max(wait, retry_after or 0.0)
 
     async def _follow(self) -> None:
         if self._position and self._doubtful:
