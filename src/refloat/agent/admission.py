@@ -7,7 +7,7 @@ add up all pods.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -126,7 +126,12 @@ class NodeAdmission:
         # Preempt pods for a critical pod, which waits until they have ended.
         active = self._pods.active()
         leaving = [each for each in active if self._pods.is_ending(each.metadata.uid)]
-        missing = _less(missing, leaving)
+        missing = dict(missing)
+        for each in leaving:
+            for name, amount in (*demands.needs(each), (PODS, 1)):
+                if name in missing:
+                    missing[name] -= amount
+        missing = {name: amount for name, amount in missing.items() if amount > 0}
         if not missing:
             return LATER
         staying = [each for each in active if not self._pods.is_ending(each.metadata.uid)]
@@ -137,12 +142,3 @@ class NodeAdmission:
             self._record_event(victim, "Warning", PREEMPTING.reason, PREEMPTING.message)
             self._pods.kill(victim.metadata.uid, PREEMPTING)
         return LATER
-
-
-def _less(missing: Mapping[str, int], leaving: Iterable[Pod]) -> dict[str, int]:
-    amounts = dict(missing)
-    for pod in leaving:
-        for name, amount in (*demands.needs(pod), (PODS, 1)):
-            if name in amounts:
-                amounts[name] -= amount
-    return {name: amount for name, amount in amounts.items() if amount > 0}

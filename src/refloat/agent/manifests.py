@@ -152,30 +152,18 @@ def parse(content: bytes, node: str, path: Path) -> tuple[Object, list[str]]:
     except errors.StatusError as error:
         raise ManifestError(str(error)) from error
     pod = decoded.obj
-    metadata = pod.setdefault("metadata", {})
+    metadata, spec = pod.setdefault("metadata", {}), pod.setdefault("spec", {})
     if not metadata.get("name"):
         raise ManifestError("metadata.name: Required value: name is needed for the pod")
-    pod.setdefault("spec", {})
     defaults.apply(pod)
-    _localize(pod, node, path)
-    if mistakes := validation.validate_create(pod):
-        raise ManifestError("; ".join(f"{each.path}: {each.body}" for each in mistakes))
-    if kind := pod_references.first_kind(pod):
-        raise ManifestError(f"static pods may not reference {kind}")
-    return pod, decoded.problems
-
-
-def _localize(pod: Object, node: str, path: Path) -> None:
-    """Set the fields that a kubelet sets before it runs a static pod."""
-    metadata, spec = pod["metadata"], pod["spec"]
     # A hash of the whole manifest, so that a changed manifest is a new pod.
     digest = hashlib.blake2b(digest_size=16)
     digest.update(msgspec.json.encode(pod, order="sorted"))
     digest.update(f"host:{node}file:{path}".encode())
-    metadata["uid"] = uid = digest.hexdigest()
-    metadata["name"] = f"{metadata['name']}-{node}"
+    uid = digest.hexdigest()
+    # The fields that a kubelet sets before it runs a static pod.
+    metadata |= {"uid": uid, "name": f"{metadata['name']}-{node}", "generation": 1}
     metadata.setdefault("namespace", "default")
-    metadata["generation"] = 1
     annotations = {HASH: uid, MIRROR: uid, SOURCE: "file"}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
     for name in ("ownerReferences", "finalizers", "resourceVersion", "deletionTimestamp"):
@@ -185,3 +173,8 @@ def _localize(pod: Object, node: str, path: Path) -> None:
     if _TOLERATION not in tolerations:
         spec["tolerations"] = [*tolerations, dict(_TOLERATION)]
     pod["status"] = {"phase": "Pending", "qosClass": qos.qos_class(pod)}
+    if mistakes := validation.validate_create(pod):
+        raise ManifestError("; ".join(f"{each.path}: {each.body}" for each in mistakes))
+    if kind := pod_references.first_kind(pod):
+        raise ManifestError(f"static pods may not reference {kind}")
+    return pod, decoded.problems

@@ -67,7 +67,11 @@ class MirrorPods:
         static_pod = self._static.whole(key) if self._static is not None else None
         mirror = self._cache.get(key)
         if mirror is not None and not _mirrors(mirror, static_pod):
-            await self._delete(key, mirror)
+            options = DeleteOptions(grace_seconds=0, uid=mirror.metadata.uid)
+            # If the pod is gone, or another pod has the name, the watch reports that.
+            with contextlib.suppress(errors.NotFound, errors.Conflict):
+                await self._client.delete(PODS, key[1], namespace=key[0], options=options)
+            self._drop(key, mirror)
             mirror = None
         if static_pod is None:
             self._writes.pop(key, None)
@@ -80,13 +84,6 @@ class MirrorPods:
             await status_writes.patch(self._client, PODS, mirror, write.status)
             self._writes[key] = write
         return DONE
-
-    async def _delete(self, key: Key, mirror: Pod) -> None:
-        options = DeleteOptions(grace_seconds=0, uid=mirror.metadata.uid)
-        # If the pod is gone, or another pod has the name, the watch reports that.
-        with contextlib.suppress(errors.NotFound, errors.Conflict):
-            await self._client.delete(PODS, key[1], namespace=key[0], options=options)
-        self._drop(key, mirror)
 
     async def _create(self, static_pod: Object) -> Pod:
         try:

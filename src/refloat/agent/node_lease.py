@@ -94,7 +94,13 @@ class NodeLease:
     async def _renew(self, node_uid: str) -> Mapping[str, Promise]:
         if self._version is None:
             await self._read()
-        lease = await self._write(node_uid)
+        body = self._body(node_uid)
+        if not self._version:
+            lease = await self._client.create(LEASES, body, namespace=NODE_NAMESPACE)
+        else:
+            if self._ownership is not None:
+                body["metadata"]["resourceVersion"] = self._version
+            lease = await self._client.patch(LEASES, self._name, body, namespace=NODE_NAMESPACE)
         if self._ownership is not None:
             self._ownership.wrote(lease)
         self._accept(lease)
@@ -128,14 +134,6 @@ class NodeLease:
     def _accept(self, lease: Lease) -> None:
         self._version = lease.metadata.resource_version
         self._listing = (lease.metadata.annotations or {}).get(self_fence.LISTED, "")
-
-    async def _write(self, node_uid: str) -> Lease:
-        body = self._body(node_uid)
-        if not self._version:
-            return await self._client.create(LEASES, body, namespace=NODE_NAMESPACE)
-        if self._ownership is not None:
-            body["metadata"]["resourceVersion"] = self._version
-        return await self._client.patch(LEASES, self._name, body, namespace=NODE_NAMESPACE)
 
     def _body(self, node_uid: str) -> Object:
         name = self._name

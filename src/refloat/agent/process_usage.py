@@ -91,19 +91,12 @@ class ProcessUsage:
             memory=sum(each.memory_bytes for each in used.values()),
             storage=sum(files.values()),
             pids=sum(each.processes for each in used.values()),
-            containers=_containers(used, files),
+            containers={  # the only file of a container is its log
+                name: ContainerUsage(each.memory_bytes, files.get(_LOGS + name, 0))
+                for name, each in used.items()
+            },
             volumes={name: VolumeUsage(size, limits.get(name, "")) for name, size in sizes.items()},
         )
-
-
-def _containers(
-    used: Mapping[str, ContainerSample], files: Mapping[str, int]
-) -> dict[str, ContainerUsage]:
-    """The usage of containers; the only file of a container is its log."""
-    return {
-        name: ContainerUsage(each.memory_bytes, files.get(_LOGS + name, 0))
-        for name, each in used.items()
-    }
 
 
 def levels(folder: Path) -> dict[str, Level]:
@@ -115,7 +108,11 @@ def levels(folder: Path) -> dict[str, Level]:
     memory = _memory(Path("/proc/meminfo").read_text())
     if memory is not None:
         levels_by_signal[thresholds.MEMORY] = memory
-    levels_by_signal[thresholds.PIDS] = _processes()
+    # Processes and threads, because the kernel's limits count threads.
+    bounds = ("pid_max", "threads-max")
+    most = min(int(Path("/proc/sys/kernel", each).read_text()) for each in bounds)
+    threads = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
+    levels_by_signal[thresholds.PIDS] = Level(max(0, most - threads), most)
     return levels_by_signal
 
 
@@ -125,11 +122,3 @@ def _memory(text: str) -> Level | None:
         return None
     available, total = (int(fields[each].split()[0]) << 10 for each in ("MemAvailable", "MemTotal"))
     return Level(available, total)
-
-
-def _processes() -> Level:
-    """Processes and threads, because the kernel's limits count threads."""
-    bounds = ("pid_max", "threads-max")
-    most = min(int(Path("/proc/sys/kernel", each).read_text()) for each in bounds)
-    there = int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
-    return Level(max(0, most - there), most)

@@ -63,24 +63,22 @@ class NodeServer:
     async def _handle(self, request: Request) -> Page:
         try:
             _authorize(request)
-            return self._serve(request)
+            match request.path.strip("/").split("/"):
+                case ["healthz"]:
+                    return Page(b"ok")
+                case ["containerLogs", namespace, name, container]:
+                    return self._logs(request, namespace, name, container)
+            raise _RequestError(404, "404: Page Not Found")
         except _RequestError as refusal:
             return Page(str(refusal).encode(), refusal.status)
-
-    def _serve(self, request: Request) -> Page:
-        parts = request.path.strip("/").split("/")
-        if parts == ["healthz"]:
-            return Page(b"ok")
-        if parts[0] == "containerLogs" and len(parts) == 4:
-            return self._logs(request, *parts[1:])
-        raise _RequestError(404, "404: Page Not Found")
 
     def _logs(self, request: Request, namespace: str, name: str, container: str) -> Page:
         options = self._options(request.query)
         pod = self._host.pod(namespace, name)
         if pod is None:
             raise _RequestError(404, f"pod {quote(name)} does not exist")
-        if container not in _containers(pod):
+        containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+        if all(each.name != container for each in containers):
             raise _RequestError(404, f"container {quote(container)} not found in pod {quote(name)}")
         try:
             return self._log(request, pod, container, options)
@@ -141,11 +139,6 @@ def _authorize(request: Request) -> None:
     raise _RequestError(
         403, f"Forbidden (user={user}, verb=get, resource=nodes, subresource(s)=[proxy])"
     )
-
-
-def _containers(pod: Pod) -> list[str]:
-    spec = pod.spec
-    return [each.name for each in (*(spec.containers or ()), *(spec.init_containers or ()))]
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:

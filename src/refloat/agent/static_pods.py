@@ -71,8 +71,15 @@ class StaticPods:
         if current is None:
             if manifest is not None:
                 self._put(key, manifest)
-        elif manifest is None or manifest["metadata"]["uid"] != current.pod.metadata.uid:
-            self._delete(key, current)
+            return
+        pod, whole = current.pod, current.whole
+        is_current = manifest is not None and manifest["metadata"]["uid"] == pod.metadata.uid
+        if is_current or pod.is_terminating:
+            return
+        grace = pod.spec.termination_grace_period_seconds or 0
+        when = times.format_time(self._clock.now() + timedelta(seconds=grace))
+        deletion = {"deletionTimestamp": when, "deletionGracePeriodSeconds": grace}
+        self._put(key, {**whole, "metadata": {**whole["metadata"], **deletion}})
 
     def _put(self, key: Key, whole: Object) -> None:
         """Store a new version of a pod; the numbers of versions grow."""
@@ -83,14 +90,6 @@ class StaticPods:
         self._pods[key] = _StaticPod(whole, msgspec.convert(whole, Pod))
         self._keys[metadata["uid"]] = key
         self._changed(metadata["uid"])
-
-    def _delete(self, key: Key, current: _StaticPod) -> None:
-        if current.pod.is_terminating:
-            return
-        grace = current.pod.spec.termination_grace_period_seconds or 0
-        when = times.format_time(self._clock.now() + timedelta(seconds=grace))
-        deletion = {"deletionTimestamp": when, "deletionGracePeriodSeconds": grace}
-        self._put(key, {**current.whole, "metadata": {**current.whole["metadata"], **deletion}})
 
     def find(self, uid: str) -> Pod | None:
         key = self._keys.get(uid)

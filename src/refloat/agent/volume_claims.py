@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from refloat.agent.runtime import EventOnlyError
 from refloat.api import fields
-from refloat.api.core import Node, PersistentVolume, Pod
+from refloat.api.core import Node, Pod
 from refloat.client import errors
 from refloat.client.contract import Client
 from refloat.client.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
@@ -146,27 +146,19 @@ class VolumeClaims:
 
     async def _resolve(self, pod: Pod) -> tuple[str, ...]:
         """The attachable volumes of a pod's claims, by their names on nodes."""
-        names = []
+        names, namespace = [], pod.metadata.namespace
         for name in _claims(pod):
-            volume = await self._volume(pod.metadata.namespace, name)
+            what = f"persistentvolumeclaim {fields.quote(name)}"
+            try:
+                claim = await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace=namespace)
+                if claim.status.phase != "Bound":
+                    raise NotMounted(f"{what} is not bound yet")
+                what = f"persistentvolume {fields.quote(claim.spec.volume_name)}"
+                volume = await self._client.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
+            except errors.NotFound as error:
+                raise NotMounted(f"{what} not found") from error
             names.append(attach_detach.unique_name(volume))
         return tuple(each for each in names if each)
-
-    async def _volume(self, namespace: str, claim: str) -> PersistentVolume:
-        try:
-            claim_object = await self._client.get(
-                PERSISTENT_VOLUME_CLAIMS, claim, namespace=namespace
-            )
-        except errors.NotFound as error:
-            text = f"persistentvolumeclaim {fields.quote(claim)} not found"
-            raise NotMounted(text) from error
-        if claim_object.status.phase != "Bound":
-            raise NotMounted(f"persistentvolumeclaim {fields.quote(claim)} is not bound yet")
-        try:
-            return await self._client.get(PERSISTENT_VOLUMES, claim_object.spec.volume_name)
-        except errors.NotFound as error:
-            text = f"persistentvolume {fields.quote(claim_object.spec.volume_name)} not found"
-            raise NotMounted(text) from error
 
 
 def _claims(pod: Pod) -> list[str]:

@@ -24,16 +24,13 @@ class ProcessTable:
         self._session: dict[int, int] = {}
         self._marks: dict[int, str] = {}
         for name in os.listdir("/proc"):
-            if name.isdigit():
-                self._add(int(name))
-
-    def _add(self, pid: int) -> None:
-        # The program's name comes before, in brackets, and may have any characters.
-        fields = read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-        if len(fields) < 4 or fields[0] in (b"Z", b"X"):
-            return
-        self._session[pid] = int(fields[3])
-        self.children.setdefault(int(fields[1]), []).append(pid)
+            if not name.isdigit():
+                continue
+            # The program's name comes before, in brackets, and may have any characters.
+            fields = read_bytes(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            if len(fields) >= 4 and fields[0] not in (b"Z", b"X"):
+                self._session[int(name)] = int(fields[3])
+                self.children.setdefault(int(fields[1]), []).append(int(name))
 
     def below(self, roots: Iterable[int]) -> list[int]:
         """The roots that live, and their descendants."""

@@ -89,8 +89,8 @@ class KeeperServer:
             "hello": self._hello,
             "list": self._list,
             "start": self._start,
-            "stop": self._stop,
-            "prepare": self._prepare,
+            "stop": functools.partial(self._stop, ContainerAttempt.stop),
+            "prepare": functools.partial(self._stop, ContainerAttempt.prepare_stop),
             "exec": self._exec,
             "stats": self._stats,
             "deadlines": self._set_deadlines,
@@ -243,11 +243,11 @@ class KeeperServer:
             raise RequestError("NotFound", f"no container {message['container']}")
         return attempts[-1]
 
-    def _stop(self, message: Message, answer: Answer) -> None:
-        answer(self._find(message).stop(start_request.number("grace", message["grace"])))
-
-    def _prepare(self, message: Message, answer: Answer) -> None:
-        answer(self._find(message).prepare_stop(start_request.number("grace", message["grace"])))
+    def _stop(
+        self, act: Callable[[ContainerAttempt, float], bool], message: Message, answer: Answer
+    ) -> None:
+        attempt = self._find(message)
+        answer(act(attempt, start_request.number("grace", message["grace"])))
 
     def _exec(self, message: Message, answer: Answer) -> None:
         attempt = self._find(message)

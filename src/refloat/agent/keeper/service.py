@@ -64,7 +64,7 @@ def _serve(folder: str, cgroups: CgroupTree | None) -> None:
         if number == signal.SIGTERM:
             server.close()
 
-    loop = Loop(on_signal, _report)
+    loop = Loop(on_signal, lambda error: sys.excepthook(type(error), error, error.__traceback__))
     view = mounts.probe()
     table = ContainerTable(loop, cgroups, view, can_protect=mounts.can_protect(view))
     server = KeeperServer(loop, table, listener)
@@ -98,7 +98,3 @@ def _print_once(word: bytes) -> None:
         os.write(1, word)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 1)
-
-
-def _report(error: Exception) -> None:
-    sys.excepthook(type(error), error, error.__traceback__)
