@@ -10,7 +10,8 @@ import contextlib
 import logging
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
 from refloat.base.clock import Clock
 from refloat.base.rand import Rand
@@ -25,6 +26,8 @@ from refloat.client.settings import ClientSettings
 from refloat.client.tls import Tls
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Refloat logs so many different warnings of the server, and no more.
 MAX_WARNINGS = 100
@@ -71,7 +74,7 @@ class Transport:
         while True:
             self._check_open()
             try:
-                return await self._attempt(request)
+                return await self._send(self._exchange, request)
             except errors.ClientError as error:
                 seconds = self._retries.wait(
                     error, is_repeatable=request.is_repeatable, attempt=attempt
@@ -82,17 +85,22 @@ class Transport:
             attempt += 1
             await self._clock.sleep(seconds)
 
-    async def _attempt(self, request: Request) -> bytearray:
+    async def open(self, request: Request) -> Stream:
+        """A watch that the server has accepted; tried again only with new credentials."""
+        self._check_open()
+        return await self._send(self._open, request)
+
+    async def _send(self, send: Callable[[Request, Identity], Awaitable[T]], request: Request) -> T:
         with self._refusals():
             identity = await self._credentials.current()
             try:
-                return await self._exchange(request, identity)
+                return await send(request, identity)
             except errors.Unauthorized:
                 # The server did not carry out a refused request, so each may be sent again.
                 renewed = await self._credentials.renewed(identity)
                 if renewed is None:
                     raise
-            return await self._exchange(request, renewed)
+            return await send(request, renewed)
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -123,19 +131,6 @@ class Transport:
         if 200 <= answer.status < 300:
             return answer.body
         raise _failure(request, answer)
-
-    async def open(self, request: Request) -> Stream:
-        """A watch that the server has accepted; tried again only with new credentials."""
-        self._check_open()
-        with self._refusals():
-            identity = await self._credentials.current()
-            try:
-                return await self._open(request, identity)
-            except errors.Unauthorized:
-                renewed = await self._credentials.renewed(identity)
-                if renewed is None:
-                    raise
-            return await self._open(request, renewed)
 
     async def _open(self, request: Request, identity: Identity) -> Stream:
         await self._limiter.acquire()
