@@ -102,7 +102,7 @@ class Compactor(Generic[T]):
             return self._share(hint, self._walk(hint))
         element = get_args(hint)[0]
         if element in (str, int):
-            return partial(self._shared, _nothing)
+            return partial(self._shared, lambda _: None)
         if _has_times(element):
             return partial(self._one_by_one, self._share(element, self._walk(element)))
         return self._share(element, partial(_each, self._walk(element)))
@@ -161,10 +161,6 @@ def _each_field(rows: _Rows, obj: Any) -> None:
 def _each(shrink: _Shrink, values: tuple[Any, ...]) -> None:
     for value in values:
         shrink(value)
-
-
-def _nothing(_: Any) -> None:
-    pass
 
 
 def _without_none(hint: Any) -> Any:

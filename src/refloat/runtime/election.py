@@ -307,10 +307,7 @@ class Elector:
         self._tried = self._is_stale = True
         start = self._clock.monotonic()
         spec = self._spec(old or self._seen)
-        if old is not None:
-            lease = await self._patch(old, spec)
-        else:
-            lease = await self._create(spec)
+        lease = await (self._create(spec) if old is None else self._patch(old, spec))
         # Only here does the deadline move. It counts from the sending; others see the write later.
         self._is_stale = False
         self._see(lease)

@@ -2,8 +2,8 @@
 """`/healthz`, `/readyz` and `/metrics` of a process, over plain HTTP.
 
 The only module of this package that opens a socket, so everything else runs
-in virtual time. Nothing secret is told, and yet the default is to listen on
-this machine only. Which checks there are is the manager's business.
+in virtual time. The pages have no secrets, and yet the default is to listen on
+this machine only. The manager registers the checks.
 """
 
 import json
@@ -22,15 +22,15 @@ from refloat.runtime.mini_http import Page, PageServer, Request
 LOOPBACK = "127.0.0.1"
 
 Check = Callable[[], str | None]
-"""Why something is not well; None when it is."""
+"""Returns why a part is not healthy; None if it is."""
 
 Note = Callable[[], str]
-"""What is to know of something that is well."""
+"""Returns the state of a healthy part, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen; port 0 is any that is free."""
+    """An address to listen on; port 0 takes a free one."""
 
     host: str = LOOPBACK
     port: int = 0
@@ -72,11 +72,11 @@ class Endpoints:
         self.addresses: dict[str, tuple[str, int]] = {}  # "health", "metrics" -> where
 
     def ready_when(self, name: str, check: Check, note: Note | None = None) -> None:
-        """`note` stands behind the check in the long answer, while the check passes."""
+        """The long answer has the `note` beside the check, while the check passes."""
         self._checks[name] = (check, note)
 
     async def start(self) -> None:
-        """Listen; raises `UsageError` when an address cannot be had."""
+        """Listen; raises `UsageError` if that fails."""
         probes: dict[str, Route] = {
             "/healthz": partial(_verdict, "healthz", {}),
             "/livez": partial(_verdict, "healthz", {}),
@@ -84,7 +84,7 @@ class Endpoints:
         }
         scrapes: dict[str, Route] = {
             "/metrics": self._metrics,
-            **{path: partial(_document, made) for path, made in self._documents.items()},
+            **{path: partial(_document, build) for path, build in self._documents.items()},
         }
         if self._health is not None and self._health == self._metrics_at:
             at = await self._listen(self._health, probes | scrapes)
@@ -120,20 +120,20 @@ class Endpoints:
         return Page(body, media=media)
 
 
-def _document(made: Callable[[], object], _: Request) -> Page:
-    return Page(json.dumps(made()).encode(), media="application/json; charset=utf-8")
+def _document(build: Callable[[], object], _: Request) -> Page:
+    return Page(json.dumps(build()).encode(), media="application/json; charset=utf-8")
 
 
 def _verdict(name: str, checks: Mapping[str, tuple[Check, Note | None]], request: Request) -> Page:
-    """`ok`, or check by check what is not; in Kubernetes' words."""
+    """`ok`, or a line for each check, in Kubernetes' words."""
     failures = {"ping": None, **{each: check() for each, (check, _) in checks.items()}}
-    well = not any(failures.values())
-    if well and "verbose" not in request.query:
+    is_healthy = not any(failures.values())
+    if is_healthy and "verbose" not in request.query:
         return Page(b"ok")
     lines = []
     for each, why in failures.items():
         note = checks[each][1] if each in checks else None
         passed = f"[+]{each} ok: {note()}" if note is not None else f"[+]{each} ok"
         lines.append(f"[-]{each} failed: {why}" if why else passed)
-    lines.append(f"{name} check {'passed' if well else 'failed'}")
-    return Page(("\n".join(lines) + "\n").encode(), 200 if well else 500)
+    lines.append(f"{name} check {'passed' if is_healthy else 'failed'}")
+    return Page(("\n".join(lines) + "\n").encode(), 200 if is_healthy else 500)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A few pages over HTTP/1.1, for probes, scrapes and logs; not an API server.
 
-One request on a connection, read and nothing else; whoever sends more than a
-head, or takes too long over it, is hung up on. A page is bytes, or pieces that
-come as they are made. Which pages there are, and for whom, is the caller's.
+The server reads one request on a connection, and closes connections whose head
+is too long or too late. A page is bytes, or a generator of pieces. The caller
+decides which pages exist and which clients may read them.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 # A scraper's head has half a kilobyte.
 MAX_HEAD_BYTES = 16 * 1024
 
-# Whoever asks has its question ready.
+# A client has its request ready when it connects.
 HEAD_SECONDS = 10.0
 
-# A node's hundred pods, each followed by a few people; more is nobody whom these pages are for.
+# A node's hundred pods, each with a few readers of its log.
 MAX_CONNECTIONS = 1000
 
-# What is under way when the server closes gets so long.
+# For the requests in progress when the server closes.
 CLOSE_SECONDS = 1.0
 
 
@@ -42,10 +42,10 @@ class Request:
     """By name in small letters."""
 
     certificate: Mapping[str, Any] | None = None
-    """Whose it is that asks, where that was asked for."""
+    """The client's, if the server requests one."""
 
     is_read: Callable[[], bool] = lambda: True
-    """Whether somebody still listens."""
+    """Whether the client is still connected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class PageServer:
     async def start(
         self, address: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[str, int]:
-        """Listen; port 0 takes a free one. Where it listens."""
+        """Listen; port 0 takes a free one. Returns the address and the port."""
         self._listener = await asyncio.start_server(
             self._connected, address, port, ssl=tls, limit=MAX_HEAD_BYTES
         )
@@ -102,7 +102,7 @@ class PageServer:
             if len(self._serving) <= MAX_CONNECTIONS:
                 await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError):
-            log.debug("a reader went away")
+            log.debug("a client closed the connection")
         finally:
             self._serving.discard(task)
             writer.close()
