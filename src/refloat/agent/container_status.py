@@ -97,19 +97,16 @@ def shape_of(pod: Pod) -> phase.PodShape:
 
 
 def _containers(containers: Sequence[core.Container] | None) -> tuple[phase.ContainerShape, ...]:
-    return tuple(
-        phase.ContainerShape(each.name, each.restart_policy, _rules(each.restart_policy_rules))
-        for each in containers or ()
-    )
-
-
-def _rules(rules: Sequence[core.RestartRule] | None) -> tuple[phase.RestartRule, ...]:
-    """All rules with exit codes: also "restart all containers" restarts its own container."""
-    return tuple(
-        phase.RestartRule(codes.operator, frozenset(codes.values or ()))
-        for each in rules or ()
-        if (codes := each.exit_codes) is not None
-    )
+    shapes = []
+    for each in containers or ():
+        # All rules with exit codes: also "restart all containers" restarts its own container.
+        rules = tuple(
+            phase.RestartRule(codes.operator, frozenset(codes.values or ()))
+            for rule in each.restart_policy_rules or ()
+            if (codes := rule.exit_codes) is not None
+        )
+        shapes.append(phase.ContainerShape(each.name, each.restart_policy, rules))
+    return tuple(shapes)
 
 
 def statuses(view: View) -> list[Object]:

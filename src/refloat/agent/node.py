@@ -312,13 +312,17 @@ def labels(settings: NodeSettings) -> dict[str, str]:
 
 
 def _status(settings: NodeSettings, health: NodeHealth, node: Node, now: str) -> Object:
+    # One address only: clients must not use a host name that may not resolve.
+    address = {"type": "Hostname", "address": settings.name}
+    if settings.address:
+        address = {"type": "InternalIP", "address": settings.address}
     status: Object = {
         "capacity": dict(settings.capacity),
         "allocatable": dict(settings.capacity),
         "conditions": [
             _condition(name, node, now, truth=truth) for name, truth in health.conditions().items()
         ],
-        "addresses": [_address(settings)],
+        "addresses": [address],
     }
     # Only on change, and only on the version that was read: a pod's volume may be announced
     # at the same time, and an older report must not remove it.
@@ -340,13 +344,6 @@ def _has_changed(status: Object, node: Node) -> bool:
         != (each["status"], each["reason"], each["message"])
         for each in status["conditions"]
     )
-
-
-def _address(settings: NodeSettings) -> Object:
-    """One address only: clients must not use a host name that may not resolve."""
-    if settings.address:
-        return {"type": "InternalIP", "address": settings.address}
-    return {"type": "Hostname", "address": settings.name}
 
 
 def _condition(name: str, node: Node, now: str, *, truth: bool) -> Object:

@@ -67,18 +67,15 @@ class Shutdown:
 
     async def _end(self, group: Group) -> None:
         for pod in group.pods:
-            self._pods.kill(pod.metadata.uid, _ending(group.grace(pod)))
+            ending = Ending(
+                node_shutdown.REASON,
+                node_shutdown.MESSAGE,
+                insists=False,
+                disruption=node_shutdown.MESSAGE,
+                grace_seconds=group.grace(pod),
+            )
+            self._pods.kill(pod.metadata.uid, ending)
         until = self._clock.monotonic() + group.seconds
         uids = [pod.metadata.uid for pod in group.pods]
         while any(map(self._pods.is_active, uids)) and self._clock.monotonic() < until:
             await self._clock.sleep(POLL_SECONDS)
-
-
-def _ending(grace_seconds: int) -> Ending:
-    return Ending(
-        node_shutdown.REASON,
-        node_shutdown.MESSAGE,
-        insists=False,
-        disruption=node_shutdown.MESSAGE,
-        grace_seconds=grace_seconds,
-    )

@@ -98,14 +98,9 @@ class Images:
         if failure is not None and failure.until > now:
             text = f'Back-off pulling image "{image}": ErrImagePull: {failure.message}'
             raise ImageError(text, "ImagePullBackOff", failure.until - now)
-        raise self._failed(key, image, now, failure)
-
-    def _failed(
-        self, key: tuple[str, str], image: str, now: float, before: _Failure | None
-    ) -> StartError:
-        seconds = FIRST_SECONDS if before is None else min(2 * before.seconds, LONGEST_SECONDS)
+        seconds = FIRST_SECONDS if failure is None else min(2 * failure.seconds, LONGEST_SECONDS)
         message = f'failed to resolve reference "{image}": {image}: not found'
         self._failures[key] = _Failure(seconds, now + seconds, message)
         if len(self._failures) > _MAX_FAILURES:
             del self._failures[next(iter(self._failures))]
-        return ImageError(message, "ErrImagePull", _LOOK_AGAIN_SECONDS)
+        raise ImageError(message, "ErrImagePull", _LOOK_AGAIN_SECONDS)

@@ -47,9 +47,9 @@ class KeeperClient:
         on_close: Callable[["KeeperClient"], object],
     ) -> None:
         self._reader, self._writer = reader, writer
-        self._heard, self._lost = on_event, on_close
+        self._on_event, self._on_close = on_event, on_close
         self._numbers = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._task = asyncio.ensure_future(self._listen())
 
     def send(self, op: str, **arguments: Any) -> "asyncio.Future[Any]":
@@ -61,15 +61,15 @@ class KeeperClient:
         if self._writer.is_closing():
             answer.set_exception(KeeperError("the keeper is gone"))
             return answer
-        self._asked[number] = answer
+        self._pending[number] = answer
         request = {"id": number, "op": op, **arguments}
         self._writer.write(json.dumps(request, separators=(",", ":")).encode() + b"\n")
         return answer
 
     def ignore(self) -> None:
         """Drop all further events."""
-        self._heard = lambda _: None
-        self._lost = lambda _: None
+        self._on_event = lambda _: None
+        self._on_close = lambda _: None
 
     async def ended(self) -> None:
         """Wait until the keeper has closed the connection."""
@@ -90,13 +90,13 @@ class KeeperClient:
             pass  # the connection broke in the middle of a line
         self._writer.close()
         self._fail()
-        self._lost(self)
+        self._on_close(self)
 
     def _take(self, message: dict[str, Any]) -> None:
         if "event" in message:
-            self._heard(message)
+            self._on_event(message)
             return
-        answer = self._asked.pop(message["id"], None)
+        answer = self._pending.pop(message["id"], None)
         if answer is None or answer.done():
             return
         if "error" in message:
@@ -105,7 +105,7 @@ class KeeperClient:
             answer.set_result(message["ok"])
 
     def _fail(self) -> None:
-        answers, self._asked = self._asked, {}
+        answers, self._pending = self._pending, {}
         for answer in answers.values():
             if not answer.done():
                 answer.set_exception(KeeperError("the keeper is gone"))

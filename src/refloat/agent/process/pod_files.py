@@ -11,7 +11,6 @@ import errno
 import itertools
 import os
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from refloat.agent.keeper import paths
@@ -123,12 +122,6 @@ def _make_writable(parent: int, name: str) -> None:
             Path(paths.by_descriptor(folder)).chmod(0o700)
 
 
-@dataclass(slots=True)
-class _Sizes:
-    total: int = 0
-    waiting: list[str] = field(default_factory=lambda: ["."])
-
-
 def size(parent: int, name: str) -> int:
     """The bytes on disk below a folder, as `du` counts; 0 if the folder does not exist.
 
@@ -138,22 +131,18 @@ def size(parent: int, name: str) -> int:
         top = paths.open_below(parent, name, _LIST)
     except OSError:
         return 0
-    sizes = _Sizes()
+    total, waiting = 0, ["."]
     with closing(top):
-        while sizes.waiting:
-            inner = sizes.waiting.pop()
+        while waiting:
+            inner = waiting.pop()
             with (
                 contextlib.suppress(OSError),
                 closing(paths.open_below(top, inner, _LIST, same_mount=True)) as folder,
+                os.scandir(folder) as entries,
             ):
-                _count(folder, inner, sizes)
-    return sizes.total
-
-
-def _count(folder: int, inner: str, sizes: _Sizes) -> None:
-    with os.scandir(folder) as entries:
-        for each in entries:
-            with contextlib.suppress(OSError):
-                sizes.total += each.stat(follow_symlinks=False).st_blocks * _BLOCK
-                if each.is_dir(follow_symlinks=False):
-                    sizes.waiting.append(f"{inner}/{each.name}")
+                for each in entries:
+                    with contextlib.suppress(OSError):
+                        total += each.stat(follow_symlinks=False).st_blocks * _BLOCK
+                        if each.is_dir(follow_symlinks=False):
+                            waiting.append(f"{inner}/{each.name}")
+    return total
