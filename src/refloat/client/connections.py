@@ -236,7 +236,9 @@ class Connections:
                 before()
                 return await connection.exchange(request)
             finally:
-                self._give_back(context, connection)
+                if connection.is_usable:
+                    connection.used_at = self._clock.monotonic()
+                    self._idle.append((context, connection))
 
     async def stream(self, request: bytes, context: ssl.SSLContext | None) -> Stream:
         """Send a request on a connection of its own; returns when the answer's head is there."""
@@ -258,11 +260,6 @@ class Connections:
                     return connection
                 connection.close()
         return None
-
-    def _give_back(self, context: ssl.SSLContext | None, connection: Connection) -> None:
-        if connection.is_usable:
-            connection.used_at = self._clock.monotonic()
-            self._idle.append((context, connection))
 
     async def _connect(self, protocol: type[P], context: ssl.SSLContext | None) -> P:
         seconds = self._connect_seconds

@@ -122,17 +122,15 @@ class _Entry(msgspec.Struct, frozen=True):
 
     def source(self, field: str) -> cluster_access.Source:
         """`field-data` if it is there, else the file that `field` names."""
-        if text := getattr(self.value, f"{field}_data"):
-            return cluster_access.Source(
-                data=self._decoded(f"{field}_data".replace("_", "-"), text)
-            )
-        return cluster_access.Source(path=self.path(getattr(self.value, field)))
-
-    def _decoded(self, field: str, text: str) -> bytes:
+        text = getattr(self.value, f"{field}_data")
+        if not text:
+            return cluster_access.Source(path=self.path(getattr(self.value, field)))
         try:
-            return base64.b64decode("".join(text.split()), validate=True)
+            data = base64.b64decode("".join(text.split()), validate=True)
         except binascii.Error as error:
-            raise self.wrong(f"{field}: is not base64: {error}") from error
+            name = f"{field}_data".replace("_", "-")
+            raise self.wrong(f"{name}: is not base64: {error}") from error
+        return cluster_access.Source(data=data)
 
 
 class _Merged:

@@ -41,7 +41,7 @@ class Reader:
         self._length: int | None = None  # of the body; None: in chunks, or to the end
         self._chunked = False
         self._in_trailers = False
-        self._is_complete = False
+        self.is_complete = False
         self._persists = True
 
     def feed(self, piece: bytes) -> bool:
@@ -51,35 +51,31 @@ class Reader:
             if not self._read_head():
                 return False
         if self._length is not None:
-            self._is_complete = len(self._buffer) >= self._length
+            self.is_complete = len(self._buffer) >= self._length
         elif self._chunked:
-            while not self._is_complete and self._read_chunk():
+            while not self.is_complete and self._read_chunk():
                 pass
         if len(self._buffer) + len(self._body) > MAX_BODY_BYTES:
             raise BadAnswer(f"the answer is longer than {MAX_BODY_BYTES} B")
-        if self._is_complete and len(self._buffer) > (self._length or 0):
+        if self.is_complete and len(self._buffer) > (self._length or 0):
             self._persists = False  # the rest belongs to no request
-        return self._is_complete
+        return self.is_complete
 
     def end(self) -> bool:
         """The connection has ended; whether that completes the answer."""
         if self._headers is not None and self._length is None and not self._chunked:
-            self._is_complete = True
-        return self._is_complete
+            self.is_complete = True
+        return self.is_complete
 
     @property
     def persists(self) -> bool:
         """Whether the connection can take another request after this answer."""
-        return self._persists and self._is_complete
+        return self._persists and self.is_complete
 
     @property
     def status(self) -> int | None:
         """The status code; None until the head is there."""
         return None if self._headers is None else self._status
-
-    @property
-    def is_complete(self) -> bool:
-        return self._is_complete
 
     @property
     def held(self) -> int:
@@ -152,7 +148,7 @@ class Reader:
         if line < 0:
             return False
         if self._in_trailers:
-            self._is_complete = line == 0
+            self.is_complete = line == 0
             del buffer[: line + 2]
             return True
         digits = bytes(buffer[:line]).partition(b";")[0].strip(b" \t")

@@ -32,7 +32,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._length = 0
+        self.length = 0  # of the unfinished line so far
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The lines that this piece completes."""
@@ -41,16 +41,11 @@ class Lines:
         if lines and self._parts:
             lines[0] = b"".join((*self._parts, lines[0]))
             self._parts.clear()
-            self._length = 0
+            self.length = 0
         if last:
             self._parts.append(last)
-            self._length += len(last)
+            self.length += len(last)
         return [line for line in lines if line]
-
-    @property
-    def length(self) -> int:
-        """The length of the unfinished line so far."""
-        return self._length
 
     def rest(self) -> bytes:
         return b"".join(self._parts)
