@@ -20,7 +20,7 @@ from refloat.runtime import queue_metrics
 from refloat.runtime import reconcile_metrics as measures
 from refloat.runtime.errors import LeadershipLost, Retry, ShutDown, Terminal
 from refloat.runtime.queue import Backoff, Queue
-from refloat.runtime.reconcile import Reconciler, Result
+from refloat.runtime.reconcile import Reconciler
 
 log = logging.getLogger(__name__)
 
@@ -148,16 +148,13 @@ class Controller(Generic[K]):
             else:
                 self._failed(key, error)
         else:
-            self._succeeded(key, result)
+            self.queue.forget(key)
+            if result.requeue_after is None:
+                self._metrics.results[measures.SUCCESS].inc()
+            else:
+                self._metrics.results[measures.REQUEUE_AFTER].inc()
+                self.queue.add_after(key, result.requeue_after)
         self._metrics.time.observe(self._clock.monotonic() - started)
-
-    def _succeeded(self, key: K, result: Result) -> None:
-        self.queue.forget(key)
-        if result.requeue_after is None:
-            self._metrics.results[measures.SUCCESS].inc()
-            return
-        self._metrics.results[measures.REQUEUE_AFTER].inc()
-        self.queue.add_after(key, result.requeue_after)
 
     def _failed(self, key: K, error: BaseException) -> None:
         self._metrics.results[measures.ERROR].inc()
