@@ -200,7 +200,9 @@ class Heartbeats:
                     each.name,
                     clock,
                     seconds=each.lease_seconds,
-                    identity=_identity(each),
+                    identity=(
+                        AgentIdentity(each.instance, each.incarnation) if each.instance else None
+                    ),
                     promises=partial(promises, each.name),
                     recall=partial(recall, each.name),
                 ),
@@ -294,12 +296,6 @@ class Heartbeats:
                 *_, event = _WORDS[condition, truth]
                 self._record_event(name, "Normal", event, f"Node {name} status is now: {event}")
         beat.reported = health
-
-
-def _identity(settings: NodeSettings) -> AgentIdentity | None:
-    if not settings.instance:
-        return None
-    return AgentIdentity(settings.instance, settings.incarnation)
 
 
 def labels(settings: NodeSettings) -> dict[str, str]:

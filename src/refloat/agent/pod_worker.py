@@ -127,7 +127,7 @@ class PodWorker:
         runs before each start of a container. `wake` queues a pod for a sync. `announce` makes the
         node renew its lease now."""
         self._client = client
-        self._runtime = runtime
+        self.runtime = runtime
         self._clock = clock
         self._record_event = record_event
         self._wake = wake
@@ -143,10 +143,6 @@ class PodWorker:
         self.permit: Permit = permitted
         self.pods: dict[str, Pod] = {}  # as the API has them, by uid
 
-    @property
-    def runtime(self) -> Runtime:
-        return self._runtime
-
     def active(self) -> list[Pod]:
         """Pods that were admitted and have not ended, in the order of admission."""
         return list(self._active.values())
@@ -156,7 +152,7 @@ class PodWorker:
 
     def has_strays(self) -> bool:
         """Whether containers run whose pod was deleted while no agent ran here."""
-        return any(uid not in self._states and self._live(uid) for uid in self._runtime.pods())
+        return any(uid not in self._states and self._live(uid) for uid in self.runtime.pods())
 
     def is_ending(self, uid: str) -> bool:
         """Whether the node itself ends the pod."""
@@ -191,7 +187,7 @@ class PodWorker:
     def adopt(self) -> None:
         """Count pods that an earlier agent admitted, so that no new pod takes their place."""
         for uid, pod in self.pods.items():
-            is_admitted = pod.status.start_time is not None or self._runtime.containers(uid)
+            is_admitted = pod.status.start_time is not None or self.runtime.containers(uid)
             if is_admitted and uid not in self._states and self._takes_room(pod):
                 self._begin(pod)
 
@@ -220,7 +216,7 @@ class PodWorker:
         return DONE if wait is None else Result(requeue_after=wait)
 
     def _begin(self, pod: Pod) -> _PodState:
-        containers = self._runtime.containers(pod.metadata.uid)
+        containers = self.runtime.containers(pod.metadata.uid)
         state = _PodState(
             container_status.shape_of(pod),
             container_status.recall(pod, containers),
@@ -239,7 +235,7 @@ class PodWorker:
         return not pod.is_terminal or bool(self._live(pod.metadata.uid))
 
     def _live(self, uid: str) -> list[str]:
-        containers = self._runtime.containers(uid)
+        containers = self.runtime.containers(uid)
         return [name for name, each in containers.items() if not each.current.has_ended]
 
     def _join(self, pod: Pod) -> None:
@@ -260,9 +256,9 @@ class PodWorker:
         self._queue.pop(uid, None)
         live = self._live(uid)
         for name in live:
-            self._runtime.stop(uid, name, max(ORPHAN_GRACE, MINIMUM_STOP_SECONDS))
+            self.runtime.stop(uid, name, max(ORPHAN_GRACE, MINIMUM_STOP_SECONDS))
         if not live:
-            self._runtime.remove(uid)
+            self.runtime.remove(uid)
             self.fence.forget(uid)
             self._states.pop(uid, None)
             self._leave(uid)
@@ -325,7 +321,7 @@ class PodWorker:
         return pod_status.computed_phase(self._view(sync)) == PENDING
 
     def _view(self, sync: _Sync, *, has_ended: bool = False) -> View:
-        containers: Containers = self._runtime.containers(sync.uid)
+        containers: Containers = self.runtime.containers(sync.uid)
         state = sync.state
         if state.recalled:
             containers = container_status.join(state.recalled, containers)
@@ -424,7 +420,7 @@ class PodWorker:
         state = sync.state
         try:
             await self.permit(sync.pod)
-            await self._runtime.start(sync.pod, name, number)
+            await self.runtime.start(sync.pod, name, number)
         except StartError as error:
             if error.reason:
                 state.waiting[name] = WaitingReason(error.reason, str(error))
@@ -456,12 +452,12 @@ class PodWorker:
             state.grace = seconds
         grace = state.kill_at - now
         for name in live:
-            if self._runtime.prepare_stop(sync.uid, name, grace):
+            if self.runtime.prepare_stop(sync.uid, name, grace):
                 self._record_event(sync.pod, "Normal", "Killing", f"Stopping container {name}")
         sidecars = [each.name for each in sync.state.shape.sidecars() if each.name in live]
         first = [name for name in live if name not in sidecars] or sidecars[-1:]
         for name in first if grace > 0 else live:
-            self._runtime.stop(sync.uid, name, max(grace, MINIMUM_STOP_SECONDS))
+            self.runtime.stop(sync.uid, name, max(grace, MINIMUM_STOP_SECONDS))
         waits = [grace] if grace > 0 and len(first) < len(live) else []
         return min([*waits, *self._complain(sync)], default=None)
 
@@ -482,7 +478,7 @@ class PodWorker:
         """Write the status if the API has another one. Returns the answer."""
         pod, state = sync.pod, sync.state
         view = self._view(sync)
-        if pod.is_terminal and state.sent is None and not self._runtime.containers(sync.uid):
+        if pod.is_terminal and state.sent is None and not self.runtime.containers(sync.uid):
             return None  # the pod ended before this worker started
         if (sync.is_terminating or state.over) and not view.live():
             view = self._view(sync, has_ended=True)

@@ -80,15 +80,15 @@ class NodeServer:
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         if all(each.name != container for each in containers):
             raise _RequestError(404, f"container {quote(container)} not found in pod {quote(name)}")
-        try:
-            return self._log(request, pod, container, options)
-        except NoLog as error:
-            raise _RequestError(400, str(error)) from error
-
-    def _log(self, request: Request, pod: Pod, container: str, options: LogOptions) -> Page:
         uid = pod.metadata.uid
         attempts = self._host.attempts(uid, container)
-        number = logs.attempt(pod, attempts, container, previous=options.previous).attempt
+        try:
+            number = logs.attempt(pod, attempts, container, previous=options.previous).attempt
+        except NoLog as error:
+            raise _RequestError(400, str(error)) from error
+        path = self._host.log_file(uid, container, number)
+        if not path.exists():
+            raise _RequestError(400, f"unable to retrieve container logs for {container}")
 
         def is_running() -> bool:
             if not request.is_read():
@@ -96,9 +96,6 @@ class NodeServer:
             now = self._host.attempts(uid, container)
             return now is not None and now.current.attempt == number and not now.current.has_ended
 
-        path = self._host.log_file(uid, container, number)
-        if not path.exists():
-            raise NoLog(f"unable to retrieve container logs for {container}")
         lines = logs.read(path, options, clock=self._clock, is_running=is_running)
         return Page(lines, media="text/plain")
 

@@ -39,29 +39,25 @@ class Shutdown:
         self._clock = clock
         self._record_node_event = record_node_event
         self._announce = announce
-        self._is_on = False
-
-    @property
-    def is_on(self) -> bool:
-        return self._is_on
+        self.is_on = False
 
     async def run(self) -> None:
         """End all pods, group by group. A second call during a shutdown does nothing."""
-        if self._is_on:
+        if self.is_on:
             return
-        self._is_on = True
+        self.is_on = True
         self._record_node_event("Normal", EVENT, "Shutdown manager detected shutdown event")
         self._announce()
         for group in node_shutdown.groups(self._settings, self._pods.active()):
-            if not self._is_on:
+            if not self.is_on:
                 return  # `cancel` was called
             await self._end(group)
 
     def cancel(self) -> None:
         """Stop the shutdown; pods that got SIGTERM still end."""
-        if not self._is_on:
+        if not self.is_on:
             return
-        self._is_on = False
+        self.is_on = False
         self._record_node_event("Normal", EVENT, "Shutdown manager detected shutdown cancellation")
         self._announce()
 

@@ -68,7 +68,12 @@ def _run_child(
     ends: tuple[int, int, int],
 ) -> NoReturn:
     try:
-        _reset_signals()
+        # Ignored and blocked signals would survive the exec.
+        signal.set_wakeup_fd(-1)
+        for each in signal.valid_signals():
+            if signal.getsignal(each) != signal.SIG_DFL:
+                signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.setsid()
         for group in groups:
             small_files.write(f"{group}/cgroup.procs", "0")
@@ -98,15 +103,6 @@ def _run_child(
         os.write(ends[2], _reason(error).encode()[:_MAX_REASON])
     finally:
         os._exit(128)
-
-
-def _reset_signals() -> None:
-    """Ignored and blocked signals would survive the exec."""
-    signal.set_wakeup_fd(-1)
-    for each in signal.valid_signals():
-        if signal.getsignal(each) != signal.SIG_DFL:
-            signal.signal(each, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _enter(pid: int) -> None:

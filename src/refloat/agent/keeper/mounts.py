@@ -40,31 +40,25 @@ _NOT_OWN = (errno.ELOOP, errno.EXDEV)
 
 def probe() -> str:
     """The kind of namespace that this process may make; tries in a child."""
-    for kind in (NAMESPACE, USER_NAMESPACE):
-        child = os.fork()
-        if child == 0:
-            try:
-                enter(kind)
-                syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
-                os._exit(0)
-            except OSError:
-                os._exit(1)
-        if os.waitpid(child, 0)[1] == 0:
-            return kind
-    return NONE
+    kinds = (each for each in (NAMESPACE, USER_NAMESPACE) if _can_enter(each))
+    return next(kinds, NONE)
 
 
 def can_protect(kind: str) -> bool:
     """Whether the whole view can be read-only; tries in a child."""
-    if kind == NONE:
-        return False
+    return kind != NONE and _can_enter(kind, protect=True)
+
+
+def _can_enter(kind: str, *, protect: bool = False) -> bool:
     child = os.fork()
     if child == 0:
         try:
             enter(kind)
-            syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-            with closing(os.open("/", paths.FOLDER)) as root:
-                syscalls.set_read_only(root, value=True, recursive=True)
+            spread = syscalls.MS_PRIVATE if protect else syscalls.MS_SLAVE
+            syscalls.mount("none", "/", None, syscalls.MS_REC | spread)
+            if protect:
+                with closing(os.open("/", paths.FOLDER)) as root:
+                    syscalls.set_read_only(root, value=True, recursive=True)
             os._exit(0)
         except OSError:
             os._exit(1)

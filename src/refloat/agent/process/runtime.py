@@ -286,7 +286,13 @@ class ProcessRuntime:
         self._folders[uid] = None
         try:
             last = await self._in_thread(folder.prepare, spec["name"], attempt)
-            if last >= attempt and self._has_vanished(uid, spec["name"], last):
+            before = self._current(uid, spec["name"])
+            if last >= attempt and (before is None or before.attempt < last):
+                # The attempt has started, and no keeper knows it any more: record its end.
+                record = ContainerRecord(last, self._id(uid, spec["name"], last))
+                attempts = Attempts(_vanished(record, self._clock.now()), before)
+                self._records.setdefault(uid, {})[spec["name"]] = attempts
+                asyncio.get_running_loop().call_soon(self._changed, uid)
                 return
             inputs = self._inputs
             await volumes.make_volumes(folder, whole, inputs.files, inputs.folder)
@@ -306,17 +312,6 @@ class ProcessRuntime:
         except ValueError as error:  # a path of the pod has a zero byte
             raise StartError(f"a path of the pod cannot be used: {error}") from error
         await self._start(request)
-
-    def _has_vanished(self, uid: str, container: str, attempt: int) -> bool:
-        """Record the end of an attempt that started and that no keeper knows any more."""
-        before = self._current(uid, container)
-        if before is not None and before.attempt >= attempt:
-            return False
-        record = ContainerRecord(attempt, self._id(uid, container, attempt))
-        attempts = Attempts(_vanished(record, self._clock.now()), before)
-        self._records.setdefault(uid, {})[container] = attempts
-        asyncio.get_running_loop().call_soon(self._changed, uid)
-        return True
 
     async def _start(self, request: dict[str, Any]) -> None:
         """Let the keeper start a container, and wait until the container runs."""
