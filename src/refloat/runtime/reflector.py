@@ -22,7 +22,7 @@ position. The reflector passes them to a `Mirror`, and keeps the position only.
 
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -203,22 +203,17 @@ class Reflector(Generic[T]):
 
     async def _follow(self) -> None:
         if self._position and self._doubtful:
-            await self._check_history()
+            # A user with the right to watch but not to list has to trust the server.
+            with suppress(errors.Forbidden):
+                async with self._guard(), aclosing(self._pages(limit=1)) as pages:
+                    page = await anext(pages)
+                self._check(page.resource_version)
+                self._answered()
         if not self._position and self._streams and await self._stream():
             return
         if not self._position:
             await self._list()
         await self._read(initial=False)
-
-    async def _check_history(self) -> None:
-        """Raise if the server's present state is older than the position."""
-        try:
-            async with self._guard(), aclosing(self._pages(limit=1)) as pages:
-                page = await anext(pages)
-        except errors.Forbidden:
-            return  # a user with the right to watch but not to list has to trust the server
-        self._check(page.resource_version)
-        self._answered()
 
     def _answered(self) -> None:
         """The server answered with the present state: earlier failures are over."""
