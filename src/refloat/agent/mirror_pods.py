@@ -101,19 +101,15 @@ class MirrorPods:
         try:
             return await self._client.create(PODS, body, namespace=metadata["namespace"])
         except errors.AlreadyExists as error:
-            return await self._adopt(static_pod, error)
-
-    async def _adopt(self, static_pod: Object, error: errors.AlreadyExists) -> Pod:
-        """Return the pod if it is this mirror, from a create whose answer was lost."""
-        key = static_pod["metadata"]["namespace"], static_pod["metadata"]["name"]
-        pod = await self._client.get(PODS, key[1], namespace=key[0])
-        if _mirrors(pod, static_pod):
-            return pod
-        text = f"static pod {key[0]}/{key[1]} has no mirror: another pod has its name"
-        if key not in self._conflicts:
-            log.warning("%s", text)
-            self._conflicts[key] = None
-        raise Retry(text) from error
+            namespace, name = key = metadata["namespace"], metadata["name"]
+            pod = await self._client.get(PODS, name, namespace=namespace)
+            if _mirrors(pod, static_pod):
+                return pod  # from a create whose answer was lost
+            text = f"static pod {namespace}/{name} has no mirror: another pod has its name"
+            if key not in self._conflicts:
+                log.warning("%s", text)
+                self._conflicts[key] = None
+            raise Retry(text) from error
 
 
 def _mirrors(mirror: Pod, static_pod: Object | None) -> bool:

@@ -121,8 +121,12 @@ async def connect(
     """Connect to the keeper of a folder; start one with these options if none runs."""
     try:
         reader, writer = await _open(folder)
-    except OSError:
-        await _start(folder, options)
+    except OSError as refusal:
+        loop = asyncio.get_running_loop()
+        word = await loop.run_in_executor(None, _launch, folder, options)
+        if word not in service.GOOD_WORDS:
+            text = f"{folder}: the keeper did not start; see {folder / 'keeper.log'}"
+            raise KeeperError(text) from refusal
         try:
             reader, writer = await _open(folder)
         except OSError as error:
@@ -145,15 +149,8 @@ async def _open(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
     return reader, writer
 
 
-async def _start(folder: Path, options: Sequence[str]) -> None:
-    """Start a keeper and wait until a keeper listens; raises `KeeperError`."""
-    loop = asyncio.get_running_loop()
-    word = await loop.run_in_executor(None, _launch, folder, options)
-    if word not in service.GOOD_WORDS:
-        raise KeeperError(f"{folder}: the keeper did not start; see {folder / 'keeper.log'}")
-
-
 def _launch(folder: Path, options: Sequence[str]) -> bytes:
+    """Start a keeper and wait until a keeper listens. Returns the word that it prints."""
     log = os.open(folder / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         # The first process forks the keeper and ends, so the agent never has to reap a keeper.
