@@ -215,8 +215,11 @@ class ContainerAttempt:
             self._terminate()  # `stop` came before the child had a process group
         elif hook := self.spec.get("post_start"):
             # Stop a container whose postStart hook fails, like a kubelet.
-            grace = self.spec["grace"]
-            self.execute(hook, _POST_START_SECONDS, lambda code, _: code == 0 or self.stop(grace))
+            self.execute(
+                hook,
+                _POST_START_SECONDS,
+                lambda code, _: code == 0 or self.stop(self.spec["grace"]),
+            )
         self._on_change(self)
 
     def stop(self, grace: float) -> bool:
