@@ -127,21 +127,22 @@ async def _explain(
     clock = RealClock()
     client = _client(access, clock)
     try:
-        explainer = Explainer(client, clock, client.server_now)
         if watch:
-            await _watch(explainer, clock, requests, form)
+            await _watch(client, clock, requests, form)
         else:
+            explainer = Explainer(client, clock, client.server_now)
             _show([await explainer.explain(*each) for each in requests], form)
     finally:
         await client.close()
 
 
 async def _watch(
-    explainer: Explainer, clock: Clock, requests: Sequence[tuple[str, str]], form: output.Form
+    client: HttpClient, clock: Clock, requests: Sequence[tuple[str, str]], form: output.Form
 ) -> None:
-    """Until Ctrl-C, or until none of the objects exists any more."""
+    """Until Ctrl-C, or until one of the objects no longer exists."""
     last: dict[str, tuple[str, str]] = {}
     while True:
+        explainer = Explainer(client, clock, client.server_now)
         for what, namespace in requests:
             explanation = await explainer.explain(what, namespace)
             state = (str(explanation.finding.code), explanation.finding.verdict)

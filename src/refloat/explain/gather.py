@@ -7,7 +7,7 @@ here writes.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -81,7 +81,10 @@ class _Reads:
 
 
 class Explainer:
-    """Explains objects of one cluster."""
+    """Explains objects of one cluster for one call: a command, or one round of a watch.
+
+    The processes that act are the same for all objects of a call, so they are read once.
+    """
 
     def __init__(
         self, client: Client, clock: Clock, server_now: Callable[[], datetime | None] | None = None
@@ -90,6 +93,7 @@ class Explainer:
         self._client = client
         self._clock = clock
         self._server_clock = server_now
+        self._known_actors: Actors | None = None
 
     async def explain(self, what: str, namespace: str) -> Explanation:
         """`job/NAME` and so on; raises what `client.errors` has if the object does not exist."""
@@ -176,7 +180,7 @@ class Explainer:
         if job_control.configuration is not None:
             gates = JobGates.of(Gates(job_control.configuration.feature_gates))
         return ExplainContext(
-            now=self._now(),
+            now=actors.now,
             recovery=actors.outlook(FAILURE_RECOVERY, namespace),
             force_eviction=actors.outlook(FORCE_EVICTION),
             job_control=job_control,
@@ -256,13 +260,9 @@ class Explainer:
                 await self._read_labels(each.metadata.namespace, reads)
                 await self._read_promises(each.spec.node_name, reads)
         if any(each is not None and node_state.is_lost(each) for each in reads.nodes.values()):
-            await self._count_nodes(reads)
-
-    async def _count_nodes(self, reads: _Reads) -> None:
-        """Recovery waits while too many nodes are unreachable."""
-        nodes = await self._all(kinds.NODES, reads, "list nodes: how many are unreachable")
-        if nodes:
-            reads.unreachable = _unreachable(nodes)
+            # Recovery waits while too many nodes are unreachable.
+            nodes = await self._all(kinds.NODES, reads, "list nodes: how many are unreachable")
+            reads.unreachable = _unreachable(nodes) if nodes else None
 
     async def _read_node(self, name: str, reads: _Reads) -> None:
         if name in reads.nodes:
@@ -321,7 +321,13 @@ class Explainer:
         return pod_pending.rooms(nodes, pods)
 
     async def _actors(self) -> Actors:
-        """The processes that reported, of the one namespace where tenants cannot write."""
+        """The processes that reported, as of now."""
+        if self._known_actors is None:
+            self._known_actors = await self._read_actors()
+        return replace(self._known_actors, now=self._now())
+
+    async def _read_actors(self) -> Actors:
+        """Of the one namespace where tenants cannot write."""
         try:
             records = await self._client.get(
                 kinds.CONFIG_MAPS, records_of.NAME, namespace=records_of.NAMESPACE

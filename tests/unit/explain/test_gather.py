@@ -264,6 +264,31 @@ async def test_the_servers_clock_says_how_old_a_record_is(sim: Sim) -> None:
             assert want in all_text(await explainer.explain("pod/p", "default"))
 
 
+class CountingClient(LocalClient):
+    """Notes the paths that were read."""
+
+    def __init__(self, api: SimulatedServer) -> None:
+        super().__init__(api, field_manager="test")
+        self.paths: list[str] = []
+
+    async def _call(self, request: Request) -> bytes:
+        self.paths.append(request.path)
+        return await super()._call(request)
+
+
+@virtual()
+async def test_a_call_reads_the_processes_that_act_once_for_all_objects(sim: Sim) -> None:
+    async with api_server.serve(sim) as api:
+        client = await admin(api)
+        await lost(client)
+        await publish(client, record(sim))
+        reader = CountingClient(api)
+        explainer = Explainer(reader, sim.clock)
+        for what in ("pod/p", "node/n1", "pod/p"):
+            assert "m1 may take over" in all_text(await explainer.explain(what, "default"))
+    assert sum(each.endswith(f"/configmaps/{actors.NAME}") for each in reader.paths) == 1
+
+
 @virtual()
 async def test_what_can_be_no_name_is_wrong_use(sim: Sim) -> None:
     async with api_server.serve(sim) as api:
