@@ -19,9 +19,6 @@ from refloat.client.http import HttpClient
 PODS = 10_000
 EVENTS = 5_000
 
-# The server sets these fields.
-_SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
-
 
 async def measure(progress: Progress) -> list[Row]:
     """Fill a server, follow the pods by list and by stream, and change them."""
@@ -66,7 +63,7 @@ async def _fill(client: HttpClient) -> list[tuple[str, str]]:
     bodies = [maker.pod(number) for number in range(PODS)]
 
     async def create(pod: Object) -> None:
-        metadata = {key: v for key, v in pod["metadata"].items() if key not in _SERVER_FIELDS}
+        metadata = {key: v for key, v in pod["metadata"].items() if key not in pods.SERVER_FIELDS}
         namespace, name = metadata["namespace"], metadata["name"]
         await client.create(kinds.PODS, {**pod, "metadata": metadata}, namespace=namespace)
         status = {"status": pod["status"]}

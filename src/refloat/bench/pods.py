@@ -17,6 +17,9 @@ PODS_PER_JOB = 100
 NODES = 500
 NAMESPACES = 20
 
+SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
+"""The fields of metadata that the server sets."""
+
 _START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

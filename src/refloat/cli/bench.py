@@ -21,6 +21,7 @@ BENCHMARKS = {
     "queue": ("refloat.bench.queue", "the work queue: keys per second, few and many"),
     "informer": ("refloat.bench.informer", "an informer: memory and CPU for 10,000 pods"),
     "job": ("refloat.bench.job", "the Job controller: CPU, memory and time, few pods and many"),
+    "doctor": ("refloat.bench.doctor", "`refloat doctor` with 10,000 pods: seconds and reads"),
     "agent": ("refloat.bench.agent", "nodes that run processes: rates, memory, a Job"),
     "zombies": (
         "refloat.bench.zombies",
@@ -34,7 +35,7 @@ BENCHMARKS = {
     "soak": ("refloat.bench.soak", "ten minutes of mixed load; only by name"),
 }
 ONLY_BY_NAME = ("kubernetes", "nodes", "soak", "zombies")
-SIZED = ("job", "kubernetes", "nodes", "zombies")
+SIZED = ("doctor", "job", "kubernetes", "nodes", "zombies")
 
 
 @click.command()
@@ -45,7 +46,8 @@ SIZED = ("job", "kubernetes", "nodes", "zombies")
     "--pods",
     type=click.IntRange(min=1),
     help="Size of job and kubernetes: pods of the largest Job [default: 2000]; of zombies: pods "
-    "on the lost node [default: 2000]; of nodes: all pods together [default: 50000].",
+    "on the lost node [default: 2000]; of doctor and nodes: all pods together [default: 10000 and "
+    "50000].",
 )
 @click.option(
     "--nodes", type=click.IntRange(min=1), help="Size of nodes: its nodes. [default: 5000]"

@@ -45,6 +45,10 @@ MAX_EVENTS = 5_000
 # Pods of one Job whose events and nodes are read; the worst state is among the first.
 MAX_PODS = 20
 
+# Rights that the user may lack, and what they show.
+_READ_LEASES = f"get leases in {NODE_NAMESPACE}: which pods their nodes end by themselves"
+_READ_NAMESPACES = "get namespaces: whether recovery selects the namespace"
+
 # What keeps a pod off the nodes that it selects is read only for these answers.
 _NEED_ROOMS = frozenset((Code.INSUFFICIENT, Code.AFFINITY, Code.TAINTS))
 
@@ -205,10 +209,10 @@ class Explainer:
             reads.nodes |= dict.fromkeys(names) | {each.metadata.name: each for each in nodes}
             reads.unreachable = _unreachable(nodes)
         await self._read_warnings(place, reads)
-        for each in pods:
-            if each.is_terminating and not each.is_terminal:
-                await self._read_labels(each.metadata.namespace, reads)
-                await self._read_promises(each.spec.node_name, reads)
+        hanging = [each for each in pods if each.is_terminating and not each.is_terminal]
+        if hanging:
+            await self._read_all_promises({each.spec.node_name for each in hanging}, reads)
+            await self._read_all_labels(place, reads)
         context = await self._context(reads, place)
         return doctor.ClusterObjects(
             jobs, pods, nodes if readable else None, context, (*reads.missing,)
@@ -287,10 +291,24 @@ class Explainer:
         except errors.NotFound:
             reads.promises[name] = {}
         except errors.Forbidden:
-            right = f"get leases in {NODE_NAMESPACE}: which pods their nodes end by themselves"
-            reads.missing[right] = None
+            reads.missing[_READ_LEASES] = None
         else:
             reads.promises[name] = dict(self_fence.read_listed(lease))
+
+    async def _read_all_promises(self, names: Iterable[str], reads: _Reads) -> None:
+        """Those of these nodes with one list: thousands of nodes may be lost."""
+        leases = await self._all(kinds.LEASES, reads, _READ_LEASES, namespace=NODE_NAMESPACE)
+        if _READ_LEASES in reads.missing:
+            return
+        by_name = {each.metadata.name: dict(self_fence.read_listed(each)) for each in leases}
+        reads.promises |= {name: by_name.get(name, {}) for name in names}
+
+    async def _read_all_labels(self, place: str, reads: _Reads) -> None:
+        if place:
+            await self._read_labels(place, reads)
+            return
+        for each in await self._all(kinds.NAMESPACES, reads, _READ_NAMESPACES):
+            reads.namespaces[each.metadata.name] = dict(each.metadata.labels or {})
 
     async def _read_labels(self, name: str, reads: _Reads) -> None:
         if name in reads.namespaces:
@@ -300,7 +318,7 @@ class Explainer:
         except errors.NotFound:
             return
         except errors.Forbidden:
-            reads.missing["get namespaces: whether recovery selects the namespace"] = None
+            reads.missing[_READ_NAMESPACES] = None
             return
         reads.namespaces[name] = dict(namespace.metadata.labels or {})
 

@@ -18,7 +18,7 @@ from refloat.demo.catalogue import DEMOS
 @pytest.mark.parametrize(
     ("name", "option", "want"),
     [
-        ("queue", "--pods", "--pods 5: only for job, kubernetes, nodes, zombies"),
+        ("queue", "--pods", "--pods 5: only for doctor, job, kubernetes, nodes, zombies"),
         ("job", "--nodes", "--nodes 5: only for nodes"),
     ],
 )
