@@ -21,12 +21,12 @@ from refloat.api import times
 from refloat.api.meta import Object
 from refloat.client import errors
 from refloat.client.contract import DeleteOptions, EventType
+from refloat.scenario.namespace import ScenarioNamespace, index_of
 from tests.differential.plans import Act, Plan
-from tests.scenarios import comparing, outcome, playing, shared_cluster
+from tests.scenarios import comparing, playing
 from tests.scenarios.comparing import OutcomeDifference
 from tests.scenarios.playing import ScenarioResult
 from tests.scenarios.scenario import Scenario
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 from tests.scenarios.setting import Setting
 
 REFERENCE = "reference"
@@ -88,7 +88,7 @@ class JobsRun:
         plays += self._again(names, at_once, 1)
         plays += self._again(doubtful(names, plays), at_once, MORE_PLAYS)
         for each in self._settings:
-            asyncio.run(shared_cluster.sweep(each))
+            each.sweep()
         verdict = judged(changes, plays)
         verdict.differences += list(wait_differences(self.waits))
         return verdict
@@ -263,13 +263,13 @@ class _Watch:
             before = list(self._namespace.pods.values())
             if len(before) == 1 and failed_by_itself(before[0]):
                 self._waits.append(_now(self._namespace) - ends_at(before[0]))
-        self._namespace.saw(plural, what, obj)
+        self._namespace.record(plural, what, obj)
 
 
 def failed_by_itself(pod: Object) -> bool:
     """Has a pod failed that was not deleted, and that no other index stands beside?"""
     failed = pod.get("status", {}).get("phase") == "Failed"
-    alone = outcome.index_of(pod) is None and "deletionTimestamp" not in pod["metadata"]
+    alone = index_of(pod) is None and "deletionTimestamp" not in pod["metadata"]
     return failed and alone
 
 
@@ -324,8 +324,8 @@ def _next_end(ns: ScenarioNamespace, plan: Plan, pod: Object) -> float:
     termination = state.get("terminated") or status.get("lastState", {}).get("terminated") or {}
     if "running" not in state:
         return _moment(termination.get("finishedAt")) + BACKOFF_SECONDS if termination else 0.0
-    index = outcome.index_of(pod)
-    before = [each for each in ns.pods.values() if outcome.index_of(each) == index].index(pod)
+    index = index_of(pod)
+    before = [each for each in ns.pods.values() if index_of(each) == index].index(pod)
     seconds = plan.attempt(index, before + status.get("restartCount", 0))["seconds"]
     return 0.0 if seconds is None else _moment(state["running"].get("startedAt")) + seconds
 
@@ -355,10 +355,10 @@ async def _delete_job(ns: ScenarioNamespace, propagation: Any) -> None:
     """Until nothing is left to be done by the collector of garbage, which is not in a hurry."""
     keeps_pods = propagation in (None, "Orphan")
     await ns.delete_job(options=DeleteOptions(propagation=propagation))
-    await ns.wait_until(lambda state: not state.jobs, what="the Job is still there")
+    await ns.wait_until(lambda state: not state.jobs, "the Job is still there")
     await ns.wait_until(
         lambda state: all(keeps_pods and _is_free(pod) for pod in state.present),
-        what="pods are not let go" if keeps_pods else "pods are still there",
+        "pods are not let go" if keeps_pods else "pods are still there",
     )
 
 
@@ -368,7 +368,7 @@ def _is_free(pod: Object) -> bool:
 
 
 async def _end_pod(ns: ScenarioNamespace, act: Act) -> None:
-    running = sorted(ns.running, key=lambda pod: outcome.index_of(pod) or 0)
+    running = sorted(ns.running, key=lambda pod: index_of(pod) or 0)
     pod = running[act.value % len(running)]
     if act.verb == "evict":
         await ns.evict(pod)

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from tests import sessions
 from tests.kubernetes.cluster import ROOT, Clusters
-from tests.scenarios import shared_cluster
+from tests.scenarios import setting
 
 Stage: TypeAlias = Literal["api", "cluster"]
 """Two API servers on which nothing acts, or two whole clusters."""
@@ -193,7 +193,7 @@ def run(suite: Suite, clusters: Clusters) -> Ended:
     paths = {"REFLOAT_TEST_AUDIT": clusters.audit, "REFLOAT_TEST_AUTHORITY": clusters.authority}
     environment |= {name: str(path) for name, path in paths.items() if path is not None}
     if clusters.audit is not None:
-        environment[shared_cluster.ENDS] = "with the run"
+        environment[setting.ENDS] = "with the run"
     started = time.monotonic()
     with sessions.running(suite.command(clusters), cwd=ROOT, env=environment) as process:
         code = process.wait()

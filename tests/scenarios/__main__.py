@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.scenarios import comparing, playing, scenario, shared_cluster
+from tests.scenarios import comparing, playing, scenario
 from tests.scenarios.playing import ScenarioResult
 from tests.scenarios.scenario import Scenario
 from tests.scenarios.setting import Setting
@@ -36,7 +36,7 @@ def main() -> int:
     if arguments.outcomes is not None:
         arguments.outcomes.write_bytes(msgspec.json.encode(results))
     for each in arguments.setting:
-        asyncio.run(shared_cluster.sweep(each))
+        each.sweep()
     failures = sum(_tell_broken(name, outcomes) for name, outcomes in results.items())
     return 1 if failures + _compare(results, is_all=arguments.only == "*") else 0
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs whose pods are all alike, and how they come to their end."""
 
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import FOREVER, MEANWHILE, REACHED, ends, has, over, scenario
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 
@@ -152,6 +152,6 @@ async def a_pod_that_cannot_be_made_is_told_of(ns: ScenarioNamespace) -> None:
     await ns.quiet()
     has(ns.status(), active=0, failed=0)
     assert ns.pods == {}
-    event = await ns.told("FailedCreate")
+    event = await ns.event("FailedCreate")
     refusal = 'pods "job-" is forbidden: no PriorityClass with name nobodys was found'
     assert event["note"] == f"Error creating: {refusal}"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deadlines, and the order in which a Job's end is reported."""
 
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     DEADLINE,
@@ -18,7 +19,6 @@ from tests.scenarios.scenario import (
     stops,
     waits,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 
 @scenario

@@ -2,6 +2,7 @@
 """podFailurePolicy by pod conditions: evictions, and conditions that a user writes."""
 
 from refloat.api.meta import Object
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FOREVER,
@@ -18,7 +19,6 @@ from tests.scenarios.scenario import (
     scenario,
     waits,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 # Runs until the kubelet stops it; the next one succeeds.
 DISRUPTED = [FOREVER, ends()]

@@ -3,6 +3,7 @@
 
 from refloat.api.meta import Object
 from refloat.client import errors
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FOREVER,
@@ -19,7 +20,6 @@ from tests.scenarios.scenario import (
     scenario,
     waits,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 TWO = {"containers": [{"name": name, "image": "busybox:1"} for name in ("main", "other")]}
 WITH_INIT = {"initContainers": [{"name": "init", "image": "busybox:1"}]}
@@ -274,7 +274,7 @@ async def mistakes_in_a_policy_are_refused_in_the_same_words(ns: ScenarioNamespa
         try:
             await ns.submit(**spec)
         except errors.Invalid as error:
-            ns.note(str(error))
+            ns.notes.append(str(error))
         else:
             raise AssertionError(f"accepted: {spec}")
     assert len(set(ns.notes)) == len(MISTAKES)

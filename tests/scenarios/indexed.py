@@ -2,8 +2,8 @@
 """Jobs whose pods have a number each."""
 
 from refloat.client import errors
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import FOREVER, REACHED, ends, has, over, scenario
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 VARIABLE = "JOB_COMPLETION_INDEX"
@@ -126,7 +126,7 @@ async def completions_change_only_with_parallelism(ns: ScenarioNamespace) -> Non
     try:
         await ns.change(completions=3)
     except errors.Invalid as error:
-        ns.note(str(error))
+        ns.notes.append(str(error))
     else:
         raise AssertionError("accepted")
     assert "can only be modified in tandem with spec.parallelism" in ns.notes[0]

@@ -11,31 +11,28 @@ must agree on to the letter.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from refloat.api import conditions
 from refloat.api.meta import Object
-
-INDEX = "batch.kubernetes.io/job-completion-index"
+from refloat.scenario.namespace import JOB, ScenarioNamespace, index_of
 
 # What Refloat alone writes, on purpose and in the same way each time.
 _OUR_ANNOTATIONS = ("refloat.dev/simulate", "refloat.dev/attempts")
+
+# The longest delay with which events are written.
+EVENTS_SECONDS = 30.0
+MORE_EVENTS_SECONDS = 3.0
+CREATED = "SuccessfulCreate"
+
+# The conditions of Jobs that have events.
+_ANNOUNCED = ("Complete", "Failed", "Suspended")
 
 _NUMBERED = re.compile(r"<pod [^>]*>")
 
 _COUNTS = ("active", "ready", "terminating", "succeeded", "failed")
 _TEXTS = ("completedIndexes", "failedIndexes")
-
-
-def index_of(pod: Object) -> int | None:
-    """The completion index that a pod is for."""
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX)
-    return int(text) if text is not None and text.isdigit() else None
-
-
-def is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def times_told(event: Object) -> int:
@@ -63,14 +60,12 @@ def _ending(pod: Object, deleted: set[str]) -> tuple[str, ...]:
 class Names:
     """Stable names for whatever has a different one in each run."""
 
-    def __init__(
-        self, namespace: str, pods: Mapping[str, Object], deleted: set[str], job_uids: Iterable[str]
-    ) -> None:
+    def __init__(self, ns: ScenarioNamespace) -> None:
         self.pods: dict[str, str] = {}
         """By uid."""
-        replaced = {namespace: "<ns>"}
+        replaced = {ns.name: "<ns>"}
         numbers: Counter[int | None] = Counter()
-        for pod in sorted(pods.values(), key=lambda each: _ending(each, deleted)):
+        for pod in sorted(ns.pods.values(), key=lambda each: _ending(each, ns.gone)):
             meta, index = pod["metadata"], index_of(pod)
             number = numbers[index]
             numbers[index] += 1
@@ -78,7 +73,7 @@ class Names:
             self.pods[meta["uid"]] = own
             replaced[meta["name"]] = own
             replaced[meta["uid"]] = own
-        replaced |= dict.fromkeys(job_uids, "<job>")
+        replaced |= dict.fromkeys(ns.job_uids, "<job>")
         longest = sorted(replaced, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest)))
         self._replaced = replaced
@@ -94,24 +89,47 @@ class Names:
         return {key: self.text(value) for key, value in sorted((texts or {}).items())}
 
 
-def of(
-    jobs: Mapping[str, Object],
-    name: str,
-    pods: Mapping[str, Object],
-    deleted: set[str],
-    events: list[Object],
-    *,
-    namespace: str,
-    job_uids: Iterable[str],
-) -> Object:
-    """The record of a Job, all pods and the events; also the uids of Jobs that are gone."""
-    names = Names(namespace, pods, deleted, job_uids)
-    job = jobs.get(name)
+async def observe(ns: ScenarioNamespace, name: str = JOB) -> Object:
+    """The record of a Job, all pods and the events, once all events are written."""
+    return of(ns, await _settled_events(ns), name)
+
+
+def of(ns: ScenarioNamespace, events: list[Object], name: str = JOB) -> Object:
+    names = Names(ns)
+    job = ns.jobs.get(name)
     return {
         "job": None if job is None else job_record(job, names),
-        "pods": _pods(pods, deleted, names),
+        "pods": _pods(ns, names),
         "events": _events(events, names),
+        "notes": ns.notes,
     }
+
+
+async def _settled_events(ns: ScenarioNamespace) -> list[Object]:
+    """All events: the controllers write them late."""
+    clock = ns.cluster.clock
+    deadline = clock.monotonic() + EVENTS_SECONDS
+    before: list[Object] = []
+    while True:
+        events = await ns.events()
+        if (_has_all(ns, events) and events == before) or clock.monotonic() > deadline:
+            return events
+        before = events
+        await clock.sleep(MORE_EVENTS_SECONDS)
+
+
+def _has_all(ns: ScenarioNamespace, events: list[Object]) -> bool:
+    """Whether there is an event for each created pod and each condition that has one."""
+    creations = sum("generateName" in pod["metadata"] for pod in ns.pods.values())
+    recorded = sum(times_told(each) for each in events if each["reason"] == CREATED)
+    reasons = {each.get("reason") for each in events}
+    announced = {
+        told_by(each)
+        for job in ns.jobs.values()
+        for each in conditions.of(job)
+        if each["type"] in _ANNOUNCED
+    }
+    return recorded >= creations and announced <= reasons
 
 
 def job_record(job: Object, names: Names) -> Object:
@@ -141,12 +159,12 @@ def _condition(condition: Object, names: Names) -> Object:
     }
 
 
-def _pods(pods: Mapping[str, Object], deleted: set[str], names: Names) -> Object:
+def _pods(ns: ScenarioNamespace, names: Names) -> Object:
     """By stable name; of those that are gone only that they were there, and how they ended."""
     records = {}
-    for uid, pod in pods.items():
+    for uid, pod in ns.pods.items():
         end = {"gone": True, "phase": pod.get("status", {}).get("phase", "")}
-        records[names.pods[uid]] = end if uid in deleted else _pod(pod, names)
+        records[names.pods[uid]] = end if uid in ns.gone else _pod(pod, names)
     return dict(sorted(records.items()))
 
 

@@ -3,8 +3,8 @@
 
 from refloat.api.meta import Object
 from refloat.client.contract import DeleteOptions
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import FOREVER, MEANWHILE, REACHED, ends, has, over, scenario
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 BLUE = {"team": "blue"}

@@ -2,6 +2,7 @@
 """Indexes that fail for themselves: backoffLimitPerIndex and maxFailedIndexes."""
 
 from refloat.api.meta import Object
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FAILED_INDEXES,
@@ -15,7 +16,6 @@ from tests.scenarios.scenario import (
     rule,
     scenario,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from refloat.api.meta import Object
-from tests.scenarios import shared_cluster
+from refloat.scenario.cluster import ScenarioCluster
+from refloat.scenario.namespace import ScenarioNamespace, opened
+from tests.scenarios import outcome
 from tests.scenarios.scenario import Scenario
-from tests.scenarios.scenario_namespace import ScenarioNamespace, opened
 from tests.scenarios.setting import Setting
-from tests.scenarios.shared_cluster import ScenarioCluster
 
 # Starting all of them in one instant would measure how many namespaces a
 # server can make; so many begin a second.
@@ -45,7 +45,7 @@ async def play(
     at_once: int = AT_ONCE,
 ) -> dict[str, ScenarioResult]:
     """Run scenarios on the cluster of a setting; call `done` with each result."""
-    async with shared_cluster.opened(setting) as cluster:
+    async with setting.connect() as cluster:
         return await play_on(cluster, scenarios, done, at_once=at_once)
 
 
@@ -89,7 +89,7 @@ async def _claim(ns: ScenarioNamespace, scenario: Scenario, result: ScenarioResu
     try:
         await scenario.play(ns)
     except AssertionError:
-        result.error = f"{traceback.format_exc(limit=-3)}\n{ns.brief()}"
+        result.error = f"{traceback.format_exc(limit=-3)}\n{ns.summary()}"
         return
     await ns.quiet()
-    result.outcome = await ns.outcome()
+    result.outcome = await outcome.observe(ns)

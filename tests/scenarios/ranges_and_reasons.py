@@ -11,6 +11,7 @@ from typing import Any
 from refloat.api.meta import Object
 from refloat.client.contract import DeleteOptions
 from refloat.policy.job import backoff_annotation, policy_conversion
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FOREVER,
@@ -21,7 +22,6 @@ from tests.scenarios.scenario import (
     policy,
     scenario,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 BUGS = {"action": "Terminate", "containerExitCodeNotIn": "40-50"}
 DISRUPTIONS = {"action": "Ignore", "podStatusReasonNotIn": [""]}
@@ -29,7 +29,7 @@ DISRUPTIONS = {"action": "Ignore", "podStatusReasonNotIn": [""]}
 
 async def submit(ns: ScenarioNamespace, *rules: Object, **more: Any) -> None:
     failure_policy = policy(*rules)
-    if ns.cluster.role == "managed":
+    if ns.cluster.managed_by:
         text = json.dumps(failure_policy)
         await ns.submit(own_annotations={backoff_annotation.ANNOTATION: text}, **more)
     else:

@@ -3,6 +3,7 @@
 
 from refloat.api.meta import Object
 from refloat.client.contract import DeleteOptions
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     FOREVER,
     PATIENT,
@@ -16,7 +17,6 @@ from tests.scenarios.scenario import (
     scenario,
     waits,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 EARLY = "TerminatingOrFailed"
 LATE = "Failed"

@@ -5,6 +5,7 @@ import itertools
 from datetime import datetime
 
 from refloat.api.meta import Object
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     BACKOFF_LIMIT,
     FOREVER,
@@ -15,7 +16,6 @@ from tests.scenarios.scenario import (
     over,
     scenario,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 # Times on the wire are in whole seconds, and a controller may be a little late.
 LATE_SECONDS = 9.0

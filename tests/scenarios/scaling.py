@@ -3,8 +3,8 @@
 
 from datetime import datetime
 
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import FOREVER, PATIENT, has, let_end, scenario, waits
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 
 @scenario

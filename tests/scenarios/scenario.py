@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from refloat.api.meta import Object
 from refloat.client.contract import DeleteOptions
-from tests.scenarios.scenario_namespace import ScenarioNamespace
+from refloat.scenario.namespace import ScenarioNamespace
 
 Play: TypeAlias = Callable[[ScenarioNamespace], Awaitable[None]]
 

@@ -6,19 +6,23 @@ is and what a Job must say to get the controller that is meant. The nodes are
 simulated in each (`refloat.agent.simulated`).
 """
 
+import asyncio
+import os
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
-from refloat.client import kubeconfig
-from refloat.client.http import HttpClient
-from refloat.client.settings import ClientSettings
+from refloat.scenario.cluster import ScenarioCluster, connected, delete_namespaces
 
 Role: TypeAlias = Literal["embedded", "managed", "reference"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
+
+ENDS = "REFLOAT_TEST_CLUSTER_ENDS"
+"""The variable that is set for runs that need not clear up on a cluster."""
 
 # `spec.managedBy` by which Refloat's controller takes a Job on a cluster that has its own.
 OURS = "refloat.dev/job-controller"
@@ -43,8 +47,20 @@ class Setting:
         roles = ", ".join(ROLES)
         raise ValueError(f"{text!r}: want NAME=KUBECONFIG, with NAME one of {roles}")
 
-    def connect(self) -> HttpClient:
-        """A client without a limit of its own: scenarios wait only for the cluster."""
-        where = kubeconfig.load([self.kubeconfig])
-        settings = ClientSettings(component="scenarios", field_manager="scenarios", qps=0)
-        return HttpClient(where, clock=RealClock(), rand=Rand(), settings=settings)
+    def connect(self) -> AbstractAsyncContextManager[ScenarioCluster]:
+        return connected(
+            self.kubeconfig,
+            RealClock(),
+            Rand(),
+            managed_by=MANAGED_BY[self.role],
+            needs_account=self.role != "embedded",
+        )
+
+    def sweep(self) -> None:
+        """Delete the namespaces of all scenarios, unless the cluster ends with the run."""
+        if not os.environ.get(ENDS):
+            asyncio.run(self._sweep())
+
+    async def _sweep(self) -> None:
+        async with self.connect() as cluster:
+            await delete_namespaces(cluster)

@@ -4,6 +4,7 @@
 from typing import Any
 
 from refloat.api.meta import Object
+from refloat.scenario.namespace import ScenarioNamespace
 from tests.scenarios.scenario import (
     FAILED_INDEXES,
     FOREVER,
@@ -16,7 +17,6 @@ from tests.scenarios.scenario import (
     scenario,
     waits,
 )
-from tests.scenarios.scenario_namespace import ScenarioNamespace
 
 
 def matched(number: int) -> tuple[str, str]:

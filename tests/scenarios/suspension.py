@@ -2,6 +2,7 @@
 """Jobs that are put to sleep and woken."""
 
 from refloat.client import errors
+from refloat.scenario.namespace import JOB, ScenarioNamespace
 from tests.scenarios.scenario import (
     DEADLINE,
     FOREVER,
@@ -14,7 +15,6 @@ from tests.scenarios.scenario import (
     scenario,
     waits,
 )
-from tests.scenarios.scenario_namespace import JOB, ScenarioNamespace
 
 
 def suspended(ns: ScenarioNamespace) -> tuple[str, str, str]:
@@ -169,7 +169,7 @@ async def a_waking_jobs_template_is_closed(ns: ScenarioNamespace) -> None:
     try:
         await ns.change(JOB, template={"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}})
     except errors.Invalid as error:
-        ns.note(str(error).rpartition("}")[2])  # the object before the text has ids
+        ns.notes.append(str(error).rpartition("}")[2])  # the object before the text has ids
     else:
         raise AssertionError("accepted")
     assert "field is immutable" in ns.notes[0]

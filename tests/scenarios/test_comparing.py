@@ -2,8 +2,11 @@
 """What counts as a difference, and which differences are meant."""
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from refloat.scenario.cluster import ScenarioCluster
+from refloat.scenario.namespace import INDEX, ScenarioNamespace
 from tests.scenarios import comparing, outcome
 from tests.scenarios.comparing import ExpectedDifference, OutcomeDifference
 from tests.scenarios.playing import ScenarioResult
@@ -104,7 +107,7 @@ def test_the_table_shows_both_values_and_what_is_not_meant() -> None:
 
 
 def pod(name: str, uid: str, *, phase: str = "Running", index: str | None = None) -> dict[str, Any]:
-    annotations = {outcome.INDEX: index} if index is not None else {}
+    annotations = {INDEX: index} if index is not None else {}
     return {
         "metadata": {"name": name, "uid": uid, "annotations": annotations},
         "spec": {"containers": [{"name": "main"}]},
@@ -113,17 +116,12 @@ def pod(name: str, uid: str, *, phase: str = "Running", index: str | None = None
 
 
 def record(*pods: dict[str, Any], events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    job = {"metadata": {"name": "job", "uid": "job-uid"}, "status": {}}
-    by_uid = {each["metadata"]["uid"]: each for each in pods}
-    return outcome.of(
-        {"job": job},
-        "job",
-        by_uid,
-        set(),
-        events or [],
-        namespace="ns-1",
-        job_uids=["job-uid", "gone-uid"],
-    )
+    ns = ScenarioNamespace(cast("ScenarioCluster", SimpleNamespace(client=None)), "ns-1")
+    ns.record("jobs", "ADDED", {"metadata": {"name": "job", "uid": "job-uid"}, "status": {}})
+    ns.job_uids.add("gone-uid")
+    for each in pods:
+        ns.record("pods", "ADDED", each)
+    return outcome.of(ns, events or [])
 
 
 def test_pods_of_an_index_are_numbered_by_age() -> None:

@@ -3,12 +3,12 @@
 
 from dataclasses import replace
 
+from refloat.scenario.cluster import ScenarioCluster
 from refloat.sim.cluster import ALL_CONTROLLERS, Cluster
 from refloat.sim.run import Sim
 from tests.differential import jobs, plans
 from tests.scenarios import playing, scenario
 from tests.scenarios.scenario import Scenario
-from tests.scenarios.shared_cluster import ScenarioCluster
 from tests.virtual import virtual
 
 

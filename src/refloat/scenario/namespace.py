@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scenario's own namespace on one cluster: actions, observations and waits.
 
-Nothing here knows which controller acts. The namespace keeps every pod that there
-ever was, also those that are gone, because "how many were made" is part of
-what two controllers must agree on. `outcome` makes a comparable record of all this.
+Nothing here knows which controller acts. The namespace keeps every pod that it ever
+had, also deleted ones: two controllers must agree on the number of pods too.
 """
 
 import asyncio
@@ -12,14 +11,17 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeAlias
 
+from refloat.api import conditions
 from refloat.api.meta import Object
 from refloat.client import errors
 from refloat.client.contract import DeleteOptions, EventType
-from tests import builders
-from tests.scenarios import outcome
-from tests.scenarios.shared_cluster import EVENTS, JOBS, PODS, ScenarioCluster
+from refloat.scenario import manifests
+from refloat.scenario.cluster import EVENTS, JOBS, PODS, ScenarioCluster
+from refloat.scenario.errors import ConditionTimeout
 
 JOB = "job"
+INDEX = "batch.kubernetes.io/job-completion-index"
+TERMINAL = ("Succeeded", "Failed")
 
 # A hang: nothing takes a fifth of this, on a busy machine too.
 PATIENCE_SECONDS = 300.0
@@ -28,20 +30,17 @@ PATIENCE_SECONDS = 300.0
 # and deadlines aside: controllers gather changes for one second.
 QUIET_SECONDS = 3.0
 
-# The longest delay with which events are written.
-EVENTS_SECONDS = 30.0
-MORE_EVENTS_SECONDS = 3.0
-CREATED = "SuccessfulCreate"
-
 Condition: TypeAlias = Callable[["ScenarioNamespace"], object]
 
 
-class Unmet(AssertionError):
-    """What was waited for did not come."""
+def index_of(pod: Object) -> int | None:
+    """The completion index of a pod."""
+    text = (pod["metadata"].get("annotations") or {}).get(INDEX)
+    return int(text) if text is not None and text.isdigit() else None
 
 
 class ScenarioNamespace:
-    """One namespace, one Job (more by name), and all that has happened in it."""
+    """One namespace, one Job (more by name), and the history of both."""
 
     def __init__(self, cluster: ScenarioCluster, name: str) -> None:
         self.cluster = cluster
@@ -49,30 +48,30 @@ class ScenarioNamespace:
         self.name = name
         self.jobs: dict[str, Object] = {}
         self.job_uids: set[str] = set()
-        """Of all Jobs that were ever seen: pods that outlive theirs carry its uid."""
+        """Of all Jobs that there ever were: pods that outlive theirs carry its uid."""
         self.pods: dict[str, Object] = {}
-        """By uid, in the order of their creation; also those that are gone, as last seen."""
+        """By uid, in the order of their creation, in their last versions; also deleted ones."""
         self.gone: set[str] = set()
+        """The uids of the deleted pods."""
         self.most_unfinished = 0
-        """How many pods were without a terminal phase at once, at most."""
+        """The most pods without a terminal phase at once."""
         self.notes: list[str] = []
-        """What else is to be compared: answers of the API."""
+        """Answers of the API, to compare with those of other clusters."""
         self._changed = asyncio.Event()
         self._changes = 0
 
-    def saw(self, plural: str, what: EventType, obj: Object) -> None:
+    def record(self, plural: str, event: EventType, obj: Object) -> None:
+        """Take in an event of a watch."""
         meta = obj["metadata"]
         if plural == "jobs":
             self.job_uids.add(meta["uid"])
-            if what == "DELETED":
-                self.jobs.pop(meta["name"], None)
-            else:
-                self.jobs[meta["name"]] = obj
-        elif what == "DELETED":
-            self.gone.add(meta["uid"])
+            self.jobs[meta["name"]] = obj
+            if event == "DELETED":
+                del self.jobs[meta["name"]]
+        elif plural == "pods":
             self.pods[meta["uid"]] = obj
-        else:
-            self.pods[meta["uid"]] = obj
+            if event == "DELETED":
+                self.gone.add(meta["uid"])
         self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
         self._changes += 1
         self._changed.set()
@@ -80,36 +79,24 @@ class ScenarioNamespace:
     # Observations
 
     def status(self, name: str = JOB) -> Object:
-        """The Job's status as last seen; empty before there is any."""
+        """The last status of a Job; empty before there is any."""
         status: Object = self.jobs.get(name, {}).get("status") or {}
         return status
 
-    def conditions(self, name: str = JOB) -> list[Object]:
-        """The Job's conditions that have events: the interim ones have none."""
-        conditions: list[Object] = self.status(name).get("conditions") or []
-        return [each for each in conditions if each["type"] in ("Complete", "Failed", "Suspended")]
-
     def condition(self, kind: str, name: str = JOB) -> Object | None:
         """The Job's condition of this type, if True."""
-        for each in self.status(name).get("conditions") or ():
-            if each["type"] == kind and each["status"] == "True":
-                condition: Object = each
-                return condition
-        return None
+        condition = conditions.find(self.status(name).get("conditions") or [], kind)
+        return condition if condition is not None and condition["status"] == "True" else None
 
     @property
     def present(self) -> list[Object]:
-        """The pods that are there, the oldest first."""
+        """The pods that are not deleted, the oldest first."""
         return [pod for uid, pod in self.pods.items() if uid not in self.gone]
 
     @property
     def unfinished(self) -> list[Object]:
         """Pods that may still run: without a terminal phase, also if they are being deleted."""
-        return [
-            pod
-            for pod in self.present
-            if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-        ]
+        return [pod for pod in self.present if pod.get("status", {}).get("phase") not in TERMINAL]
 
     @property
     def active(self) -> list[Object]:
@@ -121,21 +108,16 @@ class ScenarioNamespace:
         return [pod for pod in self.active if pod.get("status", {}).get("phase") == "Running"]
 
     def pod(self, index: int, number: int = -1) -> Object:
-        """A pod of a completion index: the newest, or the nth that was made for it."""
-        pods = [pod for pod in self.pods.values() if outcome.index_of(pod) == index]
-        return pods[number]
+        """A pod of a completion index: the newest, or the nth."""
+        return [pod for pod in self.pods.values() if index_of(pod) == index][number]
 
     # Actions
-
-    def note(self, text: str) -> None:
-        """Keep a text for the outcome."""
-        self.notes.append(text)
 
     async def submit(
         self,
         name: str = JOB,
         *,
-        simulate: Object | None = None,
+        simulate: Any = None,
         template: Object | None = None,
         annotations: dict[str, str] | None = None,
         labels: dict[str, str] | None = None,
@@ -154,7 +136,7 @@ class ScenarioNamespace:
         }
         if self.cluster.managed_by:
             spec.setdefault("managedBy", self.cluster.managed_by)
-        body = builders.job(
+        body = manifests.job(
             name,
             simulate=simulate,
             spec=spec,
@@ -178,9 +160,8 @@ class ScenarioNamespace:
         await self.client.delete(JOBS, name, namespace=self.name, options=options)
 
     async def delete_pod(self, pod: Object, options: DeleteOptions | None = None) -> None:
-        await self.client.delete(
-            PODS, pod["metadata"]["name"], namespace=self.name, options=options
-        )
+        name = pod["metadata"]["name"]
+        await self.client.delete(PODS, name, namespace=self.name, options=options)
 
     async def evict(self, pod: Object) -> None:
         await self.client.evict(pod["metadata"]["name"], namespace=self.name)
@@ -196,9 +177,9 @@ class ScenarioNamespace:
         )
 
     async def create_pod(self, name: str, metadata: Object, simulate: Object) -> Object:
-        """A pod that no controller made."""
+        """A pod without a controller."""
         spec = {"restartPolicy": "Never"}
-        body = builders.pod(name, simulate=simulate, spec=spec, **metadata)
+        body = manifests.pod(name, simulate=simulate, spec=spec, **metadata)
         return await self.client.create(PODS, body, namespace=self.name)
 
     # Waits
@@ -206,54 +187,53 @@ class ScenarioNamespace:
     async def sleep(self, seconds: float) -> None:
         await self.cluster.clock.sleep(seconds)
 
-    async def wait_until(
-        self, condition: Condition, patience: float = PATIENCE_SECONDS, what: str = ""
-    ) -> None:
-        """Until the condition holds of what was seen; looked at after each change."""
+    @contextlib.asynccontextmanager
+    async def patience(self, what: str, seconds: float = PATIENCE_SECONDS) -> AsyncIterator[None]:
+        """A limit for the block; `ConditionTimeout` has the state of the namespace."""
         try:
-            async with self.cluster.clock.timeout(patience):
-                while not condition(self):
-                    self._changed.clear()
-                    await self._changed.wait()
+            async with self.cluster.clock.timeout(seconds):
+                yield
         except TimeoutError:
-            raise Unmet(f"{what or 'not so'} within {patience:.0f} s: {self.brief()}") from None
+            text = f"{what} within {seconds:.0f} s: {self.summary()}"
+            raise ConditionTimeout(text) from None
 
-    async def finished(self, name: str = JOB, patience: float = PATIENCE_SECONDS) -> Object:
+    async def wait_until(self, condition: Condition, what: str = "not so") -> None:
+        """Until the condition holds for what the watches show."""
+        async with self.patience(what):
+            while not condition(self):
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def finished(self, name: str = JOB) -> Object:
         """The Job's status, once Complete or Failed."""
         await self.wait_until(
             lambda ns: ns.condition("Complete", name) or ns.condition("Failed", name),
-            patience,
             f"{name} is not over",
         )
         return self.status(name)
 
-    async def runs(self, count: int) -> list[Object]:
+    async def runs(self, count: int, name: str = JOB) -> list[Object]:
         """The running pods, once there are so many and the Job has counted them."""
         await self.wait_until(
-            lambda ns: len(ns.running) == count and ns.status().get("active") == count,
-            what=f"not {count} running",
+            lambda ns: len(ns.running) == count and ns.status(name).get("active") == count,
+            f"not {count} running",
         )
         return self.running
 
-    async def quiet(
-        self, moment: float = QUIET_SECONDS, patience: float = PATIENCE_SECONDS
-    ) -> None:
-        """Until no Job and no pod has changed for a moment, and counts agree with what is there.
+    async def quiet(self) -> None:
+        """Until no Job and no pod changes for a moment, and the Job counts its pods right.
 
         A busy controller may be silent for longer than a moment. The counts that the
-        controller has not written yet show what is still to count.
+        controller has not written yet show its unfinished work.
         """
-        try:
-            async with self.cluster.clock.timeout(patience):
-                before = -1
-                while before != self._changes or not self._is_counted():
-                    before = self._changes
-                    await self.cluster.clock.sleep(moment)
-        except TimeoutError:
-            raise Unmet(f"not quiet within {patience:.0f} s: {self.brief()}") from None
+        async with self.patience("not quiet"):
+            before = -1
+            while before != self._changes or not self._is_counted():
+                before = self._changes
+                await self.sleep(QUIET_SECONDS)
 
     def _is_counted(self) -> bool:
-        """Whether the only Job counts the pods that are there; another controller's need not."""
+        """Whether the only Job counts the present pods; another controller's need not."""
         if len(self.jobs) != 1:
             return True
         ((name, job),) = self.jobs.items()
@@ -264,63 +244,29 @@ class ScenarioNamespace:
             return False
         own = [pod for pod in self.unfinished if pod["metadata"].get("ownerReferences")]
         leaving = [pod for pod in own if "deletionTimestamp" in pod["metadata"]]
-        ready = [pod for pod in own if pod not in leaving and outcome.is_ready(pod)]
+        active = [pod for pod in own if pod not in leaving]
+        ready = [pod for pod in active if conditions.is_true(conditions.of(pod), "Ready")]
         counts = (status.get("active", 0), status.get("ready", 0), status["terminating"])
         uncounted = any(status.get("uncountedTerminatedPods", {}).values())
-        there = (len(own) - len(leaving), len(ready), len(leaving))
-        return counts == there and not uncounted
-
-    async def outcome(self, name: str = JOB) -> Object:
-        """All that can be compared, once all events are written."""
-        events = await self._settled_events()
-        record = outcome.of(
-            self.jobs,
-            name,
-            self.pods,
-            self.gone,
-            events,
-            namespace=self.name,
-            job_uids=self.job_uids,
-        )
-        return {**record, "notes": self.notes}
+        return counts == (len(active), len(ready), len(leaving)) and not uncounted
 
     async def events(self) -> list[Object]:
         """The events of this namespace that are about Jobs."""
-        events: list[Object] = []
-        async for page in self.client.list(EVENTS, namespace=self.name):
-            events += page.items
+        pages = self.client.list(EVENTS, namespace=self.name)
+        events = [each async for page in pages for each in page.items]
         return [each for each in events if each.get("regarding", {}).get("kind") == "Job"]
 
-    async def told(self, reason: str) -> Object:
+    async def event(self, reason: str) -> Object:
         """An event with this reason, once written."""
-        async with self.cluster.clock.timeout(PATIENCE_SECONDS):
+        async with self.patience(f"no event {reason}"):
             while True:
                 for each in await self.events():
                     if each["reason"] == reason:
                         return each
-                await self.cluster.clock.sleep(1)
+                await self.sleep(1)
 
-    async def _settled_events(self) -> list[Object]:
-        """Events are written behind: those that must be are waited for, then for more."""
-        clock = self.cluster.clock
-        deadline = clock.monotonic() + EVENTS_SECONDS
-        before: list[Object] = []
-        while True:
-            events = await self.events()
-            if (self._tells_all(events) and events == before) or clock.monotonic() > deadline:
-                return events
-            before = events
-            await self.cluster.clock.sleep(MORE_EVENTS_SECONDS)
-
-    def _tells_all(self, events: list[Object]) -> bool:
-        creations = sum("generateName" in pod["metadata"] for pod in self.pods.values())
-        recorded = sum(outcome.times_told(each) for each in events if each["reason"] == CREATED)
-        reasons = {each.get("reason") for each in events}
-        conditions = [each for name in self.jobs for each in self.conditions(name)]
-        return recorded >= creations and {outcome.told_by(each) for each in conditions} <= reasons
-
-    def brief(self) -> str:
-        """For messages: where things stand."""
+    def summary(self) -> str:
+        """The state of the Jobs and pods, for messages."""
         lines = [f"namespace {self.name}"]
         lines += [f"{name}: {json.dumps(self.status(name))}" for name in self.jobs]
         lines += [
@@ -335,7 +281,7 @@ class ScenarioNamespace:
 async def opened(cluster: ScenarioCluster, title: str) -> AsyncIterator[ScenarioNamespace]:
     """A new namespace; its Jobs and pods are deleted at the end of the block."""
     ns = ScenarioNamespace(cluster, await cluster.namespace(title))
-    cluster.listen(ns.name, ns.saw)
+    cluster.listen(ns.name, ns.record)
     try:
         yield ns
     finally:

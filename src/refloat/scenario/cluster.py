@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster on which scenarios run: one client, and one watch of each kind.
+
+All scenarios share the watches: sixty scenarios that each read their pods ten times a
+second would measure the server instead of the controller.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from refloat.api import kinds
+from refloat.api.meta import Object
+from refloat.base.clock import Clock
+from refloat.base.rand import Rand
+from refloat.base.tasks import Tasks
+from refloat.client import errors, kubeconfig
+from refloat.client.contract import Client, EventType, Kind, Selector
+from refloat.client.http import HttpClient
+from refloat.client.settings import ClientSettings
+
+# Whole objects: scenarios compare fields that no controller reads.
+JOBS: Kind[Object] = Kind(kinds.of("jobs", "batch"), dict[str, Any])
+PODS: Kind[Object] = Kind(kinds.of("pods"), dict[str, Any])
+NODES: Kind[Object] = Kind(kinds.of("nodes"), dict[str, Any])
+NAMESPACES: Kind[Object] = Kind(kinds.of("namespaces"), dict[str, Any])
+ACCOUNTS: Kind[Object] = Kind(kinds.of("serviceaccounts"), dict[str, Any])
+EVENTS: Kind[Object] = Kind(kinds.of("events", "events.k8s.io"), dict[str, Any])
+
+LABEL = "refloat.dev/scenario"
+"""The label of the namespaces of scenarios."""
+
+# Connections over TLS close a little after `close`, and the loop must not end before.
+CLOSING_SECONDS = 0.5
+
+# After a watch was cut.
+RETRY_SECONDS = 0.2
+
+Listener: TypeAlias = Callable[[str, EventType, Object], None]
+"""Called with the plural of the kind, the type of the event, and the object."""
+
+
+@dataclass
+class ScenarioCluster:
+    """The watches of a cluster, and a listener for each namespace."""
+
+    client: Client
+    clock: Clock
+    rand: Rand
+    managed_by: str = ""
+    """`spec.managedBy` of the Jobs; empty: none."""
+    needs_account: bool = False
+    """Whether the cluster refuses pods until a namespace has its service account."""
+    _listeners: dict[str, Listener] = field(default_factory=dict)
+    _tasks: Tasks = field(default_factory=Tasks)
+
+    async def open(self, *more: Kind[Object]) -> None:
+        """Watch Jobs, pods and more kinds; returns when all watches are up."""
+        for kind, ready in [(each, asyncio.Event()) for each in (JOBS, PODS, *more)]:
+            self._tasks.spawn(self._follow(kind, ready), name=f"follow {kind.resource.plural}")
+            await ready.wait()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    async def namespace(self, title: str) -> str:
+        """A new namespace that is ready for pods."""
+        name = f"{title.replace('_', '-')[:50].strip('-')}-{self.rand.suffix()}"
+        body = {"metadata": {"name": name, "labels": {LABEL: "true"}}}
+        await self.client.create(NAMESPACES, body)
+        while self.needs_account:
+            try:
+                await self.client.get(ACCOUNTS, "default", namespace=name)
+                break
+            except errors.NotFound:
+                await self.clock.sleep(RETRY_SECONDS)
+        return name
+
+    def listen(self, namespace: str, listener: Listener) -> None:
+        self._listeners[namespace] = listener
+
+    def leave(self, namespace: str) -> None:
+        self._listeners.pop(namespace, None)
+
+    async def _follow(self, kind: Kind[Object], ready: asyncio.Event) -> None:
+        while True:
+            watch = self.client.watch(kind, initial_events=True)
+            try:
+                async for event in watch:
+                    if event.object is not None:
+                        self._pass_on(kind, event.type, event.object)
+                    elif event.initial_end:
+                        ready.set()
+            except errors.ClientError:
+                await self.clock.sleep(RETRY_SECONDS)
+            finally:
+                await watch.aclose()
+
+    def _pass_on(self, kind: Kind[Object], event: EventType, obj: Object) -> None:
+        listener = self._listeners.get(obj["metadata"].get("namespace", ""))
+        if listener is not None:
+            listener(kind.resource.plural, event, obj)
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    file: Path, clock: Clock, rand: Rand, **options: Any
+) -> AsyncIterator[ScenarioCluster]:
+    """The cluster of a kubeconfig; `options` are fields of `ScenarioCluster`.
+
+    The client has no limit of its own: scenarios wait only for the cluster.
+    """
+    settings = ClientSettings(component="scenarios", field_manager="scenarios", qps=0)
+    client = HttpClient(kubeconfig.load([file]), clock=clock, rand=rand, settings=settings)
+    cluster = ScenarioCluster(client, clock, rand, **options)
+    try:
+        await cluster.open()
+        yield cluster
+    finally:
+        await cluster.close()
+        await client.close()
+        await clock.sleep(CLOSING_SECONDS)
+
+
+async def delete_namespaces(cluster: ScenarioCluster) -> None:
+    """Delete the namespaces of all scenarios.
+
+    Last of all: the deletions keep a cluster busy for a while, and delay other scenarios.
+    """
+    async for page in cluster.client.list(NAMESPACES, selector=Selector(labels=LABEL)):
+        for each in page.items:
+            with contextlib.suppress(errors.NotFound, errors.Conflict):
+                await cluster.client.delete(NAMESPACES, each["metadata"]["name"])
