@@ -113,10 +113,11 @@ def plan(
     whatever happens to the pods. Kubernetes deletes first (behaviour H12).
     """
     tracked = frozenset(pod.metadata.uid for pod in observed.tracked)
-    before = _normal(observed.job.status)
+    before = observed.job.status
+    # Empty lists as None, as the first write has them.
+    before = _replace(before, uncounted_terminated_pods=_lists(*_uncounted(before)))
     flushed = _flushed(before, tracked)
-    pods = (pod for pod in _ordered(observed) if _is_removable(observed, pod, outcome))
-    scan = _scan(observed, flushed, pods, outcome, settings)
+    scan = _scan(observed, flushed, outcome, settings)
     uncounted = _lists(scan.succeeded, scan.failed)
     status = _replace(flushed, uncounted_terminated_pods=uncounted)
     status = _with_counts(observed, status, counts)
@@ -142,20 +143,33 @@ def settle(planned: StatusPlan, removed: Iterable[str], now: datetime) -> Settle
     others are counted, but the Job does not finish in this sync.
     """
     uids = frozenset(removed)
-    status = _flushed(planned.status, planned.tracked - uids)
-    lists = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    status, outcome = _flushed(planned.status, planned.tracked - uids), planned.outcome
     # No pod may be uncounted or still terminate (A5.11).
-    finished = (
-        all(pod.metadata.uid in uids for pod in planned.removals)
-        and planned.outcome is not None
-        and not planned.cut
-        and planned.terminating == 0
-        and not lists.succeeded
-        and not lists.failed
+    if (
+        outcome is None
+        or planned.cut
+        or planned.terminating > 0
+        or any(_uncounted(status))
+        or not all(pod.metadata.uid in uids for pod in planned.removals)
+    ):
+        return Settlement(status, write=status is not planned.status, finished=False)
+    condition = job_conditions.new(outcome.terminal, outcome.reason, outcome.message, now=now)
+    start, completion = status.start_time, status.completion_time
+    if start is None and not planned.idle:
+        # The last pod ended after the suspension, which cleared the start time; but a Job that has
+        # ended must have started (behaviour B6.5).
+        start = times.format_time(now)
+    if outcome.succeeded:
+        # The API refuses a completion before the start. If the clock was set back, the Job would
+        # stay unfinished until the clock has reached the start again.
+        completion = max(condition.last_transition_time or "", start or "")
+    status = _replace(
+        status,
+        start_time=start,
+        conditions=job_conditions.ensured(status.conditions, condition),
+        completion_time=completion,
     )
-    if finished and planned.outcome is not None:
-        status = _finished(status, planned, planned.outcome, now)
-    return Settlement(status, write=status is not planned.status, finished=finished)
+    return Settlement(status, write=True, finished=True)
 
 
 # -- how each pod is listed ------------------------------------------------------
@@ -183,15 +197,20 @@ class _Scan:
 def _scan(
     observed: ObservedJob,
     status: JobStatus,
-    pods: Iterable[Pod],
     outcome: Outcome | None,
     settings: AccountingSettings,
 ) -> _Scan:
-    """List these pods up to the bound; pods that are listed already need no room."""
-    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    succeeded, failed = list(uncounted.succeeded or ()), list(uncounted.failed or ())
+    """List pods up to the bound; pods that are listed already need no room."""
+    succeeded, failed = _uncounted(status)
     scan = _Scan(succeeded, failed, frozenset(succeeded + failed))
+    pods: Iterable[Pod] = observed.tracked
+    if observed.spec.indexed:  # in the order in which the indexes are completed
+        numbered = [(pod_state.completion_index(pod), pod) for pod in pods]
+        numbered.sort(key=lambda each: -1 if each[0] is None else each[0])
+        pods = [pod for _, pod in numbered]
     for pod in pods:
+        if not _is_removable(observed, pod, outcome):
+            continue
         if pod.metadata.uid not in scan.known:
             if scan.uncounted >= settings.most_uncounted:
                 break
@@ -226,18 +245,6 @@ def _list(scan: _Scan, observed: ObservedJob, pod: Pod, outcome: Outcome | None)
             scan.failed.append(pod.metadata.uid)
 
 
-def _ordered(observed: ObservedJob) -> Iterable[Pod]:
-    """In the order in which their indexes are completed."""
-    if not observed.spec.indexed:
-        return observed.tracked
-    return sorted(observed.tracked, key=_index_order)
-
-
-def _index_order(pod: Pod) -> int:
-    index = pod_state.completion_index(pod)
-    return -1 if index is None else index
-
-
 def _is_removable(observed: ObservedJob, pod: Pod, outcome: Outcome | None) -> bool:
     """Whether the finalizer of a pod is no longer needed (A5.2)."""
     if observed.spec.deleted or outcome is not None or observed.spec.succeeds(pod):
@@ -252,15 +259,10 @@ def _is_removable(observed: ObservedJob, pod: Pod, outcome: Outcome | None) -> b
 # -- the status -------------------------------------------------------------------
 
 
-def _normal(status: JobStatus) -> JobStatus:
-    """The status with lists of uncounted pods, empty ones as None, as `plan` writes them."""
-    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    return _replace(
-        status,
-        uncounted_terminated_pods=_lists(
-            list(uncounted.succeeded or ()), list(uncounted.failed or ())
-        ),
-    )
+def _uncounted(status: JobStatus) -> tuple[list[str], list[str]]:
+    """The uids of the listed pods: successes and failures."""
+    lists = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    return list(lists.succeeded or ()), list(lists.failed or ())
 
 
 def _lists(succeeded: list[str], failed: list[str]) -> UncountedTerminatedPods:
@@ -269,17 +271,15 @@ def _lists(succeeded: list[str], failed: list[str]) -> UncountedTerminatedPods:
 
 def _flushed(status: JobStatus, tracked: AbstractSet[str]) -> JobStatus:
     """Count listed pods without finalizer (A5.1, A5.10); the same status if there are none."""
-    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    succeeded = [uid for uid in uncounted.succeeded or () if uid in tracked]
-    failed = [uid for uid in uncounted.failed or () if uid in tracked]
-    more_succeeded = len(uncounted.succeeded or ()) - len(succeeded)
-    more_failed = len(uncounted.failed or ()) - len(failed)
-    if not more_succeeded and not more_failed:
+    old_succeeded, old_failed = _uncounted(status)
+    succeeded = [uid for uid in old_succeeded if uid in tracked]
+    failed = [uid for uid in old_failed if uid in tracked]
+    if (succeeded, failed) == (old_succeeded, old_failed):
         return status
     return _replace(
         status,
-        succeeded=status.succeeded + more_succeeded,
-        failed=status.failed + more_failed,
+        succeeded=status.succeeded + len(old_succeeded) - len(succeeded),
+        failed=status.failed + len(old_failed) - len(failed),
         uncounted_terminated_pods=_lists(succeeded, failed),
     )
 
@@ -325,23 +325,3 @@ def _with_conditions(
         if conditions is not status.conditions:
             started = None if suspended else times.format_time(now)
     return _replace(status, conditions=conditions, start_time=started)
-
-
-def _finished(status: JobStatus, planned: StatusPlan, outcome: Outcome, now: datetime) -> JobStatus:
-    condition = job_conditions.new(outcome.terminal, outcome.reason, outcome.message, now=now)
-    start = status.start_time
-    if start is None and not planned.idle:
-        # The last pod ended after the suspension, which cleared the start time; but a Job that has
-        # ended must have started (behaviour B6.5).
-        start = times.format_time(now)
-    completion = status.completion_time
-    if outcome.succeeded:
-        # The API refuses a completion before the start. If the clock was set back, the Job would
-        # stay unfinished until the clock has reached the start again.
-        completion = max(condition.last_transition_time or "", start or "")
-    return _replace(
-        status,
-        start_time=start,
-        conditions=job_conditions.ensured(status.conditions, condition),
-        completion_time=completion,
-    )

@@ -43,16 +43,13 @@ def recorded(annotations: Mapping[str, str] | None) -> list[Object]:
         entries = msgspec.json.decode((annotations or {}).get(ANNOTATION, "[]"))
     except (msgspec.DecodeError, RecursionError):
         return []
-    return [each for each in entries if _is_entry(each)] if isinstance(entries, list) else []
-
-
-def _is_entry(entry: object) -> bool:
-    """Whether pods can be found by it."""
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("pod", ""), str)
-        and isinstance(entry.get("uid", ""), str)
-    )
+    return [
+        each
+        for each in (entries if isinstance(entries, list) else ())
+        if isinstance(each, dict)
+        and isinstance(each.get("pod", ""), str)
+        and isinstance(each.get("uid", ""), str)
+    ]
 
 
 def added(job: Job, failures: Sequence[tuple[Pod, Verdict]]) -> str | None:
@@ -79,6 +76,12 @@ def _bounded(entries: list[Object]) -> str:
 def _entry(pod: Pod, verdict: Verdict) -> Object:
     """What is known of a failure; what does not apply is left out."""
     container, code = _exit(pod, verdict)
+    # `OOMKilled` or `StartError`; not `Error`, which adds nothing to the exit code.
+    container_reasons = (
+        end.reason
+        for each in pod.status.container_statuses or ()
+        if each.name == container and (end := each.state.terminated) and end.reason != "Error"
+    )
     fields = {
         "pod": pod.metadata.name,
         "uid": pod.metadata.uid,
@@ -93,7 +96,7 @@ def _entry(pod: Pod, verdict: Verdict) -> Object:
         "condition": verdict.condition or None,
         "reason": verdict.reason or pod.status.reason or None,
         "disruption": _disruption(pod),
-        "containerReason": _container_reason(pod, container),
+        "containerReason": next(container_reasons, None) or None,
     }
     return {key: value for key, value in fields.items() if value is not None}
 
@@ -111,15 +114,6 @@ def _disruption(pod: Pod) -> str | None:
         return zombie.CONDITION
     target = structs.find(pod.status.conditions, disruption_target.TARGET)
     return target.reason if target is not None and target.status == "True" else None
-
-
-def _container_reason(pod: Pod, container: str) -> str | None:
-    """`OOMKilled` or `StartError`; None for a reason that the exit code tells too."""
-    for each in pod.status.container_statuses or ():
-        ended = each.state.terminated
-        if each.name == container and ended is not None and ended.reason != "Error":
-            return ended.reason or None
-    return None
 
 
 def notes(failures: Iterable[tuple[Pod, Verdict]]) -> list[str]:
@@ -145,13 +139,9 @@ def _decision(pod: Pod, verdict: Verdict) -> str:
     if verdict.reason is not None:
         return f"{f'reason {verdict.reason}' if verdict.reason else 'without a reason'} {matching}"
     container, code = _exit(pod, verdict)
-    if not container:
-        return f"{_how(pod)} {matching}"
-    return f"container {container} failed with exit code {code} {matching}"
-
-
-def _how(pod: Pod) -> str:
-    """Without an exit code: deleted and not waited for, or given up by its node."""
+    if container:
+        return f"container {container} failed with exit code {code} {matching}"
+    # Without an exit code: deleted and not waited for, or given up by its node.
     if not pod.is_terminal:
-        return "deleted"
-    return f"failed ({pod.status.reason})" if pod.status.reason else "failed"
+        return f"deleted {matching}"
+    return f"failed ({pod.status.reason}) {matching}" if pod.status.reason else f"failed {matching}"

@@ -147,8 +147,18 @@ def wake_after(wait: timedelta, settings: BackoffSettings = DEFAULTS) -> timedel
 
 
 def finish_time(pod: Pod) -> datetime:
-    """When a pod ended, from the best source (behaviour A11.6)."""
-    if (end := _containers_end(pod)) is not None:
+    """When a pod ended, from the best source (behaviour A11.6): the end of its last container.
+
+    Sidecars end last, so a running sidecar leaves the end unknown. When regular containers still
+    run and all sidecars have ended, the end of the sidecars counts, as in Kubernetes, though
+    that is probably a mistake there.
+    """
+    end = _latest(None, pod.status.container_statuses or ())
+    if pod.status.init_container_statuses:
+        names = pod_state.sidecars(pod)
+        beside = [each for each in pod.status.init_container_statuses if each.name in names]
+        end = _latest(end, beside)
+    if end is not None:
         return end
     ready = structs.find(pod.status.conditions, "Ready")
     if ready is not None and ready.status == "False" and ready.last_transition_time:
@@ -157,21 +167,6 @@ def finish_time(pod: Pod) -> datetime:
         # The timestamp is when the deletion is due, not when it was requested.
         return due - times.span(pod.metadata.deletion_grace_period_seconds or 0)
     return _time(pod.metadata.creation_timestamp) or _LONG_AGO
-
-
-def _containers_end(pod: Pod) -> datetime | None:
-    """The end of the last container.
-
-    Sidecars end last, so a running sidecar leaves the end unknown. When regular containers still
-    run and all sidecars have ended, the end of the sidecars counts, as in Kubernetes, though
-    that is probably a mistake there.
-    """
-    latest = _latest(None, pod.status.container_statuses or ())
-    if not pod.status.init_container_statuses:
-        return latest
-    names = pod_state.sidecars(pod)
-    beside = [each for each in pod.status.init_container_statuses if each.name in names]
-    return _latest(latest, beside)
 
 
 def _latest(latest: datetime | None, statuses: Iterable[ContainerStatus]) -> datetime | None:

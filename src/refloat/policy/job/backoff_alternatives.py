@@ -85,17 +85,25 @@ def _on_codes(condition: Object, path: str) -> Object:
 def _on_status(condition: Object, path: str) -> Object:
     _only(condition, path, "reasonIn", "reasonNotIn", "reasonExpressions")
     if "reasonExpressions" not in condition:
-        names = {"reasonIn": fields.REASON_IN, "reasonNotIn": fields.REASON_NOT_IN}
-        return _renamed(condition, path, names, list)
+        new_names = {"reasonIn": fields.REASON_IN, "reasonNotIn": fields.REASON_NOT_IN}
+        return _renamed(condition, path, new_names, list)
     of_in, of_not_in = _all_of(condition, "reasonExpressions", path)
     included, excluded = [_reasons(each) for each in of_in], [_reasons(each) for each in of_not_in]
     operator, reasons = _merged(included, excluded)
-    if operator == fields.IN:
-        _check_second_names(included, excluded, reasons, f"{path}.reasonExpressions")
-    if not reasons and operator == fields.IN:
+    if operator == fields.NOT_IN:
+        return {fields.REASON_NOT_IN: reasons}
+    # Refuse what needs both names of one reason: a list has either name.
+    for names in pod_reason.SECOND_NAMES.items():
+        has_both = not any(map(set(names).isdisjoint, included))
+        has_both = has_both and all(map(set(names).isdisjoint, excluded))
+        if has_both is set(names).isdisjoint(reasons):
+            raise NotConvertible(
+                f"{path}.reasonExpressions: a pod can have both reasons {' and '.join(names)}, "
+                "of which no list says this"
+            )
+    if not reasons:
         raise NotConvertible(f"{path}.reasonExpressions: no reason is in all of them")
-    name = fields.REASON_IN if operator == fields.IN else fields.REASON_NOT_IN
-    return {name: reasons}
+    return {fields.REASON_IN: reasons}
 
 
 def _renamed(condition: Object, path: str, names: dict[str, str], kind: type) -> Object:
@@ -150,20 +158,6 @@ def _reasons(expression: _Expression) -> list[str]:
         if not isinstance(value, str):
             raise InvalidPolicy(f"{path}[{index}]: expected a text, found {value!r}")
     return values
-
-
-def _check_second_names(
-    included: list[list[str]], excluded: list[list[str]], merged: list[str], path: str
-) -> None:
-    """Refuse what needs both names of one reason: a list has either name."""
-    for names in pod_reason.SECOND_NAMES.items():
-        has_both = not any(map(set(names).isdisjoint, included))
-        has_both = has_both and all(map(set(names).isdisjoint, excluded))
-        if has_both is set(names).isdisjoint(merged):
-            both = " and ".join(names)
-            raise NotConvertible(
-                f"{path}: a pod can have both reasons {both}, of which no list says this"
-            )
 
 
 def _merged(

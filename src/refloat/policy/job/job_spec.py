@@ -111,6 +111,7 @@ def of(job: Job, job_gates: JobGates = ALL_ON) -> EffectiveSpec:
     per_index = spec.backoff_limit_per_index if indexed else None
     backs_off = backoff_annotation.effective(job, job_gates)
     template = _template.decode(bytes(spec.template) or b"{}")
+    criteria = structs.find(job.status.conditions, job_conditions.SUCCESS_CRITERIA_MET)
     backoff_limit = spec.backoff_limit
     if backoff_limit is None:
         backoff_limit = DEFAULT_BACKOFF_LIMIT if per_index is None else pod_state.MAX_INT32
@@ -125,7 +126,9 @@ def of(job: Job, job_gates: JobGates = ALL_ON) -> EffectiveSpec:
         restarts_containers=template.spec.restart_policy == "OnFailure",
         suspended=bool(spec.suspend),
         deleted=job.metadata.deletion_timestamp is not None,
-        enough=_has_enough(job),
+        enough=criteria is not None
+        and criteria.status == "True"
+        and criteria.reason != job_conditions.COMPLETIONS_REACHED,
         matcher=(
             pod_failure.PodFailureMatcher.of(pod_failure.effective(spec, job_gates))
             if backs_off is None
@@ -139,10 +142,3 @@ def decided(job: Job) -> str | None:
     """The reason with which an earlier sync decided that the Job is over; None if none did."""
     condition = job_conditions.decision(job.status.conditions)
     return None if condition is None else condition.reason
-
-
-def _has_enough(job: Job) -> bool:
-    condition = structs.find(job.status.conditions, job_conditions.SUCCESS_CRITERIA_MET)
-    if condition is None or condition.status != "True":
-        return False
-    return condition.reason != job_conditions.COMPLETIONS_REACHED

@@ -110,6 +110,9 @@ def observe(
     new_succeeded, new_failed = _new(job, spec, tracked)
     recorded, succeeded_indexes = _succeeded_indexes(job, spec, pods)
     failed_indexes = _failed_indexes(job, spec, pods, succeeded_indexes, verdicts)
+    lists = uncounted(job)
+    succeeded = job.status.succeeded + len(new_succeeded) + len(lists.succeeded or ())
+    new_failures = sum(verdicts.of(pod).counts for pod in new_failed)
     return ObservedJob(
         job=job,
         spec=spec,
@@ -120,8 +123,8 @@ def observe(
         terminating=tuple(pod for pod in pods if pod_state.is_terminating(pod)),
         new_succeeded=new_succeeded,
         new_failed=new_failed,
-        succeeded=_succeeded(job, spec, new_succeeded, succeeded_indexes),
-        failed=_failed(job, new_failed, verdicts),
+        succeeded=index_intervals.count(succeeded_indexes) if spec.indexed else succeeded,
+        failed=job.status.failed + new_failures + len(lists.failed or ()),
         recorded_indexes=recorded,
         succeeded_indexes=succeeded_indexes,
         failed_indexes=failed_indexes,
@@ -153,17 +156,6 @@ def _new(
         tuple(pod for pod in candidates if spec.succeeds(pod)),
         tuple(pod for pod in candidates if spec.fails(pod)),
     )
-
-
-def _succeeded(job: Job, spec: EffectiveSpec, new: Sequence[Pod], indexes: list[Interval]) -> int:
-    if spec.indexed:
-        return index_intervals.count(indexes)
-    return job.status.succeeded + len(new) + len(uncounted(job).succeeded or ())
-
-
-def _failed(job: Job, new: Sequence[Pod], verdicts: Verdicts) -> int:
-    new_failures = sum(verdicts.of(pod).counts for pod in new)
-    return job.status.failed + new_failures + len(uncounted(job).failed or ())
 
 
 # -- indexes ----------------------------------------------------------------------

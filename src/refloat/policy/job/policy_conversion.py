@@ -155,7 +155,13 @@ def to_backoff_policy(policy: Object) -> Conversion:
         if rule.get("onExitCodes") is not None:
             converted |= _ranges(rule["onExitCodes"], f"{path}.onExitCodes")
         else:
-            _check_conditions(rule["onPodConditions"], f"{path}.onPodConditions")
+            for number, pattern in enumerate(rule["onPodConditions"]):
+                kind, status = pattern.get("type"), pattern.get("status") or "True"
+                if (kind, status) != (disruption_target.TARGET, "True"):
+                    raise NotConvertible(
+                        f"{path}.onPodConditions[{number}]: "
+                        f"a backoffPolicy cannot ask for the condition {kind}={status}"
+                    )
             converted[fields.REASON_IN] = list(DISRUPTIONS)
             warnings.append(
                 f"{path}.onPodConditions: a disruption for any other reason than "
@@ -185,14 +191,6 @@ def _ranges(codes: Object, path: str) -> Object:
     if codes.get("containerName") is not None:
         converted["containerName"] = codes["containerName"]
     return converted
-
-
-def _check_conditions(patterns: list[Object], path: str) -> None:
-    for index, pattern in enumerate(patterns):
-        kind, status = pattern.get("type"), pattern.get("status") or "True"
-        if (kind, status) != (disruption_target.TARGET, "True"):
-            detail = f"a backoffPolicy cannot ask for the condition {kind}={status}"
-            raise NotConvertible(f"{path}[{index}]: {detail}")
 
 
 # -- what both decide alike --------------------------------------------------------

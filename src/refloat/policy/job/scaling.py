@@ -4,7 +4,6 @@
 For Jobs that are not over. A sync either deletes or creates, never both.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -95,14 +94,18 @@ def _creation(
     count = min(missing, settings.most_per_sync)
     if not spec.indexed:
         return PodPlan(PODS_CREATED, create=(NewPod(),) * count)
-    indexes: Sequence[int] = _pending(observed, count)
-    if spec.backoff_limit_per_index is not None:
-        indexes, wait = backoff.split_ready(
-            indexes, observed.last_failed, now, settings.delays, waited
-        )
-        if wait > ZERO:
-            return _waiting(wait, settings)
-    return PodPlan(PODS_CREATED, create=tuple(_indexed_pod(observed, index) for index in indexes))
+    indexes, last_failed = _pending(observed, count), observed.last_failed
+    if spec.backoff_limit_per_index is None:
+        return PodPlan(PODS_CREATED, create=tuple(map(NewPod, indexes)))
+    indexes, wait = backoff.split_ready(indexes, last_failed, now, settings.delays, waited)
+    if wait > ZERO:
+        return _waiting(wait, settings)
+    new: list[NewPod] = []
+    for index in indexes:
+        replaced = last_failed.get(index)
+        verdict = NO_MATCH if replaced is None else observed.verdict(replaced)
+        new.append(NewPod(index, backoff.index_failures_after(replaced, verdict), replaced))
+    return PodPlan(PODS_CREATED, create=tuple(new))
 
 
 def _waiting(wait: timedelta, settings: ScalingSettings) -> PodPlan:
@@ -119,11 +122,3 @@ def _pending(observed: ObservedJob, count: int) -> list[int]:
         done=[*observed.succeeded_indexes, *(observed.failed_indexes or ())],
         occupied=occupied,
     )
-
-
-def _indexed_pod(observed: ObservedJob, index: int) -> NewPod:
-    if observed.spec.backoff_limit_per_index is None:
-        return NewPod(index)
-    replaced = observed.last_failed.get(index)
-    verdict = NO_MATCH if replaced is None else observed.verdict(replaced)
-    return NewPod(index, backoff.index_failures_after(replaced, verdict), replaced)

@@ -28,29 +28,24 @@ def in_order(pods: Iterable[Pod]) -> list[Pod]:
 
 def choose(spec: EffectiveSpec, active: Sequence[Pod], at_least: int) -> list[Pod]:
     """The pods to delete: misplaced ones first, and at least `at_least`."""
-    pods, others = _misplaced(spec, active) if spec.indexed else ([], list(active))
+    pods: list[Pod] = []
+    others = [] if spec.indexed else list(active)
+    if spec.indexed:  # a pod is misplaced without an index of the Job or with another pod's
+        by_index: dict[int, list[Pod]] = {}
+        for pod in active:
+            index = spec.index(pod)
+            if index is None:
+                pods.append(pod)
+            else:
+                by_index.setdefault(index, []).append(pod)
+        for _, same in sorted(by_index.items()):
+            # Seldom more than one pod, and ranking is the most expensive part of a sync.
+            *rest, best = in_order(same) if len(same) > 1 else same
+            pods += rest
+            others.append(best)
     if len(pods) < at_least:
         pods += in_order(others)[: at_least - len(pods)]
     return pods
-
-
-def _misplaced(spec: EffectiveSpec, active: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Pods without an index of the Job or with another pod's, and the others."""
-    misplaced: list[Pod] = []
-    by_index: dict[int, list[Pod]] = {}
-    for pod in active:
-        index = spec.index(pod)
-        if index is None:
-            misplaced.append(pod)
-        else:
-            by_index.setdefault(index, []).append(pod)
-    others: list[Pod] = []
-    for _, same in sorted(by_index.items()):
-        # Seldom more than one pod, and ranking is the most expensive part of a sync.
-        *rest, best = in_order(same) if len(same) > 1 else same
-        misplaced += rest
-        others.append(best)
-    return misplaced, others
 
 
 def _rank(pod: Pod) -> _Rank:

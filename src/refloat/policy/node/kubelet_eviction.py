@@ -172,8 +172,8 @@ def _excess(pod: Pod, used: PodUsage) -> str:
 def storage_limit(pod: Pod) -> Quantity | None:
     """The limit of all containers together, computed like a pod's requests; None without limits."""
     spec = pod.spec
-    texts = [_limit(each) for each in spec.containers or ()]
-    texts += [_limit(each) for each in _sidecars(pod)]
+    sidecars = [each for each in spec.init_containers or () if each.restart_policy == "Always"]
+    texts = [_limit(each) for each in (*(spec.containers or ()), *sidecars)]
     total = "0"
     for text in filter(None, texts):
         total = quantity.add(total, text)
@@ -186,10 +186,6 @@ def storage_limit(pod: Pod) -> Quantity | None:
         total = alone if quantity.compare(alone, total) > 0 else total
     has_limit = any(texts) or quantity.value(total) > 0
     return quantity.parse(total) if has_limit else None
-
-
-def _sidecars(pod: Pod) -> list[Container]:
-    return [each for each in pod.spec.init_containers or () if each.restart_policy == "Always"]
 
 
 def _limit(container: Container) -> str:

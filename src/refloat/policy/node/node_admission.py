@@ -101,7 +101,15 @@ def under_pressure(
 
 def objections(demand: Demand, node: NodeView, taints: Iterable[Taint] = ()) -> list[Objection]:
     """All objections against the pod; `node` is the node without its taints."""
-    reasons: list[Objection] = [*_lacking(demand, node)]
+    reasons: list[Objection] = []
+    room, offers = node.room, node.offers
+    if room.pods <= 0:
+        reasons.append(Insufficient(PODS, 1, len(node.tenants), offers.get(PODS, 0)))
+    for name, amount in demand.needs:
+        free, capacity = room.free.get(name, 0), offers.get(name, 0)
+        # An extended resource that the node does not know is counted by another component.
+        if amount > free and ("/" not in name or name in offers):
+            reasons.append(Insufficient(name, amount, capacity - free, capacity))
     if fit.unfit(demand, node) is not None:
         reasons.append(AFFINITY)
     if fit.lacking(demand, node.room, node) is fit.PORTS_TAKEN:
@@ -109,19 +117,6 @@ def objections(demand: Demand, node: NodeView, taints: Iterable[Taint] = ()) -> 
     if tolerations.untolerated(taints, demand.tolerations, (tolerations.NO_EXECUTE,)):
         reasons.append(TAINTS)
     return reasons
-
-
-def _lacking(demand: Demand, node: NodeView) -> Iterable[Insufficient]:
-    room, offers = node.room, node.offers
-    if room.pods <= 0:
-        yield Insufficient(PODS, 1, len(node.tenants), offers.get(PODS, 0))
-    for name, amount in demand.needs:
-        # An extended resource that the node does not know is counted by another component.
-        if "/" in name and name not in offers:
-            continue
-        free, capacity = room.free.get(name, 0), offers.get(name, 0)
-        if amount > free:
-            yield Insufficient(name, amount, capacity - free, capacity)
 
 
 def for_critical(objections: Sequence[Objection]) -> tuple[list[Unfit], Mapping[str, int]]:

@@ -94,27 +94,21 @@ def lost_conditions(node: Node, *, now: datetime) -> list[Object]:
     if ready is not None and ready.status == "Unknown":
         return []
     stamp = times.format_time(now)
-    conditions = [_unknown(node, each, stamp) for each in _POSTED]
-    return [each for each in conditions if each]
-
-
-def _unknown(node: Node, condition_type: str, now: str) -> Object:
-    current = structs.find(node.status.conditions, condition_type)
-    condition: Object = {"type": condition_type, "status": "Unknown", "lastTransitionTime": now}
-    if current is None:
-        return {
-            **condition,
-            "reason": "NodeStatusNeverUpdated",
-            "message": "Kubelet never posted node status.",
-            "lastHeartbeatTime": node.metadata.creation_timestamp,
-        }
-    if current.status == "Unknown":
-        return {}
-    return {
-        **condition,
-        "reason": "NodeStatusUnknown",
-        "message": "Kubelet stopped posting node status.",
-    }
+    conditions: list[Object] = []
+    for name in _POSTED:
+        current = structs.find(node.status.conditions, name)
+        if current is not None and current.status == "Unknown":
+            continue
+        condition: Object = {"type": name, "status": "Unknown", "lastTransitionTime": stamp}
+        if current is None:
+            condition["reason"] = "NodeStatusNeverUpdated"
+            condition["message"] = "Kubelet never posted node status."
+            condition["lastHeartbeatTime"] = node.metadata.creation_timestamp
+        else:
+            condition["reason"] = "NodeStatusUnknown"
+            condition["message"] = "Kubelet stopped posting node status."
+        conditions.append(condition)
+    return conditions
 
 
 def pod_status(pod: Pod, *, now: datetime, is_lost: bool) -> Object | None:

@@ -278,18 +278,17 @@ def _others_work(observation: Observation, done: Progress, settings: ForceEvicti
 
 def evicted(node: Node, pods: Iterable[Pod], done: Progress) -> Iterable[Pod]:
     """The pods that must go and are not gone yet."""
-    return (pod for pod in pods if not is_gone(pod) and _must_go(pod, node, done))
-
-
-def _must_go(pod: Pod, node: Node, done: Progress) -> bool:
-    if critical_pods.is_mirror(pod):
-        return False  # only shows what the node runs by itself
-    # Where the gate was off for a while, a living agent may have started later pods. The node's
-    # clock may be ahead, and a node that is not Ready runs no such pods.
-    started = pod.status.start_time
-    if _is_ready(node) and started is not None and started > done.started:
-        return False
-    return not (_is_left(pod, node) if done.handed_over else tolerates(pod, request_taints(node)))
+    requests = request_taints(node)
+    for pod in pods:
+        if is_gone(pod) or critical_pods.is_mirror(pod):
+            continue  # a mirror pod only shows what the node runs by itself
+        # Where the gate was off for a while, a living agent may have started later pods. The
+        # node's clock may be ahead, and a node that is not Ready runs no such pods.
+        started = pod.status.start_time
+        if _is_ready(node) and started is not None and started > done.started:
+            continue
+        if not (_is_left(pod, node) if done.handed_over else tolerates(pod, requests)):
+            yield pod
 
 
 def _is_left(pod: Pod, node: Node) -> bool:

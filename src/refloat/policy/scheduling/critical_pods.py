@@ -113,24 +113,22 @@ def _without(missing: Missing, leaving: Sequence[_Tenant]) -> dict[str, int]:
 def _nearest(tenants: Sequence[_Tenant], missing: Missing) -> list[_Tenant]:
     """Tenants that together give enough: each time the one that leaves the least missing.
 
-    Among equals the smaller one, then the last, as in a kubelet, which also moves the last of all
-    to the place of the chosen one.
+    What a tenant leaves missing is the missing share of each resource, squared and added. Among
+    equals the smaller one, then the last, as in a kubelet, which also moves the last of all to the
+    place of the chosen one.
     """
     candidates, picks = list(tenants), []
     while missing and candidates:
-        ranks = [(_distance(missing, each), each.size()) for each in candidates]
+        ranks = []
+        for each in candidates:
+            left = ((max(0, n - each.gives.get(name, 0)) / n) for name, n in missing.items())
+            ranks.append((sum(share**2 for share in left), each.size()))
         place = len(ranks) - 1 - ranks[::-1].index(min(ranks))
         picks.append(candidates[place])
         candidates[place] = candidates[-1]
         del candidates[-1]
         missing = _without(missing, picks[-1:])
     return picks
-
-
-def _distance(missing: Missing, tenant: _Tenant) -> float:
-    """The missing share of each resource, squared and added."""
-    shares = (max(0, each - tenant.gives.get(name, 0)) / each for name, each in missing.items())
-    return sum(share**2 for share in shares)
 
 
 def qos_class(pod: Pod) -> str:

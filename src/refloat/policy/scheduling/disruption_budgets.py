@@ -66,13 +66,24 @@ def tally(
 ) -> BudgetTally:
     """Count the pods of a budget; raises `Uncountable`."""
     expected, desired, unmanaged = _expectation(budget, pods)
-    waiting, stayed, since = _disrupted(budget, pods, now - settings.patience)
+    disruptions, oldest = budget.status.disrupted_pods or {}, now - settings.patience
+    waiting: dict[str, str] = {}
+    stayed: list[Pod] = []
+    for pod in pods:
+        since = disruptions.get(pod.metadata.name)
+        if since is None or pod.is_terminating:
+            continue
+        if times.parse(since) <= oldest:
+            stayed.append(pod)
+        else:
+            waiting[pod.metadata.name] = since
     healthy = sum(
         pod.metadata.name not in waiting and structs.is_true(pod.status.conditions, "Ready")
         for pod in pods
         if not pod.is_terminating
     )
-    recheck = None if since is None else since + settings.patience
+    first = min(map(times.parse, waiting.values()), default=None)
+    recheck = None if first is None else first + settings.patience
     return BudgetTally(healthy, desired, expected, waiting, tuple(stayed), unmanaged, recheck)
 
 
@@ -113,27 +124,6 @@ def _why(owner: OwnerReference) -> str:
         name = f"{resource.plural}.{group}" if group else resource.plural
         return f"{name} does not implement the scale subresource"
     return f'no matches for kind "{owner.kind}" in version "{owner.api_version}"'
-
-
-def _disrupted(
-    budget: PodDisruptionBudget, pods: Sequence[Pod], oldest: datetime
-) -> tuple[dict[str, str], list[Pod], datetime | None]:
-    """Awaited pods, pods that stayed, and the time of the oldest awaited eviction."""
-    disruptions = budget.status.disrupted_pods or {}
-    waiting: dict[str, str] = {}
-    stayed: list[Pod] = []
-    grants: list[datetime] = []
-    for pod in pods:
-        since = disruptions.get(pod.metadata.name)
-        if since is None or pod.is_terminating:
-            continue
-        granted = times.parse(since)
-        if granted <= oldest:
-            stayed.append(pod)
-        else:
-            waiting[pod.metadata.name] = since
-            grants.append(granted)
-    return waiting, stayed, min(grants, default=None)
 
 
 def marked_since(pod: Pod) -> datetime | None:

@@ -144,38 +144,25 @@ def _search(
     budgets: Sequence[DisruptionAllowance],
     rand: Rand,
 ) -> Plan:
+    """The best of enough nodes with victims; without any, the objections of all nodes."""
     names = cluster.resolvable(demand)
     start = rand.below(len(names)) if names else 0
-    rotated = (*names[start:], *names[:start])
-    candidates, tally = _candidates(cluster, demand, uid, rotated, budgets)
-    if candidates:
-        return pick(candidates, rand)
-    tally[NOT_HELPFUL] += len(cluster) - len(names)
-    return NoVictims(f"{_NO_CLAIMS} {fit.message(len(cluster), tally)}", is_of_all_nodes=True)
-
-
-def _candidates(
-    cluster: ClusterView,
-    demand: Demand,
-    uid: str,
-    names: Iterable[str],
-    budgets: Sequence[DisruptionAllowance],
-) -> tuple[list[Victims], Counter[str]]:
-    """Enough nodes with victims, and the objections of the others."""
     candidates: list[Victims] = []
     tally: Counter[str] = Counter()
     harmless = False
-    for name in names:
+    for name in (*names[start:], *names[:start]):
         answer = on_node(demand, cluster.places[name], budgets, uid)
         if isinstance(answer, Objection):
-            for reason in answer.reasons:
-                tally[reason] += 1
+            tally.update(answer.reasons)
             continue
         candidates.append(answer)
         harmless = harmless or not answer.violations
         if harmless and len(candidates) >= CANDIDATES:
             break
-    return candidates, tally
+    if candidates:
+        return pick(candidates, rand)
+    tally[NOT_HELPFUL] += len(cluster) - len(names)
+    return NoVictims(f"{_NO_CLAIMS} {fit.message(len(cluster), tally)}", is_of_all_nodes=True)
 
 
 def on_node(
