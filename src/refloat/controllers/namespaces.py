@@ -6,6 +6,7 @@ last pod is gone. The conditions of the namespace name what remains and why, in 
 Kubernetes.
 """
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,7 +109,12 @@ class NamespaceController:
         if remains.seconds:
             # Half of the longest time, because objects may be gone earlier.
             return Result(requeue_after=remains.seconds // 2 + 1)
-        await self._finalize(namespace)
+        # In any version: the conditions have changed the version.
+        meta = msgspec.to_builtins(namespace.metadata)
+        meta.pop("resourceVersion", None)
+        finalizers = [each for each in namespace.spec.finalizers or () if each != FINALIZER]
+        with contextlib.suppress(errors.NotFound):
+            await self._client.finalize({"metadata": meta, "spec": {"finalizers": finalizers}})
         return DONE
 
     async def _clear(
@@ -137,16 +143,6 @@ class NamespaceController:
             return  # gone, or replaced by another object, which the next sync deletes
         what = kind.resource.plural
         log.debug("namespace-controller: %s %s/%s is deleted", what, meta.namespace, meta.name)
-
-    async def _finalize(self, namespace: Namespace) -> None:
-        """Finalize this namespace in any version: the conditions have changed the version."""
-        meta = msgspec.to_builtins(namespace.metadata)
-        meta.pop("resourceVersion", None)
-        finalizers = [each for each in namespace.spec.finalizers or () if each != FINALIZER]
-        try:
-            await self._client.finalize({"metadata": meta, "spec": {"finalizers": finalizers}})
-        except errors.NotFound:
-            return
 
 
 def _grace(pod: Pod) -> int:

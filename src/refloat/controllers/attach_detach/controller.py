@@ -193,7 +193,14 @@ class AttachDetach:
             each for name in names if (each := self._caches.volumes.cache.get(name))
         ]
         exclusive = any(attach_detach.is_exclusive(each) for each in persistent_volumes)
-        volume = _Volume(unique, exclusive, self._needs_of_all(names, attachments))
+        needs = [need for name in names for need in self._needs(name)]
+        for attachment in attachments:
+            name = attachment.spec.source.persistent_volume_name or ""
+            if name not in names:  # of a deleted PersistentVolume, the pods where it is attached
+                node = attachment.spec.node_name
+                needs += [need for need in self._needs(name) if need.node == node]
+        by_uid = {need.pod.metadata.uid: need for need in reversed(needs)}
+        volume = _Volume(unique, exclusive, list(by_uid.values())[::-1])
         nodes = {need.node for need in volume.needs}
         self._remember(unique, self._blocked.get(unique, frozenset()) & nodes)
         for step in attach_detach.decide(self._look(volume, attachments), self._settings):
@@ -251,17 +258,6 @@ class AttachDetach:
             else:
                 others.append(volumes.named(each, volumes.listed(node)))
         return volumes.left_over(node, others)
-
-    def _needs_of_all(
-        self, names: Sequence[str], attachments: Iterable[VolumeAttachment]
-    ) -> Sequence[_Need]:
-        """The pods of these PersistentVolumes; of a deleted one, where it is attached."""
-        needs = [need for name in names for need in self._needs(name)]
-        for each in attachments:
-            name = each.spec.source.persistent_volume_name or ""
-            if name not in names:
-                needs += [need for need in self._needs(name) if need.node == each.spec.node_name]
-        return list({need.pod.metadata.uid: need for need in reversed(needs)}.values())[::-1]
 
     def _needs(self, name: str) -> list[_Need]:
         """The pods that need a PersistentVolume through the claim that is bound to it."""

@@ -86,22 +86,12 @@ class LiveReads:
         if done is None or done.step != force_eviction.EVICTING:
             return Observation(node, silence, renewed=renewed)
         pods = await live_reads.list_pods(self._client, self._rights, name)
-        waiting = any(force_eviction.evicted(node, pods, done))
-        return Observation(
-            node,
-            silence,
-            pods,
-            await self._attachments(node, pods) if not waiting else (),
-            self._podless_for(name, waiting=waiting),
-            renewed=renewed,
-        )
-
-    def _podless_for(self, name: str, *, waiting: bool) -> float:
-        if waiting:
+        if any(force_eviction.evicted(node, pods, done)):
             self._podless.pop(name, None)
-            return 0.0
-        now = self._clock.monotonic()
-        return now - self._podless.setdefault(name, now)
+            return Observation(node, silence, pods, renewed=renewed)
+        attachments, now = await self._attachments(node, pods), self._clock.monotonic()
+        podless_seconds = now - self._podless.setdefault(name, now)
+        return Observation(node, silence, pods, attachments, podless_seconds, renewed=renewed)
 
     async def _attachments(self, node: Node, pods: list[Pod]) -> list[AttachmentRef]:
         """Attachments of volumes that no pod of the node has any more."""

@@ -6,6 +6,9 @@ write conflicts, and the controller reads again. Each write on a pod returns whe
 process changed the pod.
 """
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import msgspec
 
 from refloat.api.core import Node, Pod, Taint
@@ -77,27 +80,24 @@ class ForceEvictionWriter:
         status = force_eviction.failing(pod, job_gates, now=self._clock.now())
         if status is None:
             return False
-        try:
-            with self._rights.needed("patch pods/status", Reference.of(kinds.PODS, pod)):
-                # Only this version: the node may have reported the end of the pod since.
-                await status_writes.patch(self._client, kinds.PODS, pod, status, unchanged=True)
-        except errors.NotFound:
-            return False
-        except errors.Conflict:
-            if await live_reads.exists(self._client, pod):
-                raise
-            return False
-        return True
+        # Only this version: the node may have reported the end of the pod since.
+        patch = partial(status_writes.patch, self._client, kinds.PODS, pod, status, unchanged=True)
+        return await self._send("patch pods/status", pod, patch)
 
     async def delete(self, pod: Pod) -> bool:
         """Delete a pod that has ended, without grace; False if the pod is gone."""
         meta = pod.metadata
         options = DeleteOptions(grace_seconds=0, uid=meta.uid)
+        delete = partial(
+            self._client.delete, kinds.PODS, meta.name, namespace=meta.namespace, options=options
+        )
+        return await self._send("delete pods", pod, delete)
+
+    async def _send(self, right: str, pod: Pod, request: Callable[[], Awaitable[object]]) -> bool:
+        """Send a request about a pod; False if the pod is gone."""
         try:
-            with self._rights.needed("delete pods", Reference.of(kinds.PODS, pod)):
-                await self._client.delete(
-                    kinds.PODS, meta.name, namespace=meta.namespace, options=options
-                )
+            with self._rights.needed(right, Reference.of(kinds.PODS, pod)):
+                await request()
         except errors.NotFound:
             return False
         except errors.Conflict:

@@ -131,9 +131,7 @@ async def claim(
         strays += [pod for pod in settled_pods if not matches(selector, pod)]
     for pod in strays:
         wrote(await _release(client, job, pod))
-    if orphans:
-        await _check_alive(client, job)
-    adopted = [pod for pod in orphans if await _adopt(client, job, pod, wrote)]
+    adopted = await _adopt(client, job, orphans, wrote) if orphans else []
     if released is not None and job_spec.decided(job) is None:
         # Only if no pod has to go: else a pod without finalizer is deleted as it is.
         parallelism = 0 if job.spec.suspend else job.spec.parallelism
@@ -142,7 +140,7 @@ async def claim(
             released = (*filter(pod_state.has_escaped, owned), *released)
             owned = [pod for pod in owned if not pod_state.has_escaped(pod)]
         owned += [await _taken_back(client, pod, wrote) for pod in released]
-    return owned + [_adopted(job, pod) for pod in adopted]
+    return owned + adopted
 
 
 async def _taken_back(client: Client, pod: Pod, wrote: Wrote) -> Pod:
@@ -179,45 +177,38 @@ async def _release(client: Client, job: Job, pod: Pod) -> Pod | None:
     return None
 
 
-async def _check_alive(client: Client, job: Job) -> None:
-    """Ask the API server, not the cache: a Job that is being deleted adopts no pods (A2.5)."""
-    meta = job.metadata
-    live_job = await client.get(kinds.JOBS, meta.name, namespace=meta.namespace)
-    if live_job.metadata.uid != meta.uid or live_job.metadata.deletion_timestamp is not None:
-        raise Retry(f"{meta.namespace}/{meta.name} is gone or being deleted, and adopts no pods")
-
-
-async def _adopt(client: Client, job: Job, pod: Pod, wrote: Wrote) -> bool:
-    """Adopt a pod; False if the pod is gone.
+async def _adopt(client: Client, job: Job, pods: Sequence[Pod], wrote: Wrote) -> list[Pod]:
+    """Adopt pods; returns those that are not gone as they are then (A2.6).
 
     Only in the version that was seen: otherwise a pod that was adopted and counted since would get
     its finalizer again, and be counted twice.
     """
-    meta = pod.metadata
-    patch = {
-        "metadata": {
-            "uid": meta.uid,
-            "resourceVersion": meta.resource_version,
-            "ownerReferences": [job_pods.owner_reference(job)],
-            "finalizers": [pod_state.TRACKING_FINALIZER],
+    # Ask the API server, not the cache: a Job that is being deleted adopts no pods (A2.5).
+    meta = job.metadata
+    live_job = await client.get(kinds.JOBS, meta.name, namespace=meta.namespace)
+    if live_job.metadata.uid != meta.uid or live_job.metadata.deletion_timestamp is not None:
+        raise Retry(f"{meta.namespace}/{meta.name} is gone or being deleted, and adopts no pods")
+    reference, adopted = job_pods.owner_reference(job), []
+    for pod in pods:
+        meta = pod.metadata
+        patch = {
+            "metadata": {
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+                "ownerReferences": [reference],
+                "finalizers": [pod_state.TRACKING_FINALIZER],
+            }
         }
-    }
-    try:
-        adopted = await client.patch(
-            kinds.PODS, meta.name, patch, patch_type="strategic", namespace=meta.namespace
-        )
-    except errors.NotFound:
-        return False
-    wrote(adopted)
-    return True
-
-
-def _adopted(job: Job, pod: Pod) -> Pod:
-    """The pod after its adoption, without waiting for the cache (A2.6)."""
-    owner = msgspec.convert(job_pods.owner_reference(job), OwnerReference)
-    meta = pod.metadata
-    finalizers = tuple(meta.finalizers or ())
-    if pod_state.TRACKING_FINALIZER not in finalizers:
-        finalizers += (pod_state.TRACKING_FINALIZER,)
-    owners = (*(meta.owner_references or ()), owner)
-    return _replace(pod, metadata=_replace(meta, owner_references=owners, finalizers=finalizers))
+        try:
+            after = await client.patch(
+                kinds.PODS, meta.name, patch, patch_type="strategic", namespace=meta.namespace
+            )
+        except errors.NotFound:
+            continue
+        wrote(after)
+        # Not `after`, as if the cache showed the adoption already.
+        owners = (*(meta.owner_references or ()), msgspec.convert(reference, OwnerReference))
+        finalizers = dict.fromkeys((*(meta.finalizers or ()), pod_state.TRACKING_FINALIZER))
+        meta = _replace(meta, owner_references=owners, finalizers=tuple(finalizers))
+        adopted.append(_replace(pod, metadata=meta))
+    return adopted

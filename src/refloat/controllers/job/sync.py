@@ -88,7 +88,7 @@ class JobSync:
         memory = self._context.memory
         satisfied = memory.expectations.satisfied(self._uid)
         expected = memory.finalizers.expected(self._uid)
-        pods = await self._confirm(await self._claim(satisfied=satisfied))
+        pods = await self._claim(satisfied=satisfied)
         self._announce_doubtful()
         again = await self._remove_again(pods, expected)
         observed = observe(
@@ -117,29 +117,25 @@ class JobSync:
                 self._events.created(name)
 
     async def _claim(self, *, satisfied: bool) -> list[Pod]:
-        memory = self._context.memory
+        """The Job's pods at the time of the last written count, or later."""
+        context, memory = self._context, self._context.memory
         mislabelled = memory.looks_at_settled(self._uid)
         try:
-            return await pod_adoption.claim(
-                self._context.client,
-                self._context.pods,
+            pods = await pod_adoption.claim(
+                context.client,
+                context.pods,
                 self._job,
-                released=memory.escaped(self._uid, self._context.pods) if satisfied else None,
+                released=memory.escaped(self._uid, context.pods) if satisfied else None,
                 mislabelled=mislabelled,
                 wrote=self._wrote,
             )
         except BaseException:
             memory.look_again(self._uid)
             raise
-
-    async def _confirm(self, pods: list[Pod]) -> list[Pod]:
-        """The pods at the time of the last written count, or later."""
-        context = self._context
-        if not context.memory.was_counted_elsewhere(self._job):
-            return pods
-        if not context.pods_seen(self._job.metadata.resource_version or "0"):
-            pods = await live_pods.read(context.client, context.memory, self._job, pods)
-        context.memory.confirm_tally(self._job)
+        if memory.was_counted_elsewhere(self._job):
+            if not context.pods_seen(self._job.metadata.resource_version or "0"):
+                pods = await live_pods.read(context.client, memory, self._job, pods)
+            memory.confirm_tally(self._job)
         return pods
 
     async def _remove_again(self, pods: Sequence[Pod], expected: frozenset[str]) -> list[str]:

@@ -29,27 +29,25 @@ _NOTHING: Object = {each.encode_name: None for each in msgspec.structs.fields(Jo
 
 
 async def each(items: Sequence[T], act: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
-    """Call `act` for all items, `at_once` of them side by side; results in order."""
+    """Call `act` for all items, `at_once` of them side by side; results in order.
+
+    Returns only when all calls have ended, also after a failure or cancellation.
+    """
     results: list[R] = []
     for start in range(0, len(items), at_once):
         group = items[start : start + at_once]
         if len(group) == 1:
             results.append(await act(group[0]))
-        else:
-            results += await _together(group, act)
+            continue
+        tasks = [asyncio.ensure_future(act(item)) for item in group]
+        try:
+            # The result is not used: there, a returned error looks like a raised one.
+            await asyncio.gather(*tasks, return_exceptions=True)
+        except asyncio.CancelledError:
+            await asyncio.wait(tasks)  # cancelled by `gather`, but not waited for
+            raise
+        results += [task.result() for task in tasks]
     return results
-
-
-async def _together(items: Sequence[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Return only when all calls have ended, also after a failure or cancellation."""
-    tasks = [asyncio.ensure_future(act(item)) for item in items]
-    try:
-        # The result is not used: there, a returned error looks like a raised one.
-        await asyncio.gather(*tasks, return_exceptions=True)
-    except asyncio.CancelledError:
-        await asyncio.wait(tasks)  # cancelled by `gather`, but not waited for
-        raise
-    return [task.result() for task in tasks]
 
 
 def status_patch(before: JobStatus, after: JobStatus) -> Object:

@@ -84,7 +84,18 @@ class Monitor:
             if name not in self._records:
                 self._zones.forget(name)
         await self._look_at(self._records.take(started))
-        await self._judge_zones()
+        now = self._clock.monotonic()
+        plan = self._zones.judge(now)
+        self._awake.update(dict.fromkeys(plan.rates))
+        # A new zone with a ready node ends this state, too, without `leaves`.
+        self._all_down = plan.enters or (self._all_down and plan.all_down)
+        if plan.leaves:
+            log.info("some nodes are ready again: silence counts from now on")
+            self._records.restart_silence(now)
+        if plan.enters:
+            log.warning("no node is ready: this controller evicts no pods until a node is")
+            tainted = filter(node_taints.no_execute_held, self._nodes)
+            await self._look_at([key_of(node) for node in tainted])
         # Wake zones only now: no node is tainted before the pass knows how many are down.
         awake, self._awake = self._awake, {}
         for zone in awake:
@@ -152,7 +163,16 @@ class Monitor:
         if structs.find(current.status.conditions, node_health.READY) is None:
             return True
         await self._taint(current)
-        return await self._mark_pods(current, entry)
+        if _ready(current) == "True":
+            entry.event_pending = entry.pods_pending = False
+            return await self._pods.clear_all(name)
+        # The node is not ready: send an event, and mark its pods (C3.6).
+        if entry.event_pending:
+            entry.event_pending = False
+            self._events.not_ready(name, entry.uid)
+        if entry.pods_pending:
+            entry.pods_pending = not await self._pods.mark_all(name)
+        return not entry.pods_pending
 
     async def _judge(self, node: Node, entry: NodeRecord) -> Node | None:
         """Write a lost node's conditions; the node after the write, None if unsure."""
@@ -214,32 +234,6 @@ class Monitor:
             await self._writes.swap_taints(node, NO_EXECUTE, node_taints.no_execute)
         elif add:
             self._awake[self._zones.enqueue(node)] = None
-
-    async def _mark_pods(self, node: Node, entry: NodeRecord) -> bool:
-        """Send an event that the node is not ready, and mark its pods (C3.6)."""
-        if _ready(node) == "True":
-            entry.event_pending = entry.pods_pending = False
-            return await self._pods.clear_all(node.metadata.name)
-        if entry.event_pending:
-            entry.event_pending = False
-            self._events.not_ready(node.metadata.name, entry.uid)
-        if entry.pods_pending:
-            entry.pods_pending = not await self._pods.mark_all(node.metadata.name)
-        return not entry.pods_pending
-
-    async def _judge_zones(self) -> None:
-        now = self._clock.monotonic()
-        plan = self._zones.judge(now)
-        self._awake.update(dict.fromkeys(plan.rates))
-        # A new zone with a ready node ends this state, too, without `leaves`.
-        self._all_down = plan.enters or (self._all_down and plan.all_down)
-        if plan.leaves:
-            log.info("some nodes are ready again: silence counts from now on")
-            self._records.restart_silence(now)
-        if plan.enters:
-            log.warning("no node is ready: this controller evicts no pods until a node is")
-            tainted = filter(node_taints.no_execute_held, self._nodes)
-            await self._look_at([key_of(node) for node in tainted])
 
 
 def _ready(node: Node) -> str:

@@ -74,16 +74,14 @@ class Preemptor:
             pod.metadata.uid,
             budgets=tuple(self._budgets.values()),
             rand=self._rand,
-            leaving=self._is_leaving,
+            leaving=lambda pod: (
+                pod.metadata.uid in self._victims
+                or preemption.is_leaving(pod, by_condition=self._settings.pod_disruption_conditions)
+            ),
         )
         if isinstance(plan, NoVictims) and plan.is_of_all_nodes and not is_nominated:
             self._cluster.note_hopeless(demand, plan.reason)
         return plan
-
-    def _is_leaving(self, pod: Pod) -> bool:
-        by_condition = self._settings.pod_disruption_conditions
-        is_leaving = preemption.is_leaving(pod, by_condition=by_condition)
-        return pod.metadata.uid in self._victims or is_leaving
 
     async def make_room(self, by: Pod, victims: Victims, outranked: Sequence[Pod]) -> None:
         """Delete the victims side by side; raises the first error."""

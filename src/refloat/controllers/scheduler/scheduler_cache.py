@@ -13,6 +13,7 @@ costs nothing for demands that no pod has any more.
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from refloat.api.core import Node, Pod
 from refloat.base.rand import Rand
@@ -29,6 +30,9 @@ RANKINGS = 64
 
 # Changes that are kept for rankings; a ranking that is further behind is made again.
 HISTORY = 20_000
+
+# The part of a pod's spec that decides how much room the pod takes.
+_ROOM_OF = attrgetter("containers", "init_containers", "resources", "overhead", "priority")
 
 
 @dataclass(slots=True)
@@ -120,7 +124,9 @@ class SchedulerCache:
         current = self._of.get(uid)
         if current is not None and current.name == node:
             before = current.tenants[uid]
-            if _weighs_the_same(before.pod, pod):
+            old, new = before.pod.spec, pod.spec
+            # Caches share equal parts of two versions.
+            if old is new or _ROOM_OF(old) == _ROOM_OF(new):
                 current.tenants[uid] = Tenant(pod, before.needs, before.ports)
                 return
         self.remove_pod(uid)
@@ -255,15 +261,3 @@ class SchedulerCache:
     def _update(self, ranking: NodeRanking, names: Iterable[str]) -> None:
         for name in names:
             ranking.update(name, self.places.get(name))
-
-
-def _weighs_the_same(before: Pod, after: Pod) -> bool:
-    """Whether both versions take the same room; caches share equal parts."""
-    old, new = before.spec, after.spec
-    return old is new or (
-        old.containers == new.containers
-        and old.init_containers == new.init_containers
-        and old.resources == new.resources
-        and old.overhead == new.overhead
-        and old.priority == new.priority
-    )

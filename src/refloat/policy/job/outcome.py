@@ -55,11 +55,18 @@ def decide(observed: ObservedJob, now: datetime) -> Outcome | None:
     if recorded is not None:
         succeeded = recorded.type == job_conditions.SUCCESS_CRITERIA_MET
         return Outcome(succeeded, recorded.reason, recorded.message, recorded=True)
-    return (
-        _pod_failure(observed)
-        or _limits(observed, now)
-        or _failed_indexes(observed)
-        or _success_policy(observed)
+    failure = _pod_failure(observed) or _limits(observed, now) or _failed_indexes(observed)
+    if failure is not None or not observed.spec.indexed:
+        return failure
+    rule = success_policy.matching_rule(
+        observed.job.spec.success_policy, observed.spec.completions or 0, observed.succeeded_indexes
+    )
+    if rule is None:
+        return None
+    return Outcome(
+        succeeded=True,
+        reason=job_conditions.SUCCESS_POLICY,
+        message=success_policy.message(rule),
     )
 
 
@@ -115,21 +122,6 @@ def _failed_indexes(observed: ObservedJob) -> Outcome | None:
     if failed > 0 and failed + observed.succeeded >= (observed.spec.completions or 0):
         return _failure(job_conditions.FAILED_INDEXES)
     return None
-
-
-def _success_policy(observed: ObservedJob) -> Outcome | None:
-    if not observed.spec.indexed:
-        return None
-    rule = success_policy.matching_rule(
-        observed.job.spec.success_policy, observed.spec.completions or 0, observed.succeeded_indexes
-    )
-    if rule is None:
-        return None
-    return Outcome(
-        succeeded=True,
-        reason=job_conditions.SUCCESS_POLICY,
-        message=success_policy.message(rule),
-    )
 
 
 # -- times ------------------------------------------------------------------------

@@ -93,7 +93,15 @@ def observe(
     transition_seconds: float,
 ) -> EvictionState:
     """The state after this measurement."""
-    low = [each for each in limits if _is_low(each, state, node)]
+    low: list[Threshold] = []
+    for each in limits:
+        if (level := node.get(each.signal)) is None:
+            continue
+        # A threshold that was met stays met until the minimum is reclaimed.
+        if each.is_met(level.available, level.capacity) or (
+            each in state.met and each.is_met(level.available, level.capacity, until_reclaimed=True)
+        ):
+            low.append(each)
     first_seen = {each: state.first_seen.get(each, now) for each in low}
     due = tuple(each for each in low if _seconds(now, first_seen[each]) >= each.grace_seconds)
     last_seen = {
@@ -106,17 +114,6 @@ def observe(
         if name in last_seen and _seconds(now, last_seen[name]) < transition_seconds
     )
     return EvictionState(first_seen, due, last_seen, conditions)
-
-
-def _is_low(limit: Threshold, state: EvictionState, node: Mapping[str, Level]) -> bool:
-    level = node.get(limit.signal)
-    if level is None:
-        return False
-    if limit.is_met(level.available, level.capacity):
-        return True
-    # A threshold that was met stays met until the minimum is reclaimed.
-    was_met = limit in state.met
-    return was_met and limit.is_met(level.available, level.capacity, until_reclaimed=True)
 
 
 def _seconds(now: datetime, then: datetime) -> float:
