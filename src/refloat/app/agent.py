@@ -156,7 +156,8 @@ class Agent:
         settings = self._settings
         capacity = machine_info.capacity(settings.folder)
         static = self._static()
-        reading = client if static is None else StaticClient(client, static, _always)
+        # The fleet checks whether the agent may write, so this client always may.
+        reading = client if static is None else StaticClient(client, static, lambda: None)
         volumes = settings.folder.parent.parent / "volumes"
         inputs = ContainerInputs(client, NodeValues((settings.address,), capacity), volumes)
         runtime = ProcessRuntime(
@@ -424,10 +425,6 @@ def refuse_untrusted(_: Pod) -> Rejection:
         "of its user; start it with --trust-pods to allow that"
     )
     return Rejection("PodTrust", text)
-
-
-def _always() -> None:
-    """The fleet checks whether the agent may write."""
 
 
 def check_invited(pod: Pod) -> Rejection | None:

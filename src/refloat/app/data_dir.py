@@ -22,7 +22,10 @@ _FOLDERS = ("pki", "nodes")
 
 def prepare(folder: Path, *, user: int | None = None) -> None:
     """Make or check the directory; `UsageError` if another user can write in it."""
-    _check_link(folder, user)
+    # A link of our own, or of root, is allowed.
+    own = os.geteuid() if user is None else user
+    if folder.is_symlink() and folder.lstat().st_uid not in (0, own):
+        raise UsageError(f"--data-dir: {folder} is a symbolic link of another user; remove it")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -37,16 +40,6 @@ def prepare(folder: Path, *, user: int | None = None) -> None:
             private_files.check_folder(folder / name, user=user)
     for name in _STORE:
         _check_store(folder / name, user)
-
-
-def _check_link(folder: Path, user: int | None) -> None:
-    """Refuse a link of another user; a link of our own, or of root, is allowed."""
-    try:
-        owner = os.lstat(folder).st_uid
-    except OSError:
-        return
-    if folder.is_symlink() and owner not in (0, os.geteuid() if user is None else user):
-        raise UsageError(f"--data-dir: {folder} is a symbolic link of another user; remove it")
 
 
 def _check_store(path: Path, user: int | None) -> None:

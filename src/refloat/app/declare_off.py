@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from refloat.api import structs
-from refloat.api.core import Node
 from refloat.app import control_socket
 from refloat.base.clock import Clock
 from refloat.base.errors import RefloatError
@@ -64,18 +63,13 @@ async def _has_taint(client: HttpClient, name: str) -> bool:
     if structs.is_true(node.status.conditions, "Ready"):
         return False
     if not force_eviction.request_taints(node):
+        meta, taints = node.metadata, (*(node.spec.taints or ()), REQUEST_TAINT)
+        patch = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "spec": {"taints": msgspec.to_builtins(taints)},
+        }
         try:
-            await _taint(client, node)
+            await client.patch(kinds.NODES, name, patch)
         except errors.Conflict:
             return False
     return True
-
-
-async def _taint(client: HttpClient, node: Node) -> None:
-    meta = node.metadata
-    taints = (*(node.spec.taints or ()), REQUEST_TAINT)
-    patch = {
-        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-        "spec": {"taints": msgspec.to_builtins(taints)},
-    }
-    await client.patch(kinds.NODES, meta.name, patch)

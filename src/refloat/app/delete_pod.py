@@ -35,7 +35,15 @@ async def delete_pod(
     client: Client, name: str, *, namespace: str, reason: str, grace_seconds: int | None = None
 ) -> Pod:
     """Delete a pod and return its last version; a pod that has ended gets no reason."""
-    pod = await _annotate(client, name, namespace, reason)
+    for _ in range(MAX_TRIES):
+        pod = await client.get(kinds.PODS, name, namespace=namespace)
+        with suppress(errors.Conflict):
+            # Only this version: if the pod failed meanwhile, that had another reason.
+            if _takes_reason(pod):
+                await _set_annotation(client, pod, reason)
+            break
+    else:
+        raise RefloatError(f"pod {name} changes all the time and was not deleted; try again")
     options = DeleteOptions(grace_seconds=grace_seconds, uid=pod.metadata.uid, reason=reason)
     try:
         await client.delete(kinds.PODS, name, namespace=namespace, options=options)
@@ -59,19 +67,6 @@ def _annotation(pod: Pod) -> str | None:
     return (pod.metadata.annotations or {}).get(pod_reason.ANNOTATION)
 
 
-async def _annotate(client: Client, name: str, namespace: str, reason: str) -> Pod:
-    for _ in range(MAX_TRIES):
-        pod = await client.get(kinds.PODS, name, namespace=namespace)
-        try:
-            # Only this version: if the pod failed meanwhile, that had another reason.
-            if _takes_reason(pod):
-                await _set_annotation(client, pod, reason)
-        except errors.Conflict:
-            continue
-        return pod
-    raise RefloatError(f"pod {name} changes all the time and was not deleted; try again")
-
-
 def _takes_reason(pod: Pod) -> bool:
     return not pod.is_terminal and not _earlier_reason(pod)
 
@@ -85,11 +80,9 @@ async def _restore(client: Client, before: Pod, reason: str) -> None:
             return
         if pod.is_terminating and not before.is_terminating:
             return  # the pod was deleted after all, and only the answer was lost
-        try:
+        with suppress(errors.Conflict):
             await _set_annotation(client, pod, _annotation(before))
-        except errors.Conflict:
-            continue
-        return
+            return
 
 
 async def _set_annotation(client: Client, pod: Pod, reason: str | None) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import platform
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,15 @@ class ClusterManager:
         self._identity = f"{platform.node()}_{self._rand.uid()}"
         registry = metrics.process_registry()
         candidate_metrics = CandidateMetrics(registry)
-        self._elector = self._make_elector(candidate_metrics) if settings.leader_elect else None
+        self._elector: Elector | None = None
+        if settings.leader_elect:  # among the managers of one namespace, for Jobs
+            self._elector = Elector(
+                self._election_client,
+                clock=clock,
+                rand=chance,
+                settings=ElectionSettings(self._access.namespace, LEASE, self._identity),
+                metrics=candidate_metrics.elections,
+            )
         elections = Elections(
             self._election_client,
             self._identity,
@@ -97,28 +105,14 @@ class ClusterManager:
         for name in actors.LEASES:
             elections.controller(name)  # the state is a metric, also while the controller is off
         self._env = self._make_env(elections, registry)
-        self._parts = self._build()
         controllers, namespaces = self._active_controllers(), settings.namespaces
         actor = Actor(self._identity, "manager", clock.now(), controllers, namespaces)
         self._publisher = ActorPublisher(self._client, actor, self._document, clock)
-        self._manager = Manager(
-            replace(self._parts, independent=[*self._parts.independent, self._publisher]),
-            clock=clock,
-        )
+        self._manager = Manager(self._build(), clock=clock)
 
     def _connect(self, component: str, **more: Any) -> HttpClient:
         settings = ClientSettings(component=component, field_manager="refloat-manager", **more)
         return HttpClient(self._access, clock=self._clock, rand=self._rand, settings=settings)
-
-    def _make_elector(self, candidate_metrics: CandidateMetrics) -> Elector:
-        """The election among managers of one namespace, for Jobs."""
-        return Elector(
-            self._election_client,
-            clock=self._clock,
-            rand=self._rand,
-            settings=ElectionSettings(self._access.namespace, LEASE, self._identity),
-            metrics=candidate_metrics.elections,
-        )
 
     def _make_env(self, elections: Elections, registry: CollectorRegistry) -> ControllerEnv:
         """The Job controller writes only while this process leads; the others have elections."""
@@ -153,7 +147,16 @@ class ClusterManager:
         may_recover = self._reloading is not None or self._gates.enabled(FAILURE_RECOVERY_POLICY)
         without = () if may_recover else (controller_names.FAILURE_RECOVERY,)
         others = [each for each in controllers if each not in (*jobs, *without)]
-        independent = controller_table.build(env, others)
+        independent = [*controller_table.build(env, others), self._publisher]
+        self.endpoints = Endpoints(
+            health=self._settings.health_at,
+            metrics_at=self._settings.metrics_at,
+            registry=env.registry,
+            clock=self._clock,
+            documents={"/debug/caches": self.caches},
+        )
+        for name, check in env.readiness.items():  # a controller that lacks a right is not ready
+            self.endpoints.ready_when(name, check)
         return Parts(
             informers=env.informers,
             controllers=workers,
@@ -163,21 +166,8 @@ class ClusterManager:
             # These events report finished writes, so they may come after the loss of leadership.
             independent_recorders=env.recorders[len(recorders) :],
             candidates=env.candidates,
-            serving=self._make_endpoints(),
+            serving=self.endpoints,
         )
-
-    def _make_endpoints(self) -> Endpoints:
-        """Health and metrics; a controller that lacks a right is not ready."""
-        self.endpoints = Endpoints(
-            health=self._settings.health_at,
-            metrics_at=self._settings.metrics_at,
-            registry=self._env.registry,
-            clock=self._clock,
-            documents={"/debug/caches": self.caches},
-        )
-        for name, check in self._env.readiness.items():
-            self.endpoints.ready_when(name, check)
-        return self.endpoints
 
     @property
     def server(self) -> str:

@@ -27,8 +27,11 @@ def write(path: Path, content: bytes) -> None:
 
     A file with the same content stays, so a full disk does not prevent a restart of the server.
     """
-    if _contains(path, content):
-        return
+    with contextlib.suppress(OSError), _opened(path) as current:
+        status = os.fstat(current)
+        is_ours = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o600
+        if is_ours and os.read(current, len(content) + 1) == content:
+            return
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,14 +42,6 @@ def write(path: Path, content: bytes) -> None:
     beside.replace(path)
     with _opened(path.parent, os.O_DIRECTORY) as folder:
         os.fsync(folder)
-
-
-def _contains(path: Path, content: bytes) -> bool:
-    with contextlib.suppress(OSError), _opened(path) as file:
-        status = os.fstat(file)
-        is_ours = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o600
-        return is_ours and os.read(file, len(content) + 1) == content
-    return False
 
 
 def read(path: Path, *, secret: bool, user: int | None = None) -> bytes:

@@ -58,7 +58,8 @@ async def test_a_missing_right_of_each_controller_is_named(manager: ClusterManag
     await manager.endpoints.start()
     try:
         first = await readyz(manager)
-        recovery, eviction = (cast("Any", each) for each in manager._parts.independent)
+        independent = manager._manager._parts.independent
+        recovery, eviction, _publisher = (cast("Any", each) for each in independent)
         for each in (recovery, eviction._reconciler):
             assert f"[+]rights/{each.name} ok" in first
             refuse(each.rights)
