@@ -11,6 +11,7 @@ from refloat.agent.simulated import ANNOTATION
 from refloat.api import structs
 from refloat.api.core import Pod
 from refloat.app import controller_names
+from refloat.app.controller_env import EmbeddedEnv
 from refloat.app.controller_names import ControllerSelection
 from refloat.app.embedded_controllers import EmbeddedControllers
 from refloat.base.gates import Gates
@@ -59,7 +60,7 @@ async def cluster(
     sim: Sim, controllers: tuple[str, ...], *, fast: bool = False
 ) -> AsyncIterator[Here]:
     async with api_server.serve(sim) as api:
-        inside = EmbeddedControllers(
+        env = EmbeddedEnv(
             lambda user: LocalClient(api, field_manager=user.name),
             ControllerSelection(controllers, NODES, fast),
             gates=Gates(),
@@ -67,6 +68,7 @@ async def cluster(
             rand=sim.rand,
             registry=CollectorRegistry(),
         )
+        inside = EmbeddedControllers(env)
         inside.start()
         await sim.clock.sleep(30)
         try:

@@ -42,6 +42,7 @@ class EmbeddedEnv(ControllerEnv):
     ) -> None:
         """The identity may be constant: only one process at a time has the store open."""
         admin = connect(identity.ADMIN)
+        self.selection = selection
         self.timings = waits = timings.select(fast=selection.fast)
         policy = replace(
             recovery or FailureRecoveryPolicy(),

@@ -138,10 +138,11 @@ class EmbeddedCluster:
         if not self._settings.selection:
             return
         # The API server alone starts sooner.
-        from refloat.app import actor_publisher, timings  # noqa: PLC0415
+        from refloat.app import actor_publisher  # noqa: PLC0415
+        from refloat.app.controller_env import EmbeddedEnv  # noqa: PLC0415
         from refloat.app.embedded_controllers import EmbeddedControllers  # noqa: PLC0415
 
-        self._embedded = EmbeddedControllers(
+        env = EmbeddedEnv(
             server.client,
             self._settings.selection,
             gates=self._settings.gates,
@@ -150,16 +151,16 @@ class EmbeddedCluster:
             registry=self._metrics.registry,
             recovery=self._settings.configured.failure_recovery,
         )
-        waits = timings.select(fast=self._settings.selection.fast)
+        self._embedded = EmbeddedControllers(env)
         self._publisher = actor_publisher.embedded(
             server.client(identity.ADMIN),
             self._settings.configured,
             self._settings.gates,
             self._clock,
             controllers=self._settings.selection.controllers,
-            period=waits.recovery_period,
-            node_grace=waits.node_grace,
-            delays=waits.job.pods.delays,
+            period=env.timings.recovery_period,
+            node_grace=env.timings.node_grace,
+            delays=env.timings.job.pods.delays,
         )
 
     async def _listen(self, server: ApiServer, tls: ssl.SSLContext) -> int:

@@ -33,6 +33,7 @@ from refloat.api.meta import Object
 from refloat.api.structs import ApiObject
 from refloat.apiserver.identity import Identity
 from refloat.app import controller_names
+from refloat.app.controller_env import EmbeddedEnv
 from refloat.app.controller_names import ControllerSelection
 from refloat.app.embedded_controllers import EmbeddedControllers
 from refloat.base.gates import Gates
@@ -201,7 +202,7 @@ class Cluster(ControlPlane):
     ) -> None:
         """Start more controllers or nodes; their gates may differ."""
         self.metrics = CollectorRegistry()
-        part = EmbeddedControllers(
+        env = EmbeddedEnv(
             self.connect,
             controllers,
             gates=gates or Gates(),
@@ -210,6 +211,7 @@ class Cluster(ControlPlane):
             registry=self.metrics,
             recovery=recovery,
         )
+        part = EmbeddedControllers(env)
         self.parts.append(part)
         part.start()
 
