@@ -9,6 +9,7 @@ write, and only with files of this kind.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from refloat.app import private_files
@@ -39,16 +40,7 @@ def prepare(folder: Path, *, user: int | None = None) -> None:
         if os.path.lexists(folder / name):
             private_files.check_folder(folder / name, user=user)
     for name in _STORE:
-        _check_store(folder / name, user)
-
-
-def _check_store(path: Path, user: int | None) -> None:
-    """Check a file without opening it for reading: the close would drop SQLite's locks (POSIX)."""
-    try:
-        file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        private_files.check_file(file, path, secret=False, user=user)
-    finally:
-        os.close(file)
+        path = folder / name
+        # Not open for reading: the close would drop SQLite's locks (POSIX).
+        with suppress(FileNotFoundError), private_files.descriptor(path, os.O_PATH) as file:
+            private_files.check_file(file, path, secret=False, user=user)

@@ -27,7 +27,7 @@ def write(path: Path, content: bytes) -> None:
 
     A file with the same content stays, so a full disk does not prevent a restart of the server.
     """
-    with contextlib.suppress(OSError), _opened(path) as current:
+    with contextlib.suppress(OSError), descriptor(path) as current:
         status = os.fstat(current)
         is_ours = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o600
         if is_ours and os.read(current, len(content) + 1) == content:
@@ -40,7 +40,7 @@ def write(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    with _opened(path.parent, os.O_DIRECTORY) as folder:
+    with descriptor(path.parent, os.O_DIRECTORY) as folder:
         os.fsync(folder)
 
 
@@ -51,7 +51,7 @@ def read(path: Path, *, secret: bool, user: int | None = None) -> bytes:
     written the file or, if the file is secret, could have read it.
     """
     try:
-        with _opened(path) as file:
+        with descriptor(path) as file:
             check_file(file, path, secret=secret, user=user)
             content = os.read(file, MAX_BYTES + 1)
     except FileNotFoundError:
@@ -91,8 +91,8 @@ def check_file(file: int, path: Path, *, secret: bool, user: int | None = None) 
 def check_folder(folder: Path, *, user: int | None = None) -> None:
     """Refuse a folder in which another user may put files."""
     try:
-        with _opened(folder, os.O_DIRECTORY) as opened:
-            check_opened_folder(opened, folder, user=user)
+        with descriptor(folder, os.O_DIRECTORY) as file:
+            check_opened_folder(file, folder, user=user)
     except OSError as error:
         if folder.is_symlink():
             raise UsageError(f"{folder} is a symbolic link; put a folder in its place") from error
@@ -148,7 +148,7 @@ def _name(user: int) -> str:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int = 0) -> Iterator[int]:
+def descriptor(path: Path, flags: int = 0) -> Iterator[int]:
     """Open a file for reading; follows no link and waits for no other end of a pipe."""
     always = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     file = os.open(path, always | flags)

@@ -170,7 +170,16 @@ class _Start:
         private_files.write(self._keys, key)
         tokens = [f'{self._tokens[user]},{user},{user},"{group}"' for user, group in _USERS.items()]
         private_files.write(self._folder / "tokens.csv", "\n".join([*tokens, ""]).encode())
-        self._daemon(ETCD, self._etcd(), Probe(self._ports[ETCD], "/health"))
+        client_url = f"http://127.0.0.1:{self._ports[ETCD]}"
+        etcd_flags = [
+            f"--data-dir={self._folder / 'etcd'}",
+            # The data need not survive a crash of the machine.
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={client_url}",
+            f"--advertise-client-urls={client_url}",
+            f"--listen-peer-urls=http://127.0.0.1:{self._peer}",
+        ]
+        self._daemon(ETCD, etcd_flags, Probe(self._ports[ETCD], "/health"))
         self._daemon(APISERVER, self._apiserver(), self._probe(APISERVER, "/readyz", ADMIN))
         if not self._settings.api_only:
             self._controllers()
@@ -204,17 +213,6 @@ class _Start:
 
     def _probe(self, program: str, path: str, user: str = "") -> Probe:
         return Probe(self._ports[program], path, self._context, self._tokens.get(user, ""))
-
-    def _etcd(self) -> list[str]:
-        client = f"http://127.0.0.1:{self._ports[ETCD]}"
-        return [
-            f"--data-dir={self._folder / 'etcd'}",
-            # The data need not survive a crash of the machine.
-            "--unsafe-no-fsync",
-            f"--listen-client-urls={client}",
-            f"--advertise-client-urls={client}",
-            f"--listen-peer-urls=http://127.0.0.1:{self._peer}",
-        ]
 
     def _serving(self, program: str) -> list[str]:
         return [

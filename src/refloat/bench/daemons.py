@@ -27,6 +27,12 @@ STOP_SECONDS = 20.0
 POLL_SECONDS = 0.1
 TAIL_LINES = 15
 
+# Why a program died, by the words for it in its log; `{folder}` is the folder of the log.
+_CAUSES = {
+    "address already in use": "another program uses one of its ports; try again",
+    "no space left on device": "the disk of {folder} is full; free some space and try again",
+}
+
 Ready = Callable[[], bool]
 
 
@@ -89,21 +95,14 @@ class Daemon:
         """Wait until the program is ready; raises if the program dies or takes too long."""
         deadline = time.monotonic() + seconds
         while not ready():
-            if self._process.poll() is not None:
-                raise DaemonError(self._death())
+            if (code := self._process.poll()) is not None:
+                tail = self.tail()
+                causes = (cause for words, cause in _CAUSES.items() if words in tail)
+                cause = next(causes, f"ended with exit code {code}")
+                raise DaemonError(f"{self.name}: {cause.format(folder=self.log.parent)}\n{tail}")
             if time.monotonic() > deadline:
                 raise DaemonError(f"{self.name}: no {what} within {seconds:.0f} s\n{self.tail()}")
             time.sleep(POLL_SECONDS)
-
-    def _death(self) -> str:
-        tail = self.tail()
-        if "address already in use" in tail:
-            why = "another program uses one of its ports; try again"
-        elif "no space left on device" in tail:
-            why = f"the disk of {self.log.parent} is full; free some space and try again"
-        else:
-            why = f"ended with exit code {self._process.returncode}"
-        return f"{self.name}: {why}\n{tail}"
 
     def tail(self) -> str:
         """The last lines of the log, and the path of the log."""

@@ -127,7 +127,9 @@ def refloat() -> None:
 def run() -> None:
     """Run the command; exit with 0 for success, 1 for an error, 2 for wrong use."""
     if any(os.environ.get(name) for name in COMPLETION_VARIABLES):
-        _silence_errors()
+        # A completion writes nothing between the words that the user types.
+        with open(os.devnull, "w") as nothing:  # noqa: PTH123 - pathlib is not imported here
+            os.dup2(nothing.fileno(), 2)
         bash_completion.register()
     try:
         refloat.main(standalone_mode=False)
@@ -144,12 +146,6 @@ def run() -> None:
     except RefloatError as error:
         _print_error(str(error))
         sys.exit(2 if isinstance(error, UsageError) else 1)
-
-
-def _silence_errors() -> None:
-    """A completion writes nothing between the words that the user types."""
-    with open(os.devnull, "w") as nothing:  # noqa: PTH123 - pathlib is not imported here
-        os.dup2(nothing.fileno(), 2)
 
 
 def _print_error(text: str) -> None:

@@ -66,17 +66,13 @@ def pod_names(what: Sequence[str]) -> list[str]:
         if len(what) == 1:
             raise UsageError("expected the name of a pod, for example pod/train-0")
         return list(what[1:])
+    if not what:
+        raise UsageError("expected pod/NAME, or pod NAME")
     pairs = [each.partition("/") for each in what]
-    wrong = next((text for text, pair in zip(what, pairs, strict=True) if not _is_pod(pair)), None)
-    if wrong is not None or not what:
-        problem = "" if wrong is None else f"{wrong!r}: "
-        raise UsageError(f"{problem}expected pod/NAME, or pod NAME")
+    for text, (kind, slash, _) in zip(what, pairs, strict=True):
+        if not slash or kind.lower() not in POD_WORDS:
+            raise UsageError(f"{text!r}: expected pod/NAME, or pod NAME")
     return [name for _, _, name in pairs]
-
-
-def _is_pod(pair: tuple[str, str, str]) -> bool:
-    kind, slash, _ = pair
-    return bool(slash) and kind.lower() in POD_WORDS
 
 
 def _check_name(name: str, kind: str) -> None:
