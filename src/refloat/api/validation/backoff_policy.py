@@ -36,7 +36,22 @@ def validate(policy: Object, path: str, containers: AbstractSet[str]) -> Errors:
     errors = Errors()
     errors.too_many(path, items, MAX_RULES)
     for i, rule in enumerate(items):
-        _check_rule(rule, f"{path}[{i}]", containers, errors)
+        where = f"{path}[{i}]"
+        check_enumerated(rule.get("action", ""), f"{where}.action", ACTIONS, errors)
+        conditions = [name for name in CONDITIONS if rule.get(name) is not None]
+        if len(conditions) != 1:
+            which = "more than one" if conditions else "one"
+            must = "is not supported" if conditions else "is required"
+            errors.invalid(where, fields.OMITTED, f"specifying {which} of {_LISTED} {must}")
+        if (name := rule.get("containerName")) is not None:
+            if all(rule.get(each) is None for each in EXIT_CODES):
+                detail = f"may only be specified with {IN} or {NOT_IN}"
+                errors.invalid(f"{where}.containerName", name, detail)
+            if name not in containers:
+                errors.invalid(f"{where}.containerName", name, NO_CONTAINER)
+        for name in conditions:
+            check = _check_exit_codes if name in EXIT_CODES else _check_reasons
+            check(rule, name, f"{where}.{name}", errors)
     return errors
 
 
@@ -53,24 +68,6 @@ def check_enumerated(value: str, path: str, supported: tuple[str, ...], errors: 
     else:
         choices = " ".join(f'"{each}"' for each in supported)
         errors.required(path, f"valid values: [{choices}]")
-
-
-def _check_rule(rule: Object, path: str, containers: AbstractSet[str], errors: Errors) -> None:
-    check_enumerated(rule.get("action", ""), f"{path}.action", ACTIONS, errors)
-    conditions = [name for name in CONDITIONS if rule.get(name) is not None]
-    if len(conditions) != 1:
-        which = "more than one" if conditions else "one"
-        must = "is not supported" if conditions else "is required"
-        errors.invalid(path, fields.OMITTED, f"specifying {which} of {_LISTED} {must}")
-    if (name := rule.get("containerName")) is not None:
-        if all(rule.get(each) is None for each in EXIT_CODES):
-            detail = f"may only be specified with {IN} or {NOT_IN}"
-            errors.invalid(f"{path}.containerName", name, detail)
-        if name not in containers:
-            errors.invalid(f"{path}.containerName", name, NO_CONTAINER)
-    for name in conditions:
-        check = _check_exit_codes if name in EXIT_CODES else _check_reasons
-        check(rule, name, f"{path}.{name}", errors)
 
 
 def _check_exit_codes(rule: Object, name: str, path: str, errors: Errors) -> None:

@@ -24,8 +24,6 @@ MAX_FAILED_INDEXES_OF_MANY = 10_000
 
 MAX_MANAGED_BY = 63
 
-_NEEDS_INDEXED = "requires indexed completion mode"
-
 _COUNTS = (
     "parallelism",
     "completions",
@@ -143,8 +141,13 @@ def _spec_errors(spec: Object, old: Object, *, force_eviction: bool) -> Errors:
     else:
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(name) is not None:
-                errors.invalid(f"spec.{name}", spec[name], _NEEDS_INDEXED)
-    _check_policies(spec, errors)
+                errors.invalid(f"spec.{name}", spec[name], job_policies.NEEDS_INDEXED)
+    for name, check in job_policies.CHECKS.items():
+        if spec.get(name) is not None:
+            check(spec, errors)
+    judges = job_policies.judges_failures(spec)
+    replacements = ("Failed",) if judges else job_policies.REPLACEMENT_POLICIES
+    errors.one_of("spec.podReplacementPolicy", spec.get("podReplacementPolicy"), replacements)
     template, stored = spec.get("template") or {}, old.get("template")
     errors += pod.validate_template(
         template, "spec.template", stored=stored, force_eviction=force_eviction
@@ -192,22 +195,6 @@ def _check_at_most(spec: Object, name: str, limit: int, errors: Errors, when: st
     value = spec.get(name)
     if value is not None and value > limit:
         errors.invalid(f"spec.{name}", value, f"must be less than or equal to {limit}{when}")
-
-
-def _check_policies(spec: Object, errors: Errors) -> None:
-    if spec.get("podFailurePolicy") is not None:
-        job_policies.check_pod_failure_policy(spec, errors)
-    if spec.get("backoffPolicy") is not None:
-        job_policies.check_backoff_policy(spec, errors)
-    policy = spec.get("successPolicy")
-    if policy is not None and spec.get("completionMode") != "Indexed":
-        value_text = go_internal_types.shown("batch.SuccessPolicy", policy)
-        errors.invalid("spec.successPolicy", value_text, _NEEDS_INDEXED)
-    elif policy is not None:
-        job_policies.check_success_policy(spec, errors)
-    judges = job_policies.judges_failures(spec)
-    replacements = ("Failed",) if judges else job_policies.REPLACEMENT_POLICIES
-    errors.one_of("spec.podReplacementPolicy", spec.get("podReplacementPolicy"), replacements)
 
 
 def _check_restart_policy(template: Object, spec: Object, errors: Errors) -> None:

@@ -3,7 +3,7 @@
 
 from collections.abc import Set as AbstractSet
 
-from refloat.api import fields, index_intervals, names
+from refloat.api import fields, go_internal_types, index_intervals, names
 from refloat.api.meta import Object
 from refloat.api.validation import backoff_policy as backoff
 from refloat.api.validation.rules import Errors
@@ -18,6 +18,8 @@ MAX_RULES = 20
 MAX_EXIT_CODES = 255
 MAX_PATTERNS = 20
 MAX_INDEXES_BYTES = 64 * 1024
+
+NEEDS_INDEXED = "requires indexed completion mode"
 
 
 def check_pod_failure_policy(spec: Object, errors: Errors) -> None:
@@ -83,8 +85,12 @@ def judges_failures(spec: Object) -> bool:
 
 
 def check_success_policy(spec: Object, errors: Errors) -> None:
-    path = "spec.successPolicy.rules"
-    items = spec["successPolicy"].get("rules") or []
+    path, policy = "spec.successPolicy.rules", spec["successPolicy"]
+    if spec.get("completionMode") != "Indexed":
+        value_text = go_internal_types.shown("batch.SuccessPolicy", policy)
+        errors.invalid("spec.successPolicy", value_text, NEEDS_INDEXED)
+        return
+    items = policy.get("rules") or []
     if not items:
         detail = "at least one rules must be specified when the successPolicy is specified"
         errors.required(path, detail)
@@ -108,6 +114,14 @@ def check_success_policy(spec: Object, errors: Errors) -> None:
         if indexes is not None and count > index_count:
             detail = "(the number of indexes in the specified succeededIndexes field)"
             errors.invalid(where, count, f"{most} {index_count} {detail}")
+
+
+# In the order in which Kubernetes checks them.
+CHECKS = {
+    "podFailurePolicy": check_pod_failure_policy,
+    "backoffPolicy": check_backoff_policy,
+    "successPolicy": check_success_policy,
+}
 
 
 def _index_count(text: str | None, path: str, completions: int, errors: Errors) -> int:

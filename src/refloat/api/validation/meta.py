@@ -107,8 +107,15 @@ def _check_contents(
     if _ORPHAN in finalizers and _FOREGROUND in finalizers:
         detail = f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"
         errors.invalid(f"{path}.finalizers", finalizers, detail)
-    if entries := metadata.get("managedFields"):
-        _check_managed_fields(entries, f"{path}.managedFields", errors)
+    for i, entry in enumerate(metadata.get("managedFields") or ()):
+        where, operation = f"{path}.managedFields[{i}]", entry.get("operation", "")
+        if operation not in ("Apply", "Update"):
+            value_text = go_internal_types.typed(operation)
+            errors.invalid(f"{where}.operation", value_text, "must be `Apply` or `Update`")
+        if (form := entry.get("fieldsType", "")) not in ("", "FieldsV1"):
+            errors.invalid(f"{where}.fieldsType", form, "must be `FieldsV1`")
+        errors += validate_field_manager(entry.get("manager", ""), f"{where}.manager")
+        errors.too_long(f"{where}.subresource", entry.get("subresource", ""), SUBRESOURCE_LENGTH)
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> Errors:
@@ -227,20 +234,6 @@ def check_bare_finalizer(name: str, path: str, errors: Errors) -> None:
     if "/" not in name and name not in _BARE_FINALIZERS:
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errors.invalid(path, name, detail)
-
-
-def _check_managed_fields(entries: Sequence[Object], path: str, errors: Errors) -> None:
-    for i, entry in enumerate(entries):
-        operation = entry.get("operation", "")
-        if operation not in ("Apply", "Update"):
-            value_text = go_internal_types.typed(operation)
-            errors.invalid(f"{path}[{i}].operation", value_text, "must be `Apply` or `Update`")
-        if (form := entry.get("fieldsType", "")) not in ("", "FieldsV1"):
-            errors.invalid(f"{path}[{i}].fieldsType", form, "must be `FieldsV1`")
-        errors += validate_field_manager(entry.get("manager", ""), f"{path}[{i}].manager")
-        errors.too_long(
-            f"{path}[{i}].subresource", entry.get("subresource", ""), SUBRESOURCE_LENGTH
-        )
 
 
 def validate_field_manager(manager: str, path: str) -> Errors:

@@ -2,7 +2,6 @@
 """What a PodDisruptionBudget must be."""
 
 import re
-from typing import Any
 
 from refloat.api import go_internal_types, names
 from refloat.api.fields import FieldError
@@ -54,23 +53,19 @@ def _spec_errors(spec: Object) -> Errors:
         value_text = go_internal_types.shown("policy.PodDisruptionBudgetSpec", spec)
         errors.invalid("spec", value_text, "minAvailable and maxUnavailable cannot be both set")
     for name in ("minAvailable", "maxUnavailable"):
-        _check_amount(spec.get(name), f"spec.{name}", errors)
+        path, amount = f"spec.{name}", spec.get(name)  # a count of pods or a share of them
+        if not isinstance(amount, str):
+            errors.not_negative(path, amount)
+        elif complaints := names.percent(amount):
+            errors.each(path, amount, complaints)
+        else:
+            digits = amount[:-1].lstrip("0")
+            if len(digits) > 3 or int(digits or "0") > 100:
+                errors.invalid(path, amount, "must not be greater than 100%")
     errors += meta.validate_label_selector(spec.get("selector"), "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
     errors.one_of("spec.unhealthyPodEvictionPolicy", policy, EVICTION_POLICIES)
     return errors
-
-
-def _check_amount(value: Any, path: str, errors: Errors) -> None:
-    """A count of pods or a share of them."""
-    if not isinstance(value, str):
-        errors.not_negative(path, value)
-    elif complaints := names.percent(value):
-        errors.each(path, value, complaints)
-    else:
-        digits = value[:-1].lstrip("0")
-        if len(digits) > 3 or int(digits or "0") > 100:
-            errors.invalid(path, value, "must not be greater than 100%")
 
 
 def conditions(items: list[Object], path: str) -> Errors:

@@ -90,9 +90,11 @@ def _check_sources(spec: Object, path: str, errors: Errors, *, checks_group: boo
 
 def _check_change(new: Object, old: Object, errors: Errors) -> None:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    if not _class_from_annotation(new, old):
-        had, has = (objects.annotations(each).get(CLASS_ANNOTATION, "") for each in (old, new))
-        errors.immutable(f"metadata.annotations.{CLASS_ANNOTATION}", has, had)
+    had, has = (objects.annotations(each).get(CLASS_ANNOTATION) for each in (old, new))
+    # The update may move the class from the old annotation into the field.
+    moves = had is not None and before.get("storageClassName") is None and has in (None, had)
+    if not moves or new["spec"].get("storageClassName") != had:
+        errors.immutable(f"metadata.annotations.{CLASS_ANNOTATION}", has or "", had or "")
     _check_spec_change(new, old, errors)
     status = old.get("status") or {}
     new_size, old_size = (_amount(_requests(each).get("storage")) for each in (spec, before))
@@ -109,18 +111,6 @@ def _check_change(new: Object, old: Object, errors: Errors) -> None:
             f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
         )
         errors.forbidden(f"spec.{name}", detail)
-
-
-def _class_from_annotation(new: Object, old: Object) -> bool:
-    """Whether the update moves the class from the old annotation into the field."""
-    had, has = (objects.annotations(each).get(CLASS_ANNOTATION) for each in (old, new))
-    class_name = new["spec"].get("storageClassName")
-    return (
-        had is not None
-        and old["spec"].get("storageClassName") is None
-        and class_name == had
-        and has in (None, had)
-    )
 
 
 def _check_spec_change(new: Object, old: Object, errors: Errors) -> None:

@@ -101,23 +101,18 @@ def _check_label_keys(term: Object, path: str, errors: Errors) -> None:
         for i, key in enumerate(keys):
             errors += meta.validate_label_key(key, f"{path}.{kind}[{i}]")
     if match and selector is not None:
-        _check_keys_repeated(list(match), selector, path, errors)
+        last = {key: i for i, key in enumerate(match)}
+        keys = set(selector.get("matchLabels") or ())
+        for expression in selector.get("matchExpressions") or ():
+            key = expression.get("key", "")
+            if key in last and key in keys:
+                detail = "exists in both matchLabelKeys and labelSelector"
+                errors.invalid(f"{path}[{last[key]}]", key, detail)
+            keys.add(key)
     for i, key in enumerate(match):
         if key in mismatch:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
             errors.invalid(f"{path}.matchLabelKeys[{i}]", key, detail)
-
-
-def _check_keys_repeated(match: list[str], selector: Object, path: str, errors: Errors) -> None:
-    """A key of matchLabelKeys that the selector itself repeats."""
-    last = {key: i for i, key in enumerate(match)}
-    keys = set(selector.get("matchLabels") or ())
-    for expression in selector.get("matchExpressions") or ():
-        key = expression.get("key", "")
-        if key in last and key in keys:
-            detail = "exists in both matchLabelKeys and labelSelector"
-            errors.invalid(f"{path}[{last[key]}]", key, detail)
-        keys.add(key)
 
 
 def check_tolerations(
@@ -165,27 +160,21 @@ def check_topology_spread(constraints: list[Object], path: str, errors: Errors) 
         action = constraint.get(_ACTION, "")
         errors.one_of(f"{where}.{_ACTION}", action, ("DoNotSchedule", "ScheduleAnyway"))
         if remaining[_spread(constraint)]:  # an error for all but the last
-            pair = f"{{{constraint.get('topologyKey', '')}, {constraint.get(_ACTION, '')}}}"
+            pair = f"{{{constraint.get('topologyKey', '')}, {action}}}"
             repeated = f"{where}.{{topologyKey, whenUnsatisfiable}}"
             errors.duplicate(repeated, pair)
-        _check_spread_options(constraint, where, errors)
+        if (least := constraint.get("minDomains")) is not None:
+            errors.positive(f"{where}.minDomains", least)
+            if action != "DoNotSchedule":
+                detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+                errors.invalid(f"{where}.minDomains", least, detail)
+        for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            errors.one_of(f"{where}.{key}", constraint.get(key), ("Honor", "Ignore"))
+        if constraint.get("matchLabelKeys"):
+            _check_label_keys({**constraint, "mismatchLabelKeys": ()}, where, errors)
+        selector = constraint.get("labelSelector")
+        errors += meta.validate_label_selector(selector, f"{where}.labelSelector")
 
 
 def _spread(constraint: Object) -> tuple[str, str]:
     return constraint.get("topologyKey", ""), constraint.get(_ACTION, "")
-
-
-def _check_spread_options(constraint: Object, path: str, errors: Errors) -> None:
-    action = constraint.get(_ACTION, "")
-    if (least := constraint.get("minDomains")) is not None:
-        errors.positive(f"{path}.minDomains", least)
-        if action != "DoNotSchedule":
-            detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-            errors.invalid(f"{path}.minDomains", least, detail)
-    for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-        if (policy := constraint.get(key)) is not None:
-            errors.one_of(f"{path}.{key}", policy, ("Honor", "Ignore"))
-    if constraint.get("matchLabelKeys"):
-        _check_label_keys({**constraint, "mismatchLabelKeys": ()}, path, errors)
-    selector = constraint.get("labelSelector")
-    errors += meta.validate_label_selector(selector, f"{path}.labelSelector")

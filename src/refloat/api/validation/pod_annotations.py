@@ -94,22 +94,18 @@ def _read_toleration(value: Any) -> Object:
     toleration: Object = {}
     for key, member in members:
         field = _TOLERATION_FIELDS.get(key.lower())
-        if field and member is not None:
-            name, label, kind = field
-            toleration[name] = _read_field(member, label, kind)
+        if not field or member is None:
+            continue
+        name, label, kind = field
+        target = f"struct field Toleration.{label} of type {kind}"
+        if gojson.kind(member) != ("number" if kind == "int64" else "string"):
+            raise _wrong_type(member, target)
+        value = gojson.plain(member)
+        is_int64 = isinstance(value, int) and -(2**63) <= value < 2**63
+        if kind == "int64" and not is_int64:
+            raise _Unreadable(f"json: cannot unmarshal number {member} into Go {target}")
+        toleration[name] = value
     return toleration
-
-
-def _read_field(value: Any, name: str, kind: str) -> Any:
-    target = f"struct field Toleration.{name} of type {kind}"
-    if gojson.kind(value) != ("number" if kind == "int64" else "string"):
-        raise _wrong_type(value, target)
-    if kind != "int64":
-        return value
-    number = gojson.plain(value)
-    if not isinstance(number, int) or not -(2**63) <= number < 2**63:
-        raise _Unreadable(f"json: cannot unmarshal number {value} into Go {target}")
-    return number
 
 
 def _wrong_type(value: Any, target: str) -> _Unreadable:

@@ -2,6 +2,7 @@
 """Where a container mounts the pod's volumes, as directories or as devices."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from refloat.api.meta import Object
 from refloat.api.validation import rules
@@ -10,6 +11,7 @@ from refloat.api.validation.rules import Errors
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _READ_ONLY_MODES = ("Disabled", "Enabled", "IfPossible")
 _BLOCK_SOURCES = ("persistentVolumeClaim", "ephemeral")
+_NOT_BLOCK = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
 
 
 def check_mounts_and_devices(
@@ -20,9 +22,14 @@ def check_mounts_and_devices(
     device_paths = {each.get("name", ""): each.get("devicePath", "") for each in devices}
     targets: set[str] = set()
     for i, mount in enumerate(mounts):
-        _check_mount(mount, volumes, targets, f"{path}.volumeMounts[{i}]", errors)
         name, target = mount.get("name", ""), mount.get("mountPath", "")
         where = f"{path}.volumeMounts[{i}]"
+        if not name:
+            errors.required(f"{where}.name")
+        if name not in volumes:
+            errors.not_found(f"{where}.name", name)
+        _check_set_once(target, targets, f"{where}.mountPath", errors)
+        targets.add(target)
         if name in device_paths:
             errors.invalid(f"{where}.name", name, "must not already exist in volumeDevices")
         if target in device_paths.values():
@@ -41,19 +48,11 @@ def check_mounts_and_devices(
     _check_devices(devices, volumes, mount_paths, f"{path}.volumeDevices", errors)
 
 
-def _check_mount(
-    mount: Object, volumes: Mapping[str, Object], targets: set[str], path: str, errors: Errors
-) -> None:
-    name, target = mount.get("name", ""), mount.get("mountPath", "")
-    if not name:
-        errors.required(f"{path}.name")
-    if name not in volumes:
-        errors.not_found(f"{path}.name", name)
-    if not target:
-        errors.required(f"{path}.mountPath")
-    if target in targets:
-        errors.invalid(f"{path}.mountPath", target, "must be unique")
-    targets.add(target)
+def _check_set_once(value: str, others: AbstractSet[str], path: str, errors: Errors) -> None:
+    if not value:
+        errors.required(path)
+    if value in others:
+        errors.invalid(path, value, "must be unique")
 
 
 def _check_mode(mount: Object, path: str, errors: Errors, *, privileged: bool) -> None:
@@ -84,13 +83,13 @@ def _check_devices(
     for i, device in enumerate(devices):
         name, target = device.get("name", ""), device.get("devicePath", "")
         where = f"{path}[{i}]"
-        for key, value, others in (("name", name, names), ("devicePath", target, paths)):
-            if not value:
-                errors.required(f"{where}.{key}")
-            if value in others:
-                errors.invalid(f"{where}.{key}", value, "must be unique")
-            if key == "name":
-                _check_block_volume(name, volumes, f"{where}.name", errors)
+        _check_set_once(name, names, f"{where}.name", errors)
+        volume = volumes.get(name)
+        if volume is None:
+            errors.not_found(f"{where}.name", name)
+        elif all(volume.get(source) is None for source in _BLOCK_SOURCES):
+            errors.invalid(f"{where}.name", name, _NOT_BLOCK)
+        _check_set_once(target, paths, f"{where}.devicePath", errors)
         if rules.has_backsteps(target):
             errors.invalid(f"{where}.devicePath", target, "can not contain backsteps ('..')")
         else:
@@ -102,16 +101,3 @@ def _check_devices(
             errors.invalid(f"{where}.devicePath", target, detail)
         if name:
             names.add(name)
-
-
-def _check_block_volume(
-    name: str, volumes: Mapping[str, Object], path: str, errors: Errors
-) -> None:
-    volume = volumes.get(name)
-    if volume is None:
-        errors.not_found(path, name)
-    elif all(volume.get(source) is None for source in _BLOCK_SOURCES):
-        detail = (
-            "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-        )
-        errors.invalid(path, name, detail)

@@ -75,20 +75,17 @@ def check_projected(source: Object, path: str, errors: Errors) -> None:
             file = item.get("path", "")
             _check_conflict(file, paths, file, path, errors)
         if (token := each.get("serviceAccountToken")) is not None:
-            _check_token(token, f"{where}.serviceAccountToken", path, errors)
+            seconds = token.get("expirationSeconds", 0)
+            at = f"{where}.serviceAccountToken.expirationSeconds"
+            if seconds < TOKEN_SECONDS_MIN:
+                errors.invalid(at, seconds, "may not specify a duration less than 10 minutes")
+            if seconds > TOKEN_SECONDS_MAX:
+                errors.invalid(at, seconds, "may not specify a duration larger than 2^32 seconds")
+            # Here the path is that of the volume.
+            errors.required_keys(token, ("path",), path)
+            errors.local_path(f"{path}.path", token.get("path", ""))
         if len(each) > 1:
             errors.forbidden(where, "may not specify more than 1 volume type per source")
-
-
-def _check_token(token: Object, path: str, volume: str, errors: Errors) -> None:
-    """The errors of the token's file have the path of the volume."""
-    seconds, where = token.get("expirationSeconds", 0), f"{path}.expirationSeconds"
-    if seconds < TOKEN_SECONDS_MIN:
-        errors.invalid(where, seconds, "may not specify a duration less than 10 minutes")
-    if seconds > TOKEN_SECONDS_MAX:
-        errors.invalid(where, seconds, "may not specify a duration larger than 2^32 seconds")
-    errors.required_keys(token, ("path",), volume)
-    errors.local_path(f"{volume}.path", token.get("path", ""))
 
 
 def _check_conflict(file: str, paths: set[str], label: str, volume: str, errors: Errors) -> None:

@@ -173,34 +173,25 @@ def _check_claims(
     keys: set[str] = set()
     parts: Counter[str] = Counter()  # the number of requests of each claim
     for i, claim in enumerate(references):
-        where = f"{path}[{i}]"
-        if name := claim.get("name", ""):
-            request = claim.get("request", "")
-            _check_claim_repeated(name, request, keys, parts, where, errors)
-            if name not in claims:
-                choices = ", ".join(sorted(claims))
-                rest = f": {choices}" if choices else " which is empty"
-                detail = f"must be one of the names in pod.spec.resourceClaims{rest}"
-                errors.not_found(where, name, detail)
-        else:
+        where, name, request = f"{path}[{i}]", claim.get("name", ""), claim.get("request", "")
+        if not name:
             errors.required(where)
-
-
-def _check_claim_repeated(
-    name: str, request: str, keys: set[str], parts: Counter[str], path: str, errors: Errors
-) -> None:
-    """A container names a claim once, or each request of the claim once."""
-    if errors.repeated(path, name, keys):
-        return
-    key = name
-    if request:
-        errors.named(f"{path}.request", request, names.dns_label)
-        key = f"{name}/{request}"
-    if not errors.repeated(path, key, keys) and not request:
-        errors += [fields.duplicate(path, name)] * parts[name]
-    if request and key not in keys:
-        parts[name] += 1
-    keys.add(key)
+            continue
+        # A container names a claim once, or each request of the claim once.
+        if not errors.repeated(where, name, keys):
+            key = f"{name}/{request}" if request else name
+            if request:
+                errors.named(f"{where}.request", request, names.dns_label)
+            if not errors.repeated(where, key, keys) and not request:
+                errors += [fields.duplicate(where, name)] * parts[name]
+            if request and key not in keys:
+                parts[name] += 1
+            keys.add(key)
+        if name not in claims:
+            choices = ", ".join(sorted(claims))
+            rest = f": {choices}" if choices else " which is empty"
+            detail = f"must be one of the names in pod.spec.resourceClaims{rest}"
+            errors.not_found(where, name, detail)
 
 
 def _check_sums(spec: Object, resources: Object, path: str, errors: Errors) -> None:

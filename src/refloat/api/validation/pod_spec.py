@@ -101,7 +101,16 @@ def _check_contents(spec: Object, metadata: Object | None, path: str, errors: Er
 def _check_scheduling(spec: Object, path: str, errors: Errors) -> None:
     if affinity := spec.get("affinity"):
         pod_affinity.check_affinity(affinity, f"{path}.affinity", errors)
-    _check_dns(spec, f"{path}.dnsConfig", errors)
+    config, where = spec.get("dnsConfig"), f"{path}.dnsConfig"
+    is_required = spec.get("dnsPolicy") == "None"
+    if config is None:
+        if is_required:
+            errors.required(where, "must provide `dnsConfig` when `dnsPolicy` is None")
+    elif is_required and not config.get("nameservers"):
+        detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+        errors.required(f"{where}.nameservers", detail)
+    elif config:
+        _check_dns_config(config, where, errors)
     for i, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
         errors.named(f"{path}.readinessGates[{i}].conditionType", kind, names.qualified_name)
@@ -112,19 +121,6 @@ def _check_scheduling(spec: Object, path: str, errors: Errors) -> None:
         errors.unique(where, name, names_so_far)
     if constraints := spec.get("topologySpreadConstraints"):
         pod_affinity.check_topology_spread(constraints, f"{path}.topologySpreadConstraints", errors)
-
-
-def _check_dns(spec: Object, path: str, errors: Errors) -> None:
-    config = spec.get("dnsConfig")
-    if spec.get("dnsPolicy") == "None":
-        if config is None:
-            errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
-        elif not config.get("nameservers"):
-            detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            errors.required(f"{path}.nameservers", detail)
-            return
-    if config:
-        _check_dns_config(config, path, errors)
 
 
 def _check_dns_config(config: Object, path: str, errors: Errors) -> None:

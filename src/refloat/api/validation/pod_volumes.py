@@ -57,13 +57,7 @@ def _check_source(volume: Object, pod: str | None, path: str, errors: Errors) ->
                 errors.required_keys(volume[kind], ("reference",), f"{path}.image")
             label = volume_sources.LABELS.get(kind, kind)
             _SOURCES[kind](volume[kind], f"{path}.{label}", errors)
-    _check_name_for_source(volume, kinds, pod, path, errors)
-
-
-def _check_name_for_source(
-    volume: Object, kinds: list[str], pod: str | None, path: str, errors: Errors
-) -> None:
-    """Some sources make longer names out of the volume's."""
+    # Some sources make longer names out of the volume's.
     name, iscsi = volume.get("name", ""), volume.get("iscsi") or {}
     target = f"{name}:{iscsi.get('targetPortal', '')}"
     if iscsi.get("initiatorName") is not None and len(target) > _ISCSI_NAME_LENGTH:

@@ -3,7 +3,7 @@
 
 import re
 
-from refloat.api import names
+from refloat.api import fields, names
 from refloat.api.meta import Object
 from refloat.api.validation.rules import Errors
 
@@ -64,21 +64,18 @@ def check_os(spec: Object, path: str, containers: list[tuple[Object, str]], erro
             if (owner.get("securityContext") or {}).get("windowsOptions") is not None:
                 errors.forbidden(f"{where}.securityContext.windowsOptions", _NOT_ON_LINUX)
     else:
-        _check_windows(spec, path, containers, errors)
-
-
-def _check_windows(
-    spec: Object, path: str, containers: list[tuple[Object, str]], errors: Errors
-) -> None:
-    for holder, key in _LINUX_ONLY_POD:
-        value = ((spec.get(holder) or {}) if holder else spec).get(key)
-        if value is not None and (value or key not in ("hostPID", "hostIPC", "sysctls")):
-            where = f"{path}.{holder}.{key}" if holder else f"{path}.{key}"
-            errors.forbidden(where, _NOT_ON_WINDOWS)
-    for container, where in containers:
-        for key in _LINUX_ONLY_CONTAINER:
-            if (container.get("securityContext") or {}).get(key) is not None:
-                errors.forbidden(f"{where}.securityContext.{key}", _NOT_ON_WINDOWS)
+        for holder, key in _LINUX_ONLY_POD:
+            value = ((spec.get(holder) or {}) if holder else spec).get(key)
+            if value is not None and (value or key not in ("hostPID", "hostIPC", "sysctls")):
+                where = f"{path}.{holder}.{key}" if holder else f"{path}.{key}"
+                errors.forbidden(where, _NOT_ON_WINDOWS)
+        for container, where in containers:
+            context = container.get("securityContext") or {}
+            errors += [
+                fields.forbidden(f"{where}.securityContext.{key}", _NOT_ON_WINDOWS)
+                for key in _LINUX_ONLY_CONTAINER
+                if context.get(key) is not None
+            ]
 
 
 def check_host_process(

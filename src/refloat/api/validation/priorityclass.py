@@ -9,7 +9,6 @@ from refloat.api import names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import meta
-from refloat.api.validation.rules import Errors
 
 RESERVED_PREFIX = "system-"
 HIGHEST_USER_VALUE = 1_000_000_000
@@ -20,11 +19,23 @@ PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 def validate_create(item: Object) -> list[FieldError]:
     errors = meta.validate(item["metadata"], namespaced=False, name_check=names.dns_subdomain)
     name, value = item["metadata"].get("name", ""), item.get("value", 0)
-    if name.startswith(RESERVED_PREFIX):
-        _check_system_class(name, item, errors)
-    elif value > HIGHEST_USER_VALUE:
-        detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_VALUE}"
-        errors.forbidden("value", detail)
+    complaint = ""
+    if not name.startswith(RESERVED_PREFIX):
+        if value > HIGHEST_USER_VALUE:
+            detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_VALUE}"
+            errors.forbidden("value", detail)
+    elif name not in SYSTEM_CLASSES:
+        complaint = f"{name} is not a known system priority class"
+    elif value != SYSTEM_CLASSES[name]:
+        complaint = f"value of {name} PriorityClass must be {SYSTEM_CLASSES[name]}"
+    elif item.get("globalDefault"):
+        complaint = f"globalDefault of {name} PriorityClass must be false"
+    if complaint:
+        detail = (
+            f"priority class names with '{RESERVED_PREFIX}' prefix are reserved "
+            f"for system use only. error: {complaint}"
+        )
+        errors.forbidden("metadata.name", detail)
     if (policy := item.get("preemptionPolicy")) is not None:
         errors.required_one_of("preemptionPolicy", policy, PREEMPTION_POLICIES)
     return errors
@@ -37,19 +48,3 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     policies = new.get("preemptionPolicy"), old.get("preemptionPolicy")
     errors.immutable("preemptionPolicy", *policies)
     return errors
-
-
-def _check_system_class(name: str, item: Object, errors: Errors) -> None:
-    if name not in SYSTEM_CLASSES:
-        complaint = f"{name} is not a known system priority class"
-    elif item.get("value", 0) != SYSTEM_CLASSES[name]:
-        complaint = f"value of {name} PriorityClass must be {SYSTEM_CLASSES[name]}"
-    elif item.get("globalDefault"):
-        complaint = f"globalDefault of {name} PriorityClass must be false"
-    else:
-        return
-    detail = (
-        f"priority class names with '{RESERVED_PREFIX}' prefix are reserved "
-        f"for system use only. error: {complaint}"
-    )
-    errors.forbidden("metadata.name", detail)

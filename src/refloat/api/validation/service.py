@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Service must be. Refloat checks its addresses and allocates none."""
 
-from collections.abc import Sequence
-
 from refloat.api import go_internal_types, names
 from refloat.api import meta as objects
 from refloat.api.defaults import service as defaults
@@ -60,29 +58,26 @@ def validate_status_update(new: Object, old: Object) -> list[FieldError]:
         return errors
     stored = [each["ip"] for each in _ingress(old) if each.get("ip")]
     for i, item in enumerate(items):
-        _check_ingress(item, stored, f"{path}[{i}]", errors)
+        where, ip, host = f"{path}[{i}]", item.get("ip", ""), item.get("hostname", "")
+        if ip:
+            errors += addresses.validate(ip, f"{where}.ip", stored)
+        mode = item.get("ipMode")
+        if mode is None and ip:
+            errors.required(f"{where}.ipMode", "must be specified when `ip` is set")
+        elif mode is not None and not ip:
+            errors.forbidden(f"{where}.ipMode", "may not be specified when `ip` is not set")
+        else:
+            errors.one_of(f"{where}.ipMode", mode, ("Proxy", "VIP"))
+        if host:
+            errors.named(f"{where}.hostname", host, names.dns_subdomain)
+        if host and addresses.parse(host) is not None:
+            errors.invalid(f"{where}.hostname", host, "must be a DNS name, not an IP address")
     return errors
 
 
 def _ingress(service: Object) -> list[Object]:
     balancer = (service.get("status") or {}).get("loadBalancer") or {}
     return balancer.get("ingress") or []
-
-
-def _check_ingress(item: Object, stored: Sequence[str], path: str, errors: Errors) -> None:
-    ip, mode, host = item.get("ip", ""), item.get("ipMode"), item.get("hostname", "")
-    if ip:
-        errors += addresses.validate(ip, f"{path}.ip", stored)
-    if mode is None and ip:
-        errors.required(f"{path}.ipMode", "must be specified when `ip` is set")
-    elif mode is not None and not ip:
-        errors.forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set")
-    else:
-        errors.one_of(f"{path}.ipMode", mode, ("Proxy", "VIP"))
-    if host:
-        errors.named(f"{path}.hostname", host, names.dns_subdomain)
-        if addresses.parse(host) is not None:
-            errors.invalid(f"{path}.hostname", host, "must be a DNS name, not an IP address")
 
 
 def _check_service(service: Object, old: Object | None, errors: Errors) -> None:
@@ -96,7 +91,18 @@ def _check_service(service: Object, old: Object | None, errors: Errors) -> None:
     _check_type_needs(spec, errors)
     _check_ports(spec, errors)
     errors += meta.validate_labels(spec.get("selector") or {}, "spec.selector")
-    _check_affinity(spec, "spec.sessionAffinity", errors)
+    affinity, config = spec.get("sessionAffinity", ""), spec.get("sessionAffinityConfig")
+    errors.required_one_of("spec.sessionAffinity", affinity, AFFINITIES)
+    path = "spec.sessionAffinityConfig"
+    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
+    if affinity == "None" and config is not None:
+        errors.forbidden(path, "must not be set when session affinity is None")
+    elif affinity == "ClientIP":
+        if seconds is None:
+            errors.required(path, "when session affinity type is ClientIP")
+        elif not 0 < seconds <= MAX_AFFINITY_SECONDS:
+            detail = f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}"
+            errors.invalid(f"{path}.clientIP.timeoutSeconds", seconds, detail)
     stored = before.get("externalIPs") or ()
     for i, ip in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{i}]"
@@ -147,20 +153,6 @@ def _check_ports(spec: Object, errors: Errors) -> None:
         errors.each(f"{path}.targetPort", target, names.port(target))
         if (app := port.get("appProtocol")) is not None:
             errors.named(f"{path}.appProtocol", app, names.qualified_name)
-
-
-def _check_affinity(spec: Object, path: str, errors: Errors) -> None:
-    affinity, config = spec.get("sessionAffinity", ""), spec.get("sessionAffinityConfig")
-    errors.required_one_of(path, affinity, AFFINITIES)
-    if affinity == "None" and config is not None:
-        errors.forbidden(f"{path}Config", "must not be set when session affinity is None")
-    elif affinity == "ClientIP":
-        seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
-        if seconds is None:
-            errors.required(f"{path}Config", "when session affinity type is ClientIP")
-        elif not 0 < seconds <= MAX_AFFINITY_SECONDS:
-            detail = f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}"
-            errors.invalid(f"{path}Config.clientIP.timeoutSeconds", seconds, detail)
 
 
 def _check_port_numbers(spec: Object, errors: Errors) -> None:

@@ -122,7 +122,13 @@ def warnings(spec: Object) -> list[str]:
     headless = spec.get("type") == "ClusterIP" and spec.get("clusterIP") == HEADLESS
     outside = spec.get("externalIPs") or []
     if headless:
-        texts += _ignored(spec)
+        texts += [
+            f"spec.{name} is ignored for headless services"
+            for name in ("loadBalancerIP", "externalIPs")
+            if spec.get(name)
+        ]
+        if spec.get("sessionAffinity") != "None":
+            texts.append("spec.SessionAffinity is ignored for headless services")
     elif spec.get("clusterIP"):
         for i, ip in enumerate(spec.get("clusterIPs") or ()):
             texts += addresses.warnings(ip, f"{_IPS}[{i}]")
@@ -136,15 +142,4 @@ def warnings(spec: Object) -> list[str]:
         texts += addresses.warnings(spec["loadBalancerIP"], "spec.loadBalancerIP")
     for i, text in enumerate(spec.get("loadBalancerSourceRanges") or ()):
         texts += addresses.cidr_warnings(text, f"spec.loadBalancerSourceRanges[{i}]")
-    return texts
-
-
-def _ignored(spec: Object) -> list[str]:
-    texts = [
-        f"spec.{name} is ignored for headless services"
-        for name in ("loadBalancerIP", "externalIPs")
-        if spec.get(name)
-    ]
-    if spec.get("sessionAffinity") != "None":
-        texts.append("spec.SessionAffinity is ignored for headless services")
     return texts

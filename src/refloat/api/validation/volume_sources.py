@@ -54,13 +54,13 @@ _TENANT_LENGTH = 64
 _HOST_AND_PORT = "must be a host:port pair or multiple pairs separated by commas"
 
 
-def _check_keys(source: Object, path: str, errors: Errors, *, keys: tuple[str, ...]) -> None:
-    errors.required_keys(source, keys, path)
-
-
 def requires(*keys: str) -> SourceCheck:
     """A source without rules but for its required fields."""
-    return partial(_check_keys, keys=keys)
+
+    def check(source: Object, path: str, errors: Errors) -> None:
+        errors.required_keys(source, keys, path)
+
+    return check
 
 
 def check_local(source: Object, path: str, errors: Errors) -> None:

@@ -5,7 +5,6 @@ from refloat.api import fields, names
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import meta, persistentvolume, volume_sources
-from refloat.api.validation.rules import Errors
 
 _MAX_METADATA = 256 * 1024
 _MAX_ERROR = 1024
@@ -29,7 +28,17 @@ def validate_create(attachment: Object) -> list[FieldError]:
         path = "spec.source.persistentVolumeName"
         errors.required(path, "must specify non empty persistentVolumeName")
     errors.named("spec.nodeName", spec.get("nodeName", ""), names.dns_subdomain)
-    _check_status(attachment.get("status") or {}, errors)
+    status = attachment.get("status") or {}
+    details = status.get("attachmentMetadata") or {}
+    if sum(len(key) + len(value) for key, value in details.items()) > _MAX_METADATA:
+        errors.append(fields.too_long("status.attachmentMetadata", _MAX_METADATA))
+    for name in ("attachError", "detachError"):
+        error = status.get(name) or {}
+        if names.longer(error.get("message", ""), _MAX_ERROR):
+            # Kubernetes names the other limit here.
+            errors.append(fields.too_long(f"status.{name}.message", _MAX_METADATA))
+        if (code := error.get("errorCode", 0)) < 0:
+            errors.invalid(f"status.{name}.errorCode", code, names.inclusive_range(0, 2**31 - 1))
     if volume is not None:
         errors.named("spec.source.persistentVolumeName", volume, names.dns_subdomain)
     return errors
@@ -43,16 +52,3 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
 
 
 validate_status_update = validate_update
-
-
-def _check_status(status: Object, errors: Errors) -> None:
-    metadata = status.get("attachmentMetadata") or {}
-    if sum(len(key) + len(value) for key, value in metadata.items()) > _MAX_METADATA:
-        errors.append(fields.too_long("status.attachmentMetadata", _MAX_METADATA))
-    for name in ("attachError", "detachError"):
-        error = status.get(name) or {}
-        if names.longer(error.get("message", ""), _MAX_ERROR):
-            # Kubernetes names the other limit here.
-            errors.append(fields.too_long(f"status.{name}.message", _MAX_METADATA))
-        if (code := error.get("errorCode", 0)) < 0:
-            errors.invalid(f"status.{name}.errorCode", code, names.inclusive_range(0, 2**31 - 1))
