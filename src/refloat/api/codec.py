@@ -107,9 +107,17 @@ def identify(value: Any, struct: schema.Struct) -> str:
     if version.rpartition("/")[2]:
         _check_taken(api_version, kind, struct)
         return version
-    if kind != struct.kind:
-        raise _other_internal_kind(api_version, kind, struct)
-    return ""
+    if kind == struct.kind:
+        return ""
+    # A kind without a version is one of Kubernetes' internal types.
+    if schema.is_registered(api_version, kind):
+        package = _package(struct)
+        reason = f"converting ({package}.{kind}) to ({package}.{struct.kind}): unknown conversion"
+    else:
+        group = fields.quote(api_version.rpartition("/")[0])
+        reason = f"no kind {fields.quote(kind)} is registered for the internal version of group"
+        reason = f'{reason} {group} in scheme "{_REGISTRY}"'
+    raise Unreadable(reason, api_version, kind)
 
 
 def strict_error(decoded: Decoded, struct: schema.Struct) -> errors.StatusError:
@@ -128,7 +136,7 @@ def _decode(body: bytes, struct: schema.Struct, media: Media) -> Decoded:
         return _decode_protobuf(body, struct)
     try:
         value = _decode_json(body)
-        # The ordinary case of `_check_kind`: the body has the expected kind, or none.
+        # The ordinary case of `_check_taken`: the body has the expected kind, or none.
         if (
             type(value) is not dict
             or value.get("kind", struct.kind) != struct.kind
@@ -203,7 +211,9 @@ def _decode_protobuf(body: bytes, struct: schema.Struct) -> Decoded:
 def _read(value: Any, struct: schema.Struct) -> Decoded:
     if value is None:
         value = {}
-    api_version, kind = _check_kind(value, struct)
+    api_version, kind = _identified(value)
+    api_version, kind = _with_defaults(api_version, kind, struct)
+    _check_taken(api_version, kind, struct)
     try:
         content, problems = unmarshal.read(value, struct)
     except unmarshal.Mismatch as error:
@@ -257,14 +267,6 @@ def _shown(body: bytes) -> str:
     return (start.decode(errors="replace") if body[0] == ord("{") else start.hex()) + more
 
 
-def _check_kind(value: Any, struct: schema.Struct) -> tuple[str, str]:
-    """The version and kind of a body, once they are known to be those of the address."""
-    api_version, kind = _identified(value)
-    api_version, kind = _with_defaults(api_version, kind, struct)
-    _check_taken(api_version, kind, struct)
-    return api_version, kind
-
-
 def _check_taken(api_version: str, kind: str, struct: schema.Struct) -> None:
     if (api_version, kind) == (struct.api_version, struct.kind):
         return
@@ -272,7 +274,18 @@ def _check_taken(api_version: str, kind: str, struct: schema.Struct) -> None:
         return
     if _ALSO_TAKEN.get((api_version, kind)) == struct.api_version and kind == struct.kind:
         return
-    raise _other_kind(api_version, kind, struct)
+    if kind == struct.kind == "Event" and api_version in _EVENTS:
+        raise errors.bad_request(
+            f"the API version in the data ({api_version}) does not match "
+            f"the expected API version ({struct.api_version})"
+        )
+    if not schema.is_registered(api_version, kind) or struct.kind in _OF_EVERY_VERSION:
+        quotes = fields.quote(kind), fields.quote(api_version)
+        reason = f"no kind {quotes[0]} is registered for version {quotes[1]}"
+        raise Unreadable(f'{reason} in scheme "{_REGISTRY}"', api_version, kind)
+    version = api_version.rpartition("/")[2]
+    reason = f"converting ({version}.{kind}) to ({_package(struct)}.{struct.kind})"
+    raise Unreadable(f"{reason}: unknown conversion", api_version, kind)
 
 
 def _identified(value: Any) -> tuple[str, str]:
@@ -312,32 +325,6 @@ def _with_defaults(api_version: str, kind: str, struct: schema.Struct) -> tuple[
 
 def _default_version(struct: schema.Struct) -> str:
     return "meta.k8s.io/v1" if struct.kind in _OF_EVERY_VERSION else struct.api_version
-
-
-def _other_kind(api_version: str, kind: str, struct: schema.Struct) -> Exception:
-    if kind == struct.kind == "Event" and api_version in _EVENTS:
-        return errors.bad_request(
-            f"the API version in the data ({api_version}) does not match "
-            f"the expected API version ({struct.api_version})"
-        )
-    if not schema.is_registered(api_version, kind) or struct.kind in _OF_EVERY_VERSION:
-        quotes = fields.quote(kind), fields.quote(api_version)
-        reason = f"no kind {quotes[0]} is registered for version {quotes[1]}"
-        return Unreadable(f'{reason} in scheme "{_REGISTRY}"', api_version, kind)
-    version = api_version.rpartition("/")[2]
-    reason = f"converting ({version}.{kind}) to ({_package(struct)}.{struct.kind})"
-    return Unreadable(f"{reason}: unknown conversion", api_version, kind)
-
-
-def _other_internal_kind(api_version: str, kind: str, struct: schema.Struct) -> Unreadable:
-    """A kind without a version is one of Kubernetes' internal types."""
-    if schema.is_registered(api_version, kind):
-        package = _package(struct)
-        reason = f"converting ({package}.{kind}) to ({package}.{struct.kind})"
-        return Unreadable(f"{reason}: unknown conversion", api_version, kind)
-    group = fields.quote(api_version.rpartition("/")[0])
-    reason = f"no kind {fields.quote(kind)} is registered for the internal version of group"
-    return Unreadable(f'{reason} {group} in scheme "{_REGISTRY}"', api_version, kind)
 
 
 def _package(struct: schema.Struct) -> str:

@@ -19,9 +19,17 @@ _TEXTS = ListOf(_TEXT, "[]string")
 _ACTION = Scalar("string", "v1.BackoffPolicyAction")
 
 
+@cache
 def struct(api_version: str, kind: str) -> Struct:
     """The type of a kind, with Refloat's own fields."""
-    return _extended().get(f"{api_version} {kind}") or schema.struct(api_version, kind)
+    known = schema.struct(api_version, kind)
+    match api_version, kind:
+        case "batch/v1", "Job":
+            policy = Field("backoffPolicy", backoff_policy(), pointer=True)
+            return _with(known, "spec", _add(_copy(schema.named("batch.v1.JobSpec")), policy))
+        case "batch/v1", "JobList":
+            return _with(known, "items", ListOf(struct("batch/v1", "Job"), "[]v1.Job"))
+    return known
 
 
 @cache
@@ -45,16 +53,6 @@ def backoff_policy() -> Struct:
 def _add(gated: Struct, *fields: Field) -> Struct:
     gated.fields.update((each.name, each) for each in fields)
     return gated
-
-
-@cache
-def _extended() -> dict[str, Struct]:
-    policy = Field("backoffPolicy", backoff_policy(), pointer=True)
-    spec = _add(_copy(schema.named("batch.v1.JobSpec")), policy)
-    job = _with(schema.struct("batch/v1", "Job"), "spec", spec)
-    items = ListOf(job, "[]v1.Job")
-    jobs = _with(schema.struct("batch/v1", "JobList"), "items", items)
-    return {f"{each.api_version} {each.kind}": each for each in (job, jobs)}
 
 
 def _copy(of: Struct) -> Struct:

@@ -92,10 +92,6 @@ def _int_or_string(value: Any) -> Any:
     return value if type(value) is str else _int32(value)
 
 
-def _as_is(value: Any) -> Any:
-    return value
-
-
 _SCALARS: dict[str, tuple[Convert, Any]] = {
     "string": (_exact(str), ""),
     "bool": (_exact(bool), False),
@@ -106,7 +102,7 @@ _SCALARS: dict[str, tuple[Convert, Any]] = {
     "microtime": (_moment(times.normalize_micro), None),
     "bytes": (_bytes, ""),
     "intorstring": (_int_or_string, 0),
-    "fieldsv1": (_as_is, None),
+    "fieldsv1": (lambda value: value, None),
 }
 
 
@@ -114,11 +110,21 @@ _SCALARS: dict[str, tuple[Convert, Any]] = {
 def _converter(of: schema.Type) -> Convert:
     if isinstance(of, schema.Struct):
         return _struct_converter(of)
-    if isinstance(of, schema.ListOf):
-        return _list_converter(_converter(of.element), _zero(of.element))
-    if isinstance(of, schema.MapOf):
-        return _map_converter(_converter(of.element), _zero(of.element))
-    return _SCALARS[of.kind][0]
+    if isinstance(of, schema.Scalar):
+        return _SCALARS[of.kind][0]
+    element, zero = _converter(of.element), _zero(of.element)
+
+    def convert_list(value: Any) -> Any:
+        if type(value) is not list:
+            raise NeedsSlowPath
+        return [zero() if item is None else element(item) for item in value]
+
+    def convert_map(value: Any) -> Any:
+        if type(value) is not dict:
+            raise NeedsSlowPath
+        return {key: zero() if item is None else element(item) for key, item in value.items()}
+
+    return convert_list if isinstance(of, schema.ListOf) else convert_map
 
 
 def _zero(of: schema.Type) -> Make:
@@ -131,24 +137,6 @@ def _zero(of: schema.Type) -> Make:
     return lambda: None
 
 
-def _list_converter(element: Convert, zero: Make) -> Convert:
-    def convert_list(value: Any) -> Any:
-        if type(value) is not list:
-            raise NeedsSlowPath
-        return [zero() if item is None else element(item) for item in value]
-
-    return convert_list
-
-
-def _map_converter(element: Convert, zero: Make) -> Convert:
-    def convert_map(value: Any) -> Any:
-        if type(value) is not dict:
-            raise NeedsSlowPath
-        return {key: zero() if item is None else element(item) for key, item in value.items()}
-
-    return convert_map
-
-
 def _absent(field: schema.Field) -> Make:
     """Makes what Go writes for a field that is empty and not left out."""
     if field.pointer or isinstance(field.type, schema.ListOf | schema.MapOf):
@@ -156,18 +144,15 @@ def _absent(field: schema.Field) -> Make:
     return _zero(field.type)
 
 
-def _keeps_empty(field: schema.Field) -> bool:
-    """Whether an empty value stays, as all values behind pointers do."""
-    if isinstance(field.type, schema.Scalar):
-        return field.pointer or field.type.kind == "intorstring"
-    return field.pointer or isinstance(field.type, schema.Struct)
-
-
 @cache
 def _struct_converter(struct: schema.Struct) -> Convert:
     fields = struct.fields.values()
-    converters = {each.name: (_converter(each.type), _keeps_empty(each)) for each in fields}
     always = [(each.name, _absent(each)) for each in fields if not each.omit]
+    converters = {}
+    for each in fields:
+        is_int_or_string = isinstance(each.type, schema.Scalar) and each.type.kind == "intorstring"
+        keeps_empty = each.pointer or is_int_or_string or isinstance(each.type, schema.Struct)
+        converters[each.name] = _converter(each.type), keeps_empty
 
     def convert_struct(value: Any) -> Any:
         if type(value) is not dict:

@@ -73,7 +73,16 @@ def prepare_status_update(new: Object, old: Object) -> None:
     for key in ("qosClass", "observedGeneration"):
         if not status.get(key) and before.get(key):
             status[key] = before[key]
-    _keep_generations(status, before)
+    # A condition without a generation keeps the old one.
+    generations_by_type: dict[str, list[int]] = {}
+    for condition in before.get("conditions") or ():
+        generations = generations_by_type.setdefault(condition.get("type", ""), [])
+        generations.append(condition.get("observedGeneration", 0))
+    for condition in status.get("conditions") or ():
+        generations = generations_by_type.get(condition.get("type", ""), [])
+        old_generation = generations.pop(0) if generations else 0
+        if not condition.get("observedGeneration") and old_generation:
+            condition["observedGeneration"] = old_generation
 
 
 def _keep(new: Object, old: Object, key: str) -> None:
@@ -81,19 +90,6 @@ def _keep(new: Object, old: Object, key: str) -> None:
         new[key] = old[key]
     else:
         new.pop(key, None)
-
-
-def _keep_generations(status: Object, before: Object) -> None:
-    """A condition without a generation keeps the old one."""
-    generations_by_type: dict[str, list[int]] = {}
-    for condition in before.get("conditions") or ():
-        generations = generations_by_type.setdefault(condition.get("type", ""), [])
-        generations.append(condition.get("observedGeneration", 0))
-    for condition in status.get("conditions") or ():
-        generations = generations_by_type.get(condition.get("type", ""), [])
-        old = generations.pop(0) if generations else 0
-        if not condition.get("observedGeneration") and old:
-            condition["observedGeneration"] = old
 
 
 def drop_disabled(spec: Object) -> None:

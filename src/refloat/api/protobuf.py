@@ -85,10 +85,6 @@ def _bytes(data: bytes, pos: int, stop: int, _old: Any) -> str:
     return base64.b64encode(data[pos:stop]).decode()
 
 
-def _span(_data: bytes, pos: int, stop: int, _old: Any) -> tuple[int, int]:
-    return pos, stop
-
-
 def _amount(data: bytes, pos: int, stop: int, _old: Any) -> str:
     amount = protobuf_messages.text(data, pos, stop, None)
     # Only JSON allows spaces around the amount.
@@ -119,7 +115,7 @@ _UNKNOWN = _reader(
     "Unknown",
     {
         "TypeMeta": protobuf_messages.message_field("typeMeta", _TYPE_META),
-        "Raw": value_field("raw", _span),
+        "Raw": value_field("raw", lambda _data, pos, stop, _old: (pos, stop)),
         "ContentEncoding": text_field("contentEncoding"),
         "ContentType": text_field("contentType"),
     },

@@ -87,21 +87,17 @@ def skip(data: bytes, pos: int, end: int) -> int:
             if depth == 0:
                 raise Malformed("proto: unexpected end of group")
             depth -= 1
+        elif kind == VARINT:
+            _, pos = varint(data, pos, end)
+        elif kind in _FIXED:
+            pos += _FIXED[kind]
+        elif kind == DELIMITED:
+            size, pos = varint(data, pos, end)
+            if pos + size > _INT64_MAX:
+                raise too_long(size, pos)
+            pos += size
         else:
-            pos = _skip_value(data, pos, end, kind)
+            raise Malformed(f"proto: illegal wireType {kind}")
         if depth == 0:
             return pos
     raise truncated()
-
-
-def _skip_value(data: bytes, pos: int, end: int, kind: int) -> int:
-    if kind == VARINT:
-        return varint(data, pos, end)[1]
-    if kind in _FIXED:
-        return pos + _FIXED[kind]
-    if kind != DELIMITED:
-        raise Malformed(f"proto: illegal wireType {kind}")
-    size, pos = varint(data, pos, end)
-    if pos + size > _INT64_MAX:
-        raise too_long(size, pos)
-    return pos + size

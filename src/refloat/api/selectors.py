@@ -252,25 +252,22 @@ class _Parser:
         while len(values) <= MAX_VALUES and (self._next != ")" or not values):
             if self._next == ")":
                 values.add("")
-            else:
-                self._list_item(values)
+                continue
+            lexeme = self._take()
+            if lexeme == ",":
+                # A comma at either end, or two in a row, stand beside an empty value.
+                if not values or self._next in (")", ","):
+                    values.add("")
+                continue
+            if lexeme in _SYMBOLS:
+                raise _Bad(f"found '{lexeme}', expected: ',', or identifier")
+            values.add(lexeme)
+            if self._next not in (",", ")"):
+                raise _Bad(f"found '{self._next}', expected: ',' or ')'")
         if len(values) > MAX_VALUES:
             raise _Bad(f"a set has at most {MAX_VALUES} values")
         self._take()
         return tuple(sorted(values))
-
-    def _list_item(self, values: set[str]) -> None:
-        lexeme = self._take()
-        if lexeme == ",":
-            # A comma at either end, or two in a row, stand beside an empty value.
-            if not values or self._next in (")", ","):
-                values.add("")
-        elif lexeme in _SYMBOLS:
-            raise _Bad(f"found '{lexeme}', expected: ',', or identifier")
-        else:
-            values.add(lexeme)
-            if self._next not in (",", ")"):
-                raise _Bad(f"found '{self._next}', expected: ',' or ')'")
 
 
 def _tokens(text: str) -> Iterator[str]:

@@ -16,6 +16,9 @@ from refloat.api.meta import Object
 # At most so many unknown and duplicate fields are in an answer, as in Kubernetes.
 MAX_PROBLEMS = 100
 
+# Null empties these; it leaves a struct and other scalars as they were before.
+_EMPTIED = ("quantity", "time", "microtime", "bytes")
+
 _LIMITS = {"int32": 1 << 31, "int64": 1 << 63}
 
 
@@ -85,10 +88,14 @@ class _Reader:
         return obj
 
     def _field(self, value: Any, field: schema.Field, place: _Place, obj: Object) -> None:
-        old = obj.get(field.name)
+        of = field.type
         if value is not None:
-            obj[field.name] = self.value(value, field.type, place, old)
-        elif field.pointer or not _ignores_null(field.type):
+            obj[field.name] = self.value(value, of, place, obj.get(field.name))
+        elif (
+            field.pointer
+            or isinstance(of, schema.ListOf | schema.MapOf)
+            or (isinstance(of, schema.Scalar) and of.kind in _EMPTIED)
+        ):
             obj[field.name] = None
 
     def _map(self, value: Any, of: schema.MapOf, place: _Place, old: Any) -> Any:
@@ -185,13 +192,6 @@ class _Reader:
     def _problem(self, what: str, path: str) -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems[f"{what} field {fields.quote(path)}"] = None
-
-
-def _ignores_null(of: schema.Type) -> bool:
-    """Null leaves a struct and most scalars as they were before."""
-    if isinstance(of, schema.Scalar):
-        return of.kind not in ("quantity", "time", "microtime", "bytes")
-    return isinstance(of, schema.Struct)
 
 
 def _mismatch(value: str, go: str, place: _Place) -> str:
