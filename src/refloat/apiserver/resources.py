@@ -254,38 +254,30 @@ class ResourceHandlers:
             after = max(store.revision, after)
         if shows_state:
             initial = listing.candidates(store, scope)
-        headers = form.shape == "Table"
 
         def encode(event_type: watch_index.EventType, entry: Entry) -> bytes:
-            nonlocal headers
             obj = negotiation.event_object(
-                resource, entry, form, self._clock.now(), headers=headers
+                resource, entry, form, self._clock.now(), headers=watcher.begin()
             )
-            if headers:
-                headers = False
-                watcher.form = key
             return b'{"type":"%s","object":%s}\n' % (event_type.encode(), obj)
 
         def bookmark(revision: int, initial_end: bool) -> bytes:
-            nonlocal headers
-            with_headers, headers = headers, False
             return negotiation.bookmark(
                 resource,
                 form,
                 revision,
                 now=self._clock.now(),
                 initial_end=initial_end,
-                headers=with_headers,
+                headers=watcher.begin(),
             )
 
-        # A Table's first event also has the columns: watchers before their first event share it.
-        key = f"{resource.api_version}/{form.key}"
         watcher = watch_index.Watcher(
             scope,
-            key if form.shape != "Table" else f"{key}/with-headers",
+            f"{resource.api_version}/{form.key}",
             encode,
             bookmark if list_options.bookmarks else None,
             after,
+            needs_columns=form.shape == "Table",
         )
         return watcher, initial
 

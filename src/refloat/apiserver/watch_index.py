@@ -76,6 +76,7 @@ class Watcher:
     encode: Encode
     bookmark: Callable[[int, bool], bytes] | None  # (revision, end of initial events)
     after: int  # changes up to this revision do not count
+    needs_columns: bool = False  # the next line is the first of a Table
     # Makes the next piece of past changes; None as soon as the dispatcher offers the rest.
     past: Callable[[], bytes] | None = None
     joined: bool = False  # the dispatcher offers changes
@@ -100,12 +101,23 @@ class Watcher:
         """The line for a change: the edges of the selection add and delete; empty outside."""
         scope, new, old = self.selection, change.event.entry, change.event.previous
         before = old is not None and (scope.everything or scope.matches(old))
+        event_type: EventType = "DELETED"
         if new is not None and (scope.everything or scope.matches(new)):
-            return change.line(self.form, "MODIFIED" if before else "ADDED", new, self.encode)
-        if old is None or not before:
+            event_type = "MODIFIED" if before else "ADDED"
+        elif old is not None and before:
+            new = Entry(old.key, old.value, old.created, change.event.revision)
+        else:
             return b""
-        last = Entry(old.key, old.value, old.created, change.event.revision)
-        return change.line(self.form, "DELETED", last, self.encode)
+        # Watchers share their first lines too.
+        form = f"{self.form}/with-columns" if self.needs_columns else self.form
+        data = change.line(form, event_type, new, self.encode)
+        self.needs_columns = False  # also if another watcher encoded the line
+        return data
+
+    def begin(self) -> bool:
+        """Whether the next line has columns; the lines after it do not."""
+        has_columns, self.needs_columns = self.needs_columns, False
+        return has_columns
 
     @property
     def has_all(self) -> bool:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs over HTTP: bodies, codes, and where a watch begins."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from refloat.api.meta import Object
+from refloat.apiserver import negotiation, routes
 from tests import builders
-from tests.apiserver_fixture import BUDGETS, CONFIG_MAPS, PODS, HttpCaller, ServerFixture
+from tests.apiserver_fixture import BUDGETS, CONFIG_MAPS, PODS, HttpCaller, ServerFixture, query
 from tests.cases import cases
 from tests.clocks import rest
 
@@ -139,6 +142,55 @@ async def test_older_way_to_watch_refuses_two_names(face: HttpCaller) -> None:
     code, status = await face.ask("GET", f"{path}?fieldSelector=metadata.name=c")
     assert code == 400
     assert status["message"] == "fieldSelector metadata.name doesn't match requested name"
+
+
+@cases(
+    "first_query line_count",
+    {
+        "and the first line is a bookmark": (
+            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+            4,
+        ),
+        "and the watches share the first line": (
+            "sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
+            3,
+        ),
+    },
+)
+async def test_only_the_first_line_of_each_watch_of_a_table_has_columns(
+    world: ServerFixture, first_query: str, line_count: int
+) -> None:
+    first = _TableWatch(world, first_query)
+    second = _TableWatch(world, f"resourceVersion={world.store.revision}")
+    await rest()
+    for number in "123":
+        await world.create(builders.config_map(number))
+        await rest()
+    await first.close()
+    await second.close()
+    assert first.has_columns == [True] + [False] * (line_count - 1)
+    assert second.has_columns == [True, False, False]
+
+
+class _TableWatch:
+    """A watch of a Table, and which of its lines have columns."""
+
+    def __init__(self, world: ServerFixture, query_text: str) -> None:
+        target = routes.parse(MAPS)
+        assert target is not None
+        form = negotiation.Form(shape="Table")
+        self._lines = world.server.resources.watch(target, query(f"watch=1&{query_text}"), form)
+        self.has_columns: list[bool] = []
+        self._task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for lines in self._lines:
+            tables = [msgspec.json.decode(line)["object"] for line in lines.splitlines()]
+            self.has_columns += [bool(table["columnDefinitions"]) for table in tables]
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
 
 
 async def test_watcher_that_leaves_is_forgotten(world: ServerFixture, face: HttpCaller) -> None:
