@@ -52,6 +52,7 @@ def can_protect(kind: str) -> bool:
 def _can_enter(kind: str, *, protect: bool = False) -> bool:
     child = os.fork()
     if child == 0:
+        code = 1
         try:
             enter(kind)
             spread = syscalls.MS_PRIVATE if protect else syscalls.MS_SLAVE
@@ -59,9 +60,9 @@ def _can_enter(kind: str, *, protect: bool = False) -> bool:
             if protect:
                 with closing(os.open("/", paths.FOLDER)) as root:
                     syscalls.set_read_only(root, value=True, recursive=True)
-            os._exit(0)
-        except OSError:
-            os._exit(1)
+            code = 0
+        finally:
+            os._exit(code)  # after any exception, because the child must not go on as a keeper
     return os.waitpid(child, 0)[1] == 0
 
 

@@ -85,6 +85,26 @@ def can(kind: str) -> bool:
     return in_child(act) == 0
 
 
+def test_only_the_caller_goes_on_after_a_probe_that_fails_unexpectedly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_kind: str) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(mounts, "enter", fail)
+    record = tmp_path / "processes"
+
+    def act() -> None:
+        try:
+            assert mounts.probe() == mounts.NONE
+        finally:
+            with record.open("a") as file:
+                file.write(f"{os.getpid()}\n")
+
+    assert in_child(act) == 0
+    assert len(record.read_text().splitlines()) == 1
+
+
 def test_a_volume_that_may_only_be_read_cannot_be_written(folder: Path) -> None:
     kind = mounts.probe()
 
