@@ -7,14 +7,19 @@
     @virtual(seeds=1000)
     async def test_no_order_loses_a_write(sim: Sim, tmp_path: Path) -> None: ...
 
-The first parameter is the `Sim`; the others are pytest's, from fixtures that are
-not async (those run on a loop of pytest's own). A failure says its seed, and
-`REFLOAT_SEED=17 pytest ...` runs that one alone.
+    @virtual(JobCluster, in_turn(FAILS, OK))
+    async def test_a_failure_is_retried(cluster: JobCluster) -> None: ...
+
+The first parameter is the `Sim`, or what the first argument of `virtual` opens: the test
+then runs inside of `async with JobCluster(sim, in_turn(FAILS, OK)) as cluster`. The others
+are pytest's, from fixtures that are not async (those run on a loop of pytest's own). A
+failure says its seed, and `REFLOAT_SEED=17 pytest ...` runs that one alone.
 """
 
 import inspect
 import os
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 from refloat.sim.loop import Bounds
@@ -32,19 +37,31 @@ def seeds(count: int) -> range | tuple[int]:
 
 
 def virtual(
-    *, seeds: int = 1, shuffle: bool = True, bounds: Bounds | None = None
+    opens: Callable[..., AbstractAsyncContextManager[Any]] | None = None,
+    *args: Any,
+    seeds: int = 1,
+    shuffle: bool = True,
+    bounds: Bounds | None = None,
+    **options: Any,
 ) -> Callable[[Test], Callable[..., None]]:
     """Run an async test in virtual time, once for each of so many seeds."""
 
-    def decorate(test: Test) -> Callable[..., None]:
+    def decorate(inner: Test) -> Callable[..., None]:
+        async def opened(sim: Sim, **fixtures: Any) -> None:
+            assert opens is not None
+            async with opens(sim, *args, **options) as context:
+                await inner(context, **fixtures)
+
+        test = inner if opens is None else opened
+
         def run_all(**fixtures: Any) -> None:
             for seed in _seeds(seeds):
                 _run(test, fixtures, seed=seed, shuffle=shuffle, bounds=bounds)
 
-        parameters = list(inspect.signature(test).parameters.values())
+        parameters = list(inspect.signature(inner).parameters.values())
         run_all.__signature__ = inspect.Signature(parameters[1:])  # type: ignore[attr-defined]
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
-            setattr(run_all, name, getattr(test, name))
+            setattr(run_all, name, getattr(inner, name))
         return run_all
 
     return decorate

@@ -45,12 +45,7 @@ class ControllerCluster(ControlPlane):
     """Fills the caches of the controllers, if not a client that can lag."""
 
     def __init__(
-        self,
-        sim: Sim,
-        build: Build,
-        gates: Gates | None = None,
-        *,
-        settings: Iterable[object] = (),
+        self, sim: Sim, build: Build, gates: Gates | None = None, *, settings: Iterable[object] = ()
     ) -> None:
         super().__init__(sim, gates=gates)
         self.event_log = EventLog()
@@ -182,9 +177,11 @@ C = TypeVar("C", bound=ControllerCluster)
 
 
 @contextlib.asynccontextmanager
-async def running(opened: AbstractAsyncContextManager[C]) -> AsyncIterator[C]:
+async def running(
+    sim: Sim, opens: Callable[..., AbstractAsyncContextManager[C]], *args: Any, **options: Any
+) -> AsyncIterator[C]:
     """The cluster, with its controllers started."""
-    async with opened as cluster:
+    async with opens(sim, *args, **options) as cluster:
         await cluster.start()
         yield cluster
 

@@ -249,35 +249,33 @@ async def records(cluster: RecoveryCluster) -> list[Actor]:
     return actors.read(config_map.data)
 
 
-@virtual()
+@virtual(RecoveryCluster)
 async def test_a_record_is_renewed_while_its_process_lives_and_says_when_it_ends(
-    sim: Sim,
+    cluster: RecoveryCluster,
 ) -> None:
-    async with RecoveryCluster(sim) as cluster:
-        one = publisher(cluster, "a")
-        one.start()
-        await sim.clock.sleep(3600)
-        (record,) = await records(cluster)
-        assert record.is_alive(sim.clock.now())
-        await one.stop()
-        (record,) = await records(cluster)
-        assert record.stopped
-        assert record.seen == sim.clock.now()
+    one = publisher(cluster, "a")
+    one.start()
+    await cluster.sim.clock.sleep(3600)
+    (record,) = await records(cluster)
+    assert record.is_alive(cluster.sim.clock.now())
+    await one.stop()
+    (record,) = await records(cluster)
+    assert record.stopped
+    assert record.seen == cluster.sim.clock.now()
 
 
-@virtual()
-async def test_records_of_processes_that_are_gone_stay_bounded(sim: Sim) -> None:
+@virtual(RecoveryCluster)
+async def test_records_of_processes_that_are_gone_stay_bounded(cluster: RecoveryCluster) -> None:
     """A process that starts again and again has another identity each time."""
-    async with RecoveryCluster(sim) as cluster:
-        for number in range(2 * actors.MAX_RECORDS):
-            each = publisher(cluster, f"a-{number}")
-            each.start()
-            await sim.clock.sleep(10)
-            await each.stop()
-        last = publisher(cluster, "last")
-        last.start()
-        await sim.clock.sleep(actors.HEARTBEAT_SECONDS + 1)
-        actors_after = await records(cluster)
-        assert len(actors_after) == actors.MAX_RECORDS
-        assert actors_after[0].identity == "last"
-        await last.stop()
+    for number in range(2 * actors.MAX_RECORDS):
+        each = publisher(cluster, f"a-{number}")
+        each.start()
+        await cluster.sim.clock.sleep(10)
+        await each.stop()
+    last = publisher(cluster, "last")
+    last.start()
+    await cluster.sim.clock.sleep(actors.HEARTBEAT_SECONDS + 1)
+    actors_after = await records(cluster)
+    assert len(actors_after) == actors.MAX_RECORDS
+    assert actors_after[0].identity == "last"
+    await last.stop()

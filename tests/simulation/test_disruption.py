@@ -66,122 +66,111 @@ async def raw_conditions(cluster: ControllerCluster) -> list[Object]:
     return conditions
 
 
-@virtual(seeds=3)
-async def test_a_budget_follows_its_pods(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await add(cluster, minAvailable=1)
-        assert await counts(cluster) == (0, 1, 0, 0)
-        assert ("Normal", "NoPods", "No matching pods found") in cluster.event_log.events
-        for name in "xyz":
-            await cluster.pod(name, labels=LABELS, ready=True, node="n")
-        await cluster.pod("other", ready=True)
-        assert await counts(cluster) == (3, 1, 3, 2)
-        assert await allowed(cluster) == {
-            "status": "True",
-            "reason": "SufficientPods",
-            "message": "",
-        }
-        assert (await budget(cluster)).status.observed_generation == 1
-        await cluster.status("x", conditions=[{"type": "Ready", "status": "False"}])
-        assert await counts(cluster) == (2, 1, 3, 1)
-        await cluster.delete("y")
-        assert await counts(cluster) == (1, 1, 3, 0)
-        assert await allowed(cluster) == {
-            "status": "False",
-            "reason": "InsufficientPods",
-            "message": "",
-        }
-        labels = {"metadata": {"labels": {"app": "else"}}}
-        await cluster.client.patch(kinds.PODS, "x", labels, namespace=NAMESPACE)
-        assert await counts(cluster) == (1, 1, 2, 0)
+@virtual(running, new_cluster, seeds=3)
+async def test_a_budget_follows_its_pods(cluster: ControllerCluster) -> None:
+    await add(cluster, minAvailable=1)
+    assert await counts(cluster) == (0, 1, 0, 0)
+    assert ("Normal", "NoPods", "No matching pods found") in cluster.event_log.events
+    for name in "xyz":
+        await cluster.pod(name, labels=LABELS, ready=True, node="n")
+    await cluster.pod("other", ready=True)
+    assert await counts(cluster) == (3, 1, 3, 2)
+    assert await allowed(cluster) == {"status": "True", "reason": "SufficientPods", "message": ""}
+    assert (await budget(cluster)).status.observed_generation == 1
+    await cluster.status("x", conditions=[{"type": "Ready", "status": "False"}])
+    assert await counts(cluster) == (2, 1, 3, 1)
+    await cluster.delete("y")
+    assert await counts(cluster) == (1, 1, 3, 0)
+    assert await allowed(cluster) == {
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    labels = {"metadata": {"labels": {"app": "else"}}}
+    await cluster.client.patch(kinds.PODS, "x", labels, namespace=NAMESPACE)
+    assert await counts(cluster) == (1, 1, 2, 0)
 
 
-@virtual()
-async def test_a_changed_selector_counts_other_pods(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.pod("a", labels=LABELS, ready=True)
-        await cluster.pod("b", labels={"app": "b"}, ready=True)
-        await cluster.pod("c", labels={"app": "b"}, ready=True)
-        await add(cluster, minAvailable=0)
-        assert await counts(cluster) == (1, 0, 1, 1)
-        other = {"spec": {"selector": {"matchLabels": {"app": "b"}}}}
-        await cluster.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
-        assert await counts(cluster) == (2, 0, 2, 2)
-        assert (await budget(cluster)).status.observed_generation == 2
+@virtual(running, new_cluster)
+async def test_a_changed_selector_counts_other_pods(cluster: ControllerCluster) -> None:
+    await cluster.pod("a", labels=LABELS, ready=True)
+    await cluster.pod("b", labels={"app": "b"}, ready=True)
+    await cluster.pod("c", labels={"app": "b"}, ready=True)
+    await add(cluster, minAvailable=0)
+    assert await counts(cluster) == (1, 0, 1, 1)
+    other = {"spec": {"selector": {"matchLabels": {"app": "b"}}}}
+    await cluster.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
+    assert await counts(cluster) == (2, 0, 2, 2)
+    assert (await budget(cluster)).status.observed_generation == 2
 
 
-@virtual()
-async def test_pods_of_a_job_need_a_budget_in_whole_numbers(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_pods_of_a_job_need_a_budget_in_whole_numbers(cluster: ControllerCluster) -> None:
     why = "jobs.batch does not implement the scale subresource"
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
-        await add(cluster, maxUnavailable=1)
-        assert await counts(cluster) == (0, 0, 0, 0)
-        assert await allowed(cluster) == {"status": "False", "reason": "SyncFailed", "message": why}
-        note = f"Failed to calculate the number of expected pods: {why}"
-        assert ("Warning", "CalculateExpectedPodCountFailed", note) in cluster.event_log.events
+    await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+    await add(cluster, maxUnavailable=1)
+    assert await counts(cluster) == (0, 0, 0, 0)
+    assert await allowed(cluster) == {"status": "False", "reason": "SyncFailed", "message": why}
+    note = f"Failed to calculate the number of expected pods: {why}"
+    assert ("Warning", "CalculateExpectedPodCountFailed", note) in cluster.event_log.events
 
 
-@virtual()
-async def test_a_budget_that_was_never_counted_failed_for_no_generation(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
-        await add(cluster, maxUnavailable=1)
-        await sim.clock.sleep(1)
-        (condition,) = await raw_conditions(cluster)
-        assert condition["reason"] == "SyncFailed"
-        assert "observedGeneration" not in condition
+@virtual(running, new_cluster)
+async def test_budget_never_counted_failed_for_no_generation(cluster: ControllerCluster) -> None:
+    await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+    await add(cluster, maxUnavailable=1)
+    await cluster.sim.clock.sleep(1)
+    (condition,) = await raw_conditions(cluster)
+    assert condition["reason"] == "SyncFailed"
+    assert "observedGeneration" not in condition
 
 
-@virtual()
+@virtual(running, new_cluster)
 async def test_a_budget_that_cannot_be_counted_failed_for_the_generation_counted_last(
-    sim: Sim,
+    cluster: ControllerCluster,
 ) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
-        await add(cluster, minAvailable=1)
-        await sim.clock.sleep(1)
-        (condition,) = await raw_conditions(cluster)
-        assert (condition["reason"], condition["observedGeneration"]) == ("InsufficientPods", 1)
-        other = {"spec": {"minAvailable": "50%"}}
-        await cluster.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
-        await sim.clock.sleep(1)
-        assert (await budget(cluster)).metadata.generation == 2
-        (condition,) = await raw_conditions(cluster)
-        assert (condition["reason"], condition["observedGeneration"]) == ("SyncFailed", 1)
+    await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
+    await add(cluster, minAvailable=1)
+    await cluster.sim.clock.sleep(1)
+    (condition,) = await raw_conditions(cluster)
+    assert (condition["reason"], condition["observedGeneration"]) == ("InsufficientPods", 1)
+    other = {"spec": {"minAvailable": "50%"}}
+    await cluster.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
+    await cluster.sim.clock.sleep(1)
+    assert (await budget(cluster)).metadata.generation == 2
+    (condition,) = await raw_conditions(cluster)
+    assert (condition["reason"], condition["observedGeneration"]) == ("SyncFailed", 1)
 
 
-@virtual()
-async def test_an_eviction_spends_the_budget_until_the_pod_is_gone(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_eviction_spends_the_budget_until_the_pod_is_gone(cluster: ControllerCluster) -> None:
     """behaviour C6.5, C5.3"""
-    async with running(new_cluster(sim)) as cluster:
-        for name in "xy":
-            await cluster.pod(name, labels=LABELS, ready=True, node="n")
-        await add(cluster, minAvailable=1)
-        assert await counts(cluster) == (2, 1, 2, 1)
-        await cluster.client.evict("x", namespace=NAMESPACE)
-        with pytest.raises(errors.TooManyRequests):
-            await cluster.client.evict("y", namespace=NAMESPACE)
-        assert await counts(cluster) == (1, 1, 2, 0)
-        assert not (await budget(cluster)).status.disrupted_pods
+    for name in "xy":
+        await cluster.pod(name, labels=LABELS, ready=True, node="n")
+    await add(cluster, minAvailable=1)
+    assert await counts(cluster) == (2, 1, 2, 1)
+    await cluster.client.evict("x", namespace=NAMESPACE)
+    with pytest.raises(errors.TooManyRequests):
+        await cluster.client.evict("y", namespace=NAMESPACE)
+    assert await counts(cluster) == (1, 1, 2, 0)
+    assert not (await budget(cluster)).status.disrupted_pods
 
 
-@virtual()
-async def test_a_pod_that_was_let_go_and_stayed_is_told_and_counts_again(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_evicted_pod_that_stayed_is_reported_and_counted(cluster: ControllerCluster) -> None:
     """behaviour C5.2"""
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.pod("x", labels=LABELS, ready=True, node="n")
-        await add(cluster, minAvailable=0)
-        await sim.clock.sleep(1)
-        granted = {"status": {"disruptedPods": {"x": _now(sim)}}}
-        await cluster.client.patch(
-            kinds.POD_DISRUPTION_BUDGETS, "b", granted, namespace=NAMESPACE, subresource="status"
-        )
-        assert await counts(cluster) == (0, 0, 1, 0)
-        await sim.clock.sleep(130)
-        assert await counts(cluster) == (1, 0, 1, 1)
-        note = "Pod was expected by PDB default/default to be deleted but it wasn't"
-        assert ("Warning", "NotDeleted", note) in cluster.event_log.events
+    await cluster.pod("x", labels=LABELS, ready=True, node="n")
+    await add(cluster, minAvailable=0)
+    await cluster.sim.clock.sleep(1)
+    granted = {"status": {"disruptedPods": {"x": _now(cluster.sim)}}}
+    await cluster.client.patch(
+        kinds.POD_DISRUPTION_BUDGETS, "b", granted, namespace=NAMESPACE, subresource="status"
+    )
+    assert await counts(cluster) == (0, 0, 1, 0)
+    await cluster.sim.clock.sleep(130)
+    assert await counts(cluster) == (1, 0, 1, 1)
+    note = "Pod was expected by PDB default/default to be deleted but it wasn't"
+    assert ("Warning", "NotDeleted", note) in cluster.event_log.events
 
 
 def _now(sim: Sim) -> str:
@@ -202,35 +191,33 @@ async def mark(cluster: ControllerCluster, pod: str, reason: str = "PreemptionBy
 CLEARED = {"status": "False", "reason": "", "message": ""}
 
 
-@virtual()
-async def test_a_mark_without_a_delete_is_taken_back_after_two_minutes(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_mark_without_a_delete_goes_after_two_minutes(cluster: ControllerCluster) -> None:
     """behaviour C5.1"""
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.pod("a", node="n")
-        await mark(cluster, "a")
-        await sim.clock.sleep(119)
-        before = await cluster.find_pod("a")
-        await sim.clock.sleep(3)
-        after = await cluster.find_pod("a")
-        assert before is not None
-        assert after is not None
-        assert (condition(before, "DisruptionTarget") or {})["status"] == "True"
-        assert condition(after, "DisruptionTarget") == CLEARED
+    await cluster.pod("a", node="n")
+    await mark(cluster, "a")
+    await cluster.sim.clock.sleep(119)
+    before = await cluster.find_pod("a")
+    await cluster.sim.clock.sleep(3)
+    after = await cluster.find_pod("a")
+    assert before is not None
+    assert after is not None
+    assert (condition(before, "DisruptionTarget") or {})["status"] == "True"
+    assert condition(after, "DisruptionTarget") == CLEARED
 
 
-@virtual()
-async def test_marks_that_still_hold_are_kept(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.pod("going", node="n", finalizers=HELD)
-        await cluster.pod("by-kubelet", node="n")
-        await mark(cluster, "going")
-        await mark(cluster, "by-kubelet", "TerminationByKubelet")
-        await cluster.delete("going")
-        await sim.clock.sleep(300)
-        for name in ("going", "by-kubelet"):
-            pod = await cluster.find_pod(name)
-            assert pod is not None
-            assert (condition(pod, "DisruptionTarget") or {})["status"] == "True"
+@virtual(running, new_cluster)
+async def test_marks_that_still_hold_are_kept(cluster: ControllerCluster) -> None:
+    await cluster.pod("going", node="n", finalizers=HELD)
+    await cluster.pod("by-kubelet", node="n")
+    await mark(cluster, "going")
+    await mark(cluster, "by-kubelet", "TerminationByKubelet")
+    await cluster.delete("going")
+    await cluster.sim.clock.sleep(300)
+    for name in ("going", "by-kubelet"):
+        pod = await cluster.find_pod(name)
+        assert pod is not None
+        assert (condition(pod, "DisruptionTarget") or {})["status"] == "True"
 
 
 @pytest.mark.parametrize("number", range(1, 5))

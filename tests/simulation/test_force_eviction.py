@@ -109,258 +109,237 @@ async def attachments(cluster: ControllerCluster) -> list[str]:
     return [each.metadata.name async for page in pages for each in page.items]
 
 
-@virtual(seeds=3)
-async def test_a_node_that_is_down_gives_up_pods_and_volumes(sim: Sim) -> None:
+@virtual(new_cluster, seeds=3)
+async def test_a_node_that_is_down_gives_up_pods_and_volumes(cluster: ControllerCluster) -> None:
     """KEP-36, Scenario 1"""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("held", node="n", finalizers=HELD)
-        await cluster.pod("elsewhere", node="m")
-        await cluster.pod("stays", node="n", spec={"tolerations": [{"operator": "Exists"}]})
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(49)
-        assert (await node(cluster)).status.volumes_in_use == ("v",)
-        assert await cluster.find_pod("p") is not None
-        await sim.clock.sleep(2)
-        current = await node(cluster)
-        assert (current.status.volumes_in_use, current.status.volumes_attached) == (None, None)
-        assert await taints(cluster) == []
-        assert PROGRESS not in (current.metadata.annotations or {})
-        assert await cluster.find_pod("p") is None
-        pod = await cluster.find_pod("held")
-        assert pod is not None
-        assert (pod.status.phase, pod.is_terminating) == ("Failed", True)
-        assert condition(pod, "DisruptionTarget") == TARGET
-        for name in ("elsewhere", "stays"):
-            other = await cluster.find_pod(name)
-            assert other is not None
-            assert other.status.phase == "Running"
-        assert await attachments(cluster) == ["b"]
-        assert event_reasons(cluster) == [
-            "Normal ForceEvictionStarted",
-            "Normal ForceEvictionFinished",
-        ]
-        assert cluster.sample("refloat_force_eviction_pods_total") == 2
-        assert cluster.sample("refloat_force_eviction_volumes_total") == 1
-        assert cluster.sample("refloat_force_eviction_nodes_total", result="finished") == 1
-        assert cluster.sample("refloat_force_eviction_nodes_under_way") == 0
+    await cluster.pod("held", node="n", finalizers=HELD)
+    await cluster.pod("elsewhere", node="m")
+    await cluster.pod("stays", node="n", spec={"tolerations": [{"operator": "Exists"}]})
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(49)
+    assert (await node(cluster)).status.volumes_in_use == ("v",)
+    assert await cluster.find_pod("p") is not None
+    await cluster.sim.clock.sleep(2)
+    current = await node(cluster)
+    assert (current.status.volumes_in_use, current.status.volumes_attached) == (None, None)
+    assert await taints(cluster) == []
+    assert PROGRESS not in (current.metadata.annotations or {})
+    assert await cluster.find_pod("p") is None
+    pod = await cluster.find_pod("held")
+    assert pod is not None
+    assert (pod.status.phase, pod.is_terminating) == ("Failed", True)
+    assert condition(pod, "DisruptionTarget") == TARGET
+    for name in ("elsewhere", "stays"):
+        other = await cluster.find_pod(name)
+        assert other is not None
+        assert other.status.phase == "Running"
+    assert await attachments(cluster) == ["b"]
+    assert event_reasons(cluster) == ["Normal ForceEvictionStarted", "Normal ForceEvictionFinished"]
+    assert cluster.sample("refloat_force_eviction_pods_total") == 2
+    assert cluster.sample("refloat_force_eviction_volumes_total") == 1
+    assert cluster.sample("refloat_force_eviction_nodes_total", result="finished") == 1
+    assert cluster.sample("refloat_force_eviction_nodes_under_way") == 0
 
 
-@virtual()
-async def test_a_node_that_was_silent_for_long_is_not_waited_for(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await sim.clock.sleep(60)
-        await request_eviction(cluster)
-        await sim.clock.sleep(1)
-        assert await cluster.find_pod("p") is None
-        assert await taints(cluster) == []
+@virtual(running, new_cluster)
+async def test_node_that_was_silent_for_long_is_not_waited_for(cluster: ControllerCluster) -> None:
+    await cluster.sim.clock.sleep(60)
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(1)
+    assert await cluster.find_pod("p") is None
+    assert await taints(cluster) == []
 
 
-@virtual()
-async def test_the_effect_of_the_kep_is_the_same_wish(sim: Sim) -> None:
-    async with ControllerCluster(sim, MAKE, ON) as cluster:
-        await cluster.node("n")
-        await renew(cluster)
-        await post(cluster, "False")
-        await cluster.pod("p", node="n")
-        await cluster.start()
-        await request_eviction(
-            cluster, {"key": "nodeShutdown", "value": "true", "effect": "ForceEviction"}
-        )
-        await sim.clock.sleep(51)
-        assert await cluster.find_pod("p") is None
-        assert (await node(cluster)).spec.taints is None
+@virtual(ControllerCluster, MAKE, ON)
+async def test_the_effect_of_the_kep_is_the_same_wish(cluster: ControllerCluster) -> None:
+    await cluster.node("n")
+    await renew(cluster)
+    await post(cluster, "False")
+    await cluster.pod("p", node="n")
+    await cluster.start()
+    await request_eviction(
+        cluster, {"key": "nodeShutdown", "value": "true", "effect": "ForceEviction"}
+    )
+    await cluster.sim.clock.sleep(51)
+    assert await cluster.find_pod("p") is None
+    assert (await node(cluster)).spec.taints is None
 
 
-@virtual(seeds=3)
-async def test_a_ready_node_is_refused_at_once(sim: Sim) -> None:
+@virtual(new_cluster, seeds=3)
+async def test_a_ready_node_is_refused_at_once(cluster: ControllerCluster) -> None:
     """KEP-36, Scenario 3"""
-    async with new_cluster(sim) as cluster:
-        await post(cluster, "True")
-        await cluster.start()
-        await sim.clock.sleep(60)
-        await request_eviction(cluster)
-        await sim.clock.sleep(1)
-        assert await taints(cluster) == []
-        pod = await cluster.find_pod("p")
-        assert pod is not None
-        assert pod.status.phase == "Running"
-        assert (await node(cluster)).status.volumes_in_use == ("v",)
-        [(_, reason, note)] = cluster.event_log.events
-        assert reason == "ForceEvictionRefused"
-        assert "refloat.dev/force-eviction=true:NoSchedule: it is Ready." in note
-        assert cluster.sample("refloat_force_eviction_nodes_total", result="refused") == 1
+    await post(cluster, "True")
+    await cluster.start()
+    await cluster.sim.clock.sleep(60)
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(1)
+    assert await taints(cluster) == []
+    pod = await cluster.find_pod("p")
+    assert pod is not None
+    assert pod.status.phase == "Running"
+    assert (await node(cluster)).status.volumes_in_use == ("v",)
+    [(_, reason, note)] = cluster.event_log.events
+    assert reason == "ForceEvictionRefused"
+    assert "refloat.dev/force-eviction=true:NoSchedule: it is Ready." in note
+    assert cluster.sample("refloat_force_eviction_nodes_total", result="refused") == 1
 
 
-@virtual(seeds=3)
-async def test_a_node_that_still_renews_its_lease_is_refused(sim: Sim) -> None:
+@virtual(running, new_cluster, seeds=3)
+async def test_a_node_that_still_renews_its_lease_is_refused(cluster: ControllerCluster) -> None:
     """Though the node is not Ready yet, and whatever its clock shows."""
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster)
-        await sim.clock.sleep(30)
-        await renew(cluster)
-        await sim.clock.sleep(1)
-        assert await taints(cluster) == []
-        assert await cluster.find_pod("p") is not None
-        assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
-        await sim.clock.sleep(300)
-        assert await cluster.find_pod("p") is not None
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(30)
+    await renew(cluster)
+    await cluster.sim.clock.sleep(1)
+    assert await taints(cluster) == []
+    assert await cluster.find_pod("p") is not None
+    assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
+    await cluster.sim.clock.sleep(300)
+    assert await cluster.find_pod("p") is not None
 
 
-@virtual()
-async def test_a_clock_that_is_wrong_makes_nobody_dead(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_a_clock_that_is_wrong_makes_nobody_dead(cluster: ControllerCluster) -> None:
     """The time in a Lease is another machine's: only changes of the Lease count."""
-    async with new_cluster(sim) as cluster:
-        spec = {"renewTime": "2001-01-01T00:00:00.000000Z"}
-        await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace=LEASES)
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(49)
-        assert await cluster.find_pod("p") is not None
-        await sim.clock.sleep(2)
-        assert await cluster.find_pod("p") is None
+    spec = {"renewTime": "2001-01-01T00:00:00.000000Z"}
+    await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace=LEASES)
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(49)
+    assert await cluster.find_pod("p") is not None
+    await cluster.sim.clock.sleep(2)
+    assert await cluster.find_pod("p") is None
 
 
-@virtual()
-async def test_a_controller_that_was_restarted_watches_the_lease_anew(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster)
-        await sim.clock.sleep(30)
-        await cluster.stop()
-        await cluster.start()
-        await sim.clock.sleep(49)
-        assert await cluster.find_pod("p") is not None
-        await sim.clock.sleep(2)
-        assert await cluster.find_pod("p") is None
+@virtual(running, new_cluster)
+async def test_restarted_controller_watches_the_lease_anew(cluster: ControllerCluster) -> None:
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(30)
+    await cluster.stop()
+    await cluster.start()
+    await cluster.sim.clock.sleep(49)
+    assert await cluster.find_pod("p") is not None
+    await cluster.sim.clock.sleep(2)
+    assert await cluster.find_pod("p") is None
 
 
-@virtual(seeds=3)
-async def test_a_controller_that_was_restarted_does_not_trust_what_was_begun(sim: Sim) -> None:
+@virtual(new_cluster, seeds=3)
+async def test_restarted_controller_does_not_trust_its_taints(cluster: ControllerCluster) -> None:
     """The node returned while no controller ran, and its Ready condition is still Unknown."""
-    async with new_cluster(sim) as cluster:
-        await request_eviction(cluster)
-        await cluster.start(dies_at=2, dies_after=True)  # the eviction has just begun
-        await sim.clock.sleep(60)
-        await cluster.stop()
-        assert PROGRESS in ((await node(cluster)).metadata.annotations or {})
-        await cluster.start()
-        await sim.clock.sleep(5)
-        await renew(cluster)
-        await sim.clock.sleep(60)
-        pod = await cluster.find_pod("p")
-        assert pod is not None
-        assert pod.status.phase == "Running"
-        assert await taints(cluster) == []
-        assert event_reasons(cluster)[-1] == "Warning ForceEvictionRefused"
+    await request_eviction(cluster)
+    await cluster.start(dies_at=2, dies_after=True)  # the eviction has just begun
+    await cluster.sim.clock.sleep(60)
+    await cluster.stop()
+    assert PROGRESS in ((await node(cluster)).metadata.annotations or {})
+    await cluster.start()
+    await cluster.sim.clock.sleep(5)
+    await renew(cluster)
+    await cluster.sim.clock.sleep(60)
+    pod = await cluster.find_pod("p")
+    assert pod is not None
+    assert pod.status.phase == "Running"
+    assert await taints(cluster) == []
+    assert event_reasons(cluster)[-1] == "Warning ForceEvictionRefused"
 
 
-@virtual()
-async def test_a_wish_that_is_taken_back_is_forgotten(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster)
-        await sim.clock.sleep(30)
-        await cluster.client.patch(kinds.NODES, "n", {"spec": {"taints": None}})
-        await sim.clock.sleep(300)
-        assert await cluster.find_pod("p") is not None
-        assert event_reasons(cluster) == []
+@virtual(running, new_cluster)
+async def test_a_wish_that_is_taken_back_is_forgotten(cluster: ControllerCluster) -> None:
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(30)
+    await cluster.client.patch(kinds.NODES, "n", {"spec": {"taints": None}})
+    await cluster.sim.clock.sleep(300)
+    assert await cluster.find_pod("p") is not None
+    assert event_reasons(cluster) == []
 
 
-@virtual()
-async def test_it_is_not_begun_again_after_its_end(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster)
-        await sim.clock.sleep(60)
-        version = (await node(cluster)).metadata.resource_version
-        await cluster.pod("new", node="n")
-        await sim.clock.sleep(600)
-        assert (await node(cluster)).metadata.resource_version == version
-        assert await cluster.find_pod("new") is not None
+@virtual(running, new_cluster)
+async def test_it_is_not_begun_again_after_its_end(cluster: ControllerCluster) -> None:
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(60)
+    version = (await node(cluster)).metadata.resource_version
+    await cluster.pod("new", node="n")
+    await cluster.sim.clock.sleep(600)
+    assert (await node(cluster)).metadata.resource_version == version
+    assert await cluster.find_pod("new") is not None
 
 
-@virtual()
-async def test_a_volume_that_another_node_has_by_now_stays_there(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_volume_that_another_node_has_by_now_stays_there(cluster: ControllerCluster) -> None:
     """All nodes share the one name that the attachment of an exclusive volume has."""
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster)
+    await request_eviction(cluster)
 
-        async def goes_to_another_node(request: Request) -> None:
-            if request.method == "DELETE" and "volumeattachments" in request.path:
-                await cluster.client.delete(kinds.VOLUME_ATTACHMENTS, "a")
-                await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment("a", "m"))
+    async def goes_to_another_node(request: Request) -> None:
+        if request.method == "DELETE" and "volumeattachments" in request.path:
+            await cluster.client.delete(kinds.VOLUME_ATTACHMENTS, "a")
+            await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment("a", "m"))
 
-        cluster.faulty.before = goes_to_another_node
-        await sim.clock.sleep(60)
-        assert sorted(await attachments(cluster)) == ["a", "b"]
-        assert await taints(cluster) == []
+    cluster.faulty.before = goes_to_another_node
+    await cluster.sim.clock.sleep(60)
+    assert sorted(await attachments(cluster)) == ["a", "b"]
+    assert await taints(cluster) == []
 
 
-@virtual()
-async def test_a_pod_that_ends_well_before_it_is_failed_has_ended_well(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_pod_that_ends_well_before_the_write_succeeds(cluster: ControllerCluster) -> None:
     """Its node is back, and becomes Ready at the last moment."""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("held", node="n", finalizers=HELD)
-        await cluster.start()
-        await request_eviction(cluster)
+    await cluster.pod("held", node="n", finalizers=HELD)
+    await cluster.start()
+    await request_eviction(cluster)
 
-        async def ends(request: Request) -> None:
-            if request.path.partition("?")[0].endswith("/pods/held/status"):
-                cluster.faulty.before = nothing
-                await cluster.status("held", phase="Succeeded")
+    async def ends(request: Request) -> None:
+        if request.path.partition("?")[0].endswith("/pods/held/status"):
+            cluster.faulty.before = nothing
+            await cluster.status("held", phase="Succeeded")
 
-        cluster.faulty.before = ends
-        await sim.clock.sleep(60)
-        pod = await cluster.find_pod("held")
-        assert pod is not None
-        assert (pod.status.phase, pod.is_terminating) == ("Succeeded", True)
-        assert condition(pod, "DisruptionTarget") is None
-        assert await taints(cluster) == []
+    cluster.faulty.before = ends
+    await cluster.sim.clock.sleep(60)
+    pod = await cluster.find_pod("held")
+    assert pod is not None
+    assert (pod.status.phase, pod.is_terminating) == ("Succeeded", True)
+    assert condition(pod, "DisruptionTarget") is None
+    assert await taints(cluster) == []
 
 
-@virtual()
-async def test_a_volume_that_a_node_has_mounted_when_it_is_back_is_left_to_it(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_node_that_is_back_keeps_a_volume_it_has_mounted(cluster: ControllerCluster) -> None:
     """The node reports the unmount, and attach/detach waits for that."""
-    async with new_cluster(sim) as cluster:
-        await cluster.client.create(kinds.PERSISTENT_VOLUMES, builders.volume("volume-a"))
-        await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment("c", "n"))
-        await cluster.start()
-        await request_eviction(cluster)
+    await cluster.client.create(kinds.PERSISTENT_VOLUMES, builders.volume("volume-a"))
+    await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment("c", "n"))
+    await cluster.start()
+    await request_eviction(cluster)
 
-        async def comes_back(request: Request) -> None:
-            if request.path.partition("?")[0].endswith("/pods/p/status"):
-                await post(cluster, "True")
-                mounted = {"volumesInUse": ["kubernetes.io/csi/volumes.refloat.dev^data"]}
-                await cluster.client.patch(
-                    kinds.NODES, "n", {"status": mounted}, subresource="status"
-                )
+    async def comes_back(request: Request) -> None:
+        if request.path.partition("?")[0].endswith("/pods/p/status"):
+            await post(cluster, "True")
+            mounted = {"volumesInUse": ["kubernetes.io/csi/volumes.refloat.dev^data"]}
+            await cluster.client.patch(kinds.NODES, "n", {"status": mounted}, subresource="status")
 
-        cluster.faulty.before = comes_back
-        await sim.clock.sleep(60)
-        assert await cluster.find_pod("p") is None
-        assert sorted(await attachments(cluster)) == ["a", "b"]
-        assert event_reasons(cluster)[-1] == "Normal ForceEvictionFinished"
+    cluster.faulty.before = comes_back
+    await cluster.sim.clock.sleep(60)
+    assert await cluster.find_pod("p") is None
+    assert sorted(await attachments(cluster)) == ["a", "b"]
+    assert event_reasons(cluster)[-1] == "Normal ForceEvictionFinished"
 
 
-@virtual()
-async def test_without_its_gate_nobody_runs(sim: Sim) -> None:
-    async with running(new_cluster(sim, Gates())) as cluster:
-        await request_eviction(cluster)
-        await sim.clock.sleep(600)
-        assert await cluster.find_pod("p") is not None
-        assert await taints(cluster) == [EVICTION_TAINT["key"]]
+@virtual(running, new_cluster, Gates())
+async def test_without_its_gate_nobody_runs(cluster: ControllerCluster) -> None:
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(600)
+    assert await cluster.find_pod("p") is not None
+    assert await taints(cluster) == [EVICTION_TAINT["key"]]
 
 
-@virtual()
-async def test_without_disruption_conditions_pods_fail_without_one(sim: Sim) -> None:
-    gates = Gates({TAINT_FORCE_EVICTION: True, POD_DISRUPTION_CONDITIONS: False})
-    async with new_cluster(sim, gates) as cluster:
-        await cluster.pod("held", node="n", finalizers=HELD)
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(51)
-        pod = await cluster.find_pod("held")
-        assert pod is not None
-        assert pod.status.phase == "Failed"
-        assert condition(pod, "DisruptionTarget") is None
+@virtual(new_cluster, Gates({TAINT_FORCE_EVICTION: True, POD_DISRUPTION_CONDITIONS: False}))
+async def test_pods_fail_without_a_condition_with_its_gate_off(cluster: ControllerCluster) -> None:
+    await cluster.pod("held", node="n", finalizers=HELD)
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(51)
+    pod = await cluster.find_pod("held")
+    assert pod is not None
+    assert pod.status.phase == "Failed"
+    assert condition(pod, "DisruptionTarget") is None
 
 
 # The writes: volumes, begin, two of each of two pods, the attachment, the end.
@@ -428,26 +407,25 @@ def test_a_node_that_returns_at_a_write_is_refused_or_finished_with(
     run(program, seed=number)
 
 
-@virtual()
-async def test_a_gate_that_is_switched_off_between_two_volumes_keeps_the_second(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment("c", "n"))
-        await cluster.start()
-        await request_eviction(cluster)
+@virtual(new_cluster)
+async def test_gate_off_between_two_volumes_keeps_the_second(cluster: ControllerCluster) -> None:
+    await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment("c", "n"))
+    await cluster.start()
+    await request_eviction(cluster)
 
-        async def goes_off(request: Request) -> None:
-            if request.method == "DELETE" and "volumeattachments" in request.path:
-                cluster.process.env.update(gates=Gates())
+    async def goes_off(request: Request) -> None:
+        if request.method == "DELETE" and "volumeattachments" in request.path:
+            cluster.process.env.update(gates=Gates())
 
-        cluster.faulty.before = goes_off
-        await sim.clock.sleep(60)
-        assert len(await attachments(cluster)) == 2
-        assert await taints(cluster) == [EVICTION_TAINT["key"]]
-        cluster.faulty.before = nothing
-        cluster.process.env.update(gates=ON)
-        await sim.clock.sleep(60)
-        assert await attachments(cluster) == ["b"]
-        assert await taints(cluster) == []
+    cluster.faulty.before = goes_off
+    await cluster.sim.clock.sleep(60)
+    assert len(await attachments(cluster)) == 2
+    assert await taints(cluster) == [EVICTION_TAINT["key"]]
+    cluster.faulty.before = nothing
+    cluster.process.env.update(gates=ON)
+    await cluster.sim.clock.sleep(60)
+    assert await attachments(cluster) == ["b"]
+    assert await taints(cluster) == []
 
 
 @pytest.mark.parametrize("number", range(2, WRITES - 1))  # with one pod

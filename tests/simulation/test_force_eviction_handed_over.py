@@ -139,67 +139,60 @@ async def test_others_are_told_and_do_the_work(sim: Sim, caplog: pytest.LogCaptu
         }
 
 
-@virtual()
-async def test_a_ready_node_is_refused(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(1)
-        assert await taints(cluster) == []
-        assert cluster.event_log.reasons() == ["ForceEvictionRefused"]
+@virtual(new_cluster)
+async def test_a_ready_node_is_refused(cluster: ControllerCluster) -> None:
+    await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(1)
+    assert await taints(cluster) == []
+    assert cluster.event_log.reasons() == ["ForceEvictionRefused"]
 
 
-@virtual()
-async def test_a_lease_is_watched_from_the_wish_on(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_a_lease_is_watched_from_the_wish_on(cluster: ControllerCluster) -> None:
     """Twice: what the first request observed does not count for the second."""
-    async with running(new_cluster(sim)) as cluster:
-        for number in range(2):
-            spec = {"renewTime": f"2026-01-01T00:00:0{number}.000000Z"}
-            await cluster.client.patch(
-                kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease"
-            )
-            await cluster.pod(f"p{number}", node="n")
-            await request_eviction(cluster)
-            await sim.clock.sleep(49)
-            assert await taints(cluster) == [EVICTION_TAINT["key"]]
-            await sim.clock.sleep(60)
-            assert await taints(cluster) == []
-            assert await cluster.find_pod(f"p{number}") is None
-
-
-@virtual()
-async def test_somebody_elses_taint_stays(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster, THEIRS)
-        await sim.clock.sleep(90)
-        assert await cluster.find_pod("p") is None
-        assert await taints(cluster) == [OUT]
-
-
-@virtual()
-async def test_a_taint_that_somebody_put_in_its_place_stays(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
+    for number in range(2):
+        spec = {"renewTime": f"2026-01-01T00:00:0{number}.000000Z"}
+        await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease")
+        await cluster.pod(f"p{number}", node="n")
         await request_eviction(cluster)
-        await sim.clock.sleep(51)
-        assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
-        await request_eviction(cluster, {**THEIRS, "value": "nodeshutdown"})
-        await sim.clock.sleep(60)
-        assert await cluster.find_pod("p") is None
-        assert await taints(cluster) == [OUT]
-
-
-@virtual()
-async def test_a_pod_that_others_leave_alone_is_not_waited_for(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        tolerant = [{"key": OUT, "operator": "Exists"}]
-        await cluster.pod("stays", node="n", spec={"tolerations": tolerant})
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(90)
-        assert await cluster.find_pod("p") is None
-        assert await cluster.find_pod("stays") is not None
+        await cluster.sim.clock.sleep(49)
+        assert await taints(cluster) == [EVICTION_TAINT["key"]]
+        await cluster.sim.clock.sleep(60)
         assert await taints(cluster) == []
+        assert await cluster.find_pod(f"p{number}") is None
+
+
+@virtual(running, new_cluster)
+async def test_somebody_elses_taint_stays(cluster: ControllerCluster) -> None:
+    await request_eviction(cluster, THEIRS)
+    await cluster.sim.clock.sleep(90)
+    assert await cluster.find_pod("p") is None
+    assert await taints(cluster) == [OUT]
+
+
+@virtual(running, new_cluster)
+async def test_a_taint_that_somebody_put_in_its_place_stays(cluster: ControllerCluster) -> None:
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(51)
+    assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
+    await request_eviction(cluster, {**THEIRS, "value": "nodeshutdown"})
+    await cluster.sim.clock.sleep(60)
+    assert await cluster.find_pod("p") is None
+    assert await taints(cluster) == [OUT]
+
+
+@virtual(new_cluster)
+async def test_a_pod_that_others_leave_alone_is_not_waited_for(cluster: ControllerCluster) -> None:
+    tolerant = [{"key": OUT, "operator": "Exists"}]
+    await cluster.pod("stays", node="n", spec={"tolerations": tolerant})
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(90)
+    assert await cluster.find_pod("p") is None
+    assert await cluster.find_pod("stays") is not None
+    assert await taints(cluster) == []
 
 
 FOR_A_WHILE: Object = {
@@ -213,191 +206,176 @@ MY_OWN: Object = {**THEIRS, "value": "refloat-force-eviction"}
 
 @pytest.mark.parametrize("ready", ["Unknown", "True"])
 @pytest.mark.parametrize("whose", [[THEIRS], []], ids=["somebody else's", "its own"])
-def test_a_taint_that_is_taken_off_in_the_middle_holds_nothing_up(
-    whose: list[Object], ready: str
+@virtual(new_cluster)
+async def test_a_taint_that_is_taken_off_in_the_middle_holds_nothing_up(
+    cluster: ControllerCluster, whose: list[Object], ready: str
 ) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await cluster.pod("stays", node="n", spec={"tolerations": [{"operator": "Exists"}]})
-            await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
-            await cluster.start()
-            await request_eviction(cluster, *whose)
-            await sim.clock.sleep(70)
-            assert await cluster.find_pod("p") is None
-            await status(cluster, conditions=[{"type": "Ready", "status": ready}])
-            await request_eviction(cluster)  # without the other
-            await sim.clock.sleep(1)
-            assert await taints(cluster) == [
-                EVICTION_TAINT["key"],
-                *([] if ready == "True" else [OUT]),
-            ]
-            await status(cluster, volumesAttached=None)
-            await sim.clock.sleep(6)
-            assert await cluster.find_pod("stays") is not None
-            assert await taints(cluster) == []
-            assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})
-            assert cluster.event_log.reasons()[-1] == "ForceEvictionFinished"
-
-    run(program, seed=0)
+    await cluster.pod("stays", node="n", spec={"tolerations": [{"operator": "Exists"}]})
+    await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
+    await cluster.start()
+    await request_eviction(cluster, *whose)
+    await cluster.sim.clock.sleep(70)
+    assert await cluster.find_pod("p") is None
+    await status(cluster, conditions=[{"type": "Ready", "status": ready}])
+    await request_eviction(cluster)  # without the other
+    await cluster.sim.clock.sleep(1)
+    assert await taints(cluster) == [EVICTION_TAINT["key"], *([] if ready == "True" else [OUT])]
+    await status(cluster, volumesAttached=None)
+    await cluster.sim.clock.sleep(6)
+    assert await cluster.find_pod("stays") is not None
+    assert await taints(cluster) == []
+    assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})
+    assert cluster.event_log.reasons()[-1] == "ForceEvictionFinished"
 
 
-@virtual()
-async def test_a_taint_that_is_taken_off_before_all_is_gone_is_set_again(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_taint_taken_off_before_all_is_gone_is_set_again(cluster: ControllerCluster) -> None:
     """The taint is Refloat's own this time, and pods that tolerate it for a while go too."""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
-        await cluster.start()
-        await request_eviction(cluster, THEIRS)
-        await sim.clock.sleep(60)
-        await request_eviction(cluster)
-        await sim.clock.sleep(1)
-        node_taints = [(each.key, each.value) for each in (await node(cluster)).spec.taints or ()]
-        assert (OUT, MY_OWN["value"]) in node_taints
-        await sim.clock.sleep(200)
-        assert await cluster.find_pod("later") is None
-        assert await taints(cluster) == []
+    await cluster.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
+    await cluster.start()
+    await request_eviction(cluster, THEIRS)
+    await cluster.sim.clock.sleep(60)
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(1)
+    node_taints = [(each.key, each.value) for each in (await node(cluster)).spec.taints or ()]
+    assert (OUT, MY_OWN["value"]) in node_taints
+    await cluster.sim.clock.sleep(200)
+    assert await cluster.find_pod("later") is None
+    assert await taints(cluster) == []
 
 
-@virtual()
-async def test_a_pod_that_nobody_deletes_any_more_is_left_on_a_ready_node(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_pod_that_nobody_deletes_stays_on_a_ready_node(cluster: ControllerCluster) -> None:
     """The countdown ended with the taint."""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
-        await cluster.start()
-        await request_eviction(cluster, THEIRS)
-        await sim.clock.sleep(70)
-        assert await cluster.find_pod("p") is None
-        await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
-        await request_eviction(cluster)
-        await sim.clock.sleep(200)
-        assert await cluster.find_pod("later") is not None
-        assert await taints(cluster) == []
+    await cluster.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
+    await cluster.start()
+    await request_eviction(cluster, THEIRS)
+    await cluster.sim.clock.sleep(70)
+    assert await cluster.find_pod("p") is None
+    await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(200)
+    assert await cluster.find_pod("later") is not None
+    assert await taints(cluster) == []
 
 
-@virtual()
-async def test_a_wish_that_is_taken_back_takes_the_taint_with_it(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(52)
-        assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
-        await cluster.client.patch(kinds.NODES, "n", {"spec": {"taints": [MY_OWN]}})
-        await sim.clock.sleep(1)
-        assert await taints(cluster) == []
-        assert cluster.event_log.reasons()[-1] == "ForceEvictionWithdrawn"
+@virtual(new_cluster)
+async def test_wish_that_is_taken_back_takes_the_taint_with_it(cluster: ControllerCluster) -> None:
+    await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(52)
+    assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
+    await cluster.client.patch(kinds.NODES, "n", {"spec": {"taints": [MY_OWN]}})
+    await cluster.sim.clock.sleep(1)
+    assert await taints(cluster) == []
+    assert cluster.event_log.reasons()[-1] == "ForceEvictionWithdrawn"
 
 
-@virtual()
-async def test_a_node_that_returns_is_finished_with(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_a_node_that_returns_is_finished_with(cluster: ControllerCluster) -> None:
     """Its kubelet ends the pods that are deleted, and then the taints go."""
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster)
-        await sim.clock.sleep(51)
-        await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
-        await sim.clock.sleep(60)
-        assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
-        await cluster.client.delete(
-            kinds.PODS, "p", namespace="default", options=controller_cluster.AT_ONCE
-        )
-        await sim.clock.sleep(6)
-        assert await taints(cluster) == []
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(51)
+    await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
+    await cluster.sim.clock.sleep(60)
+    assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
+    await cluster.client.delete(
+        kinds.PODS, "p", namespace="default", options=controller_cluster.AT_ONCE
+    )
+    await cluster.sim.clock.sleep(6)
+    assert await taints(cluster) == []
 
 
-@virtual()
-async def test_a_gate_that_changes_while_it_runs_is_heeded(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        cluster.process.env.update(gates=Gates())
-        await request_eviction(cluster)
-        await sim.clock.sleep(300)
-        assert await taints(cluster) == [EVICTION_TAINT["key"]]
-        cluster.process.env.update(gates=ON)
-        await sim.clock.sleep(51)
-        assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
-        cluster.process.env.update(gates=Gates())
-        await sim.clock.sleep(300)
-        assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
-        cluster.process.env.update(gates=ON)
-        await sim.clock.sleep(51)
-        assert await taints(cluster) == []
+@virtual(running, new_cluster)
+async def test_a_gate_that_changes_while_it_runs_is_heeded(cluster: ControllerCluster) -> None:
+    cluster.process.env.update(gates=Gates())
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(300)
+    assert await taints(cluster) == [EVICTION_TAINT["key"]]
+    cluster.process.env.update(gates=ON)
+    await cluster.sim.clock.sleep(51)
+    assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
+    cluster.process.env.update(gates=Gates())
+    await cluster.sim.clock.sleep(300)
+    assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
+    cluster.process.env.update(gates=ON)
+    await cluster.sim.clock.sleep(51)
+    assert await taints(cluster) == []
 
 
 @pytest.mark.parametrize("path", ["/leases/", "/nodes/"])
-def test_a_gate_that_is_switched_off_during_the_look_is_heeded(path: str) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
+@virtual(new_cluster)
+async def test_a_gate_that_is_switched_off_during_the_look_is_heeded(
+    cluster: ControllerCluster, path: str
+) -> None:
 
-            async def slowly(request: Request) -> None:
-                if path in request.path and sim.clock.monotonic() >= began + 40:
-                    cluster.faulty.before_read = nothing
-                    cluster.process.env.update(gates=Gates())
-                    await sim.clock.sleep(5)
-
-            await cluster.start(before_read=slowly)
-            began = sim.clock.monotonic()
-            await request_eviction(cluster)
-            await sim.clock.sleep(300)
-            assert cluster.faulty.before_read is nothing
-            assert await taints(cluster) == [EVICTION_TAINT["key"]]
-            assert cluster.faulty.writes == 0
-            cluster.process.env.update(gates=ON)
-            await sim.clock.sleep(90)
-            assert await taints(cluster) == []
-
-    run(program, seed=0)
-
-
-@virtual()
-async def test_a_gate_that_is_switched_off_while_a_write_waits_is_heeded(sim: Sim) -> None:
-    """For the limit of the client, which checks before each request."""
-    async with new_cluster(sim) as cluster:
-
-        async def waits(_: Request) -> None:
+    async def slowly(request: Request) -> None:
+        if path in request.path and cluster.sim.clock.monotonic() >= began + 40:
+            cluster.faulty.before_read = nothing
             cluster.process.env.update(gates=Gates())
-            await sim.clock.sleep(5)
-            fence.check()
+            await cluster.sim.clock.sleep(5)
 
-        await cluster.start(before=waits)
-        await request_eviction(cluster)
-        await sim.clock.sleep(300)
-        assert cluster.faulty.writes == 1
-        assert await taints(cluster) == [EVICTION_TAINT["key"]]
-        assert cluster.event_log.reasons() == []
+    await cluster.start(before_read=slowly)
+    began = cluster.sim.clock.monotonic()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(300)
+    assert cluster.faulty.before_read is nothing
+    assert await taints(cluster) == [EVICTION_TAINT["key"]]
+    assert cluster.faulty.writes == 0
+    cluster.process.env.update(gates=ON)
+    await cluster.sim.clock.sleep(90)
+    assert await taints(cluster) == []
 
 
-@virtual()
-async def test_what_was_seen_of_a_lease_is_forgotten_with_the_gate(sim: Sim) -> None:
-    """The node was back, and went down again, while no controller ran."""
-    async with running(new_cluster(sim)) as cluster:
-        await request_eviction(cluster)
-        await sim.clock.sleep(10)
+@virtual(new_cluster)
+async def test_gate_switched_off_while_a_write_waits_is_heeded(cluster: ControllerCluster) -> None:
+    """For the limit of the client, which checks before each request."""
+
+    async def waits(_: Request) -> None:
         cluster.process.env.update(gates=Gates())
-        await sim.clock.sleep(10)
-        spec = {"renewTime": "2026-01-01T00:00:00.000000Z"}
-        await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease")
-        cluster.process.env.update(gates=ON)
-        await sim.clock.sleep(90)
-        assert cluster.event_log.reasons() == [
-            "ForceEvictionStarted",
-            "ForceEviction",
-            "ForceEvictionFinished",
-        ]
+        await cluster.sim.clock.sleep(5)
+        fence.check()
+
+    await cluster.start(before=waits)
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(300)
+    assert cluster.faulty.writes == 1
+    assert await taints(cluster) == [EVICTION_TAINT["key"]]
+    assert cluster.event_log.reasons() == []
 
 
-@virtual()
-async def test_volumes_are_waited_for_from_when_the_last_pod_is_gone(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(300)
-        assert await cluster.find_pod("p") is None
-        await cluster.pod("late", node="n")
-        await sim.clock.sleep(200)
-        assert await cluster.find_pod("late") is None
-        assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
-        await sim.clock.sleep(200)
-        assert await taints(cluster) == []
+@virtual(running, new_cluster)
+async def test_what_was_seen_of_a_lease_is_forgotten_with_gate(cluster: ControllerCluster) -> None:
+    """The node was back, and went down again, while no controller ran."""
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(10)
+    cluster.process.env.update(gates=Gates())
+    await cluster.sim.clock.sleep(10)
+    spec = {"renewTime": "2026-01-01T00:00:00.000000Z"}
+    await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease")
+    cluster.process.env.update(gates=ON)
+    await cluster.sim.clock.sleep(90)
+    assert cluster.event_log.reasons() == [
+        "ForceEvictionStarted",
+        "ForceEviction",
+        "ForceEvictionFinished",
+    ]
+
+
+@virtual(new_cluster)
+async def test_volumes_have_time_from_when_the_last_pod_is_gone(cluster: ControllerCluster) -> None:
+    await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(300)
+    assert await cluster.find_pod("p") is None
+    await cluster.pod("late", node="n")
+    await cluster.sim.clock.sleep(200)
+    assert await cluster.find_pod("late") is None
+    assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
+    await cluster.sim.clock.sleep(200)
+    assert await taints(cluster) == []
 
 
 @pytest.mark.parametrize("number", range(1, 4))  # begin and end, and one beyond

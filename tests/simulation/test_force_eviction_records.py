@@ -42,71 +42,67 @@ def notes(cluster: ControllerCluster, reason: str) -> list[str]:
 # -- evidence
 
 
-@virtual(seeds=3)
+@virtual(new_cluster, seeds=3)
 async def test_a_node_whose_volumes_are_cleared_is_watched_anew_by_the_next_process(
-    sim: Sim,
+    cluster: ControllerCluster,
 ) -> None:
     """The process that cleared them died; the next has not seen the lease silent."""
-    async with new_cluster(sim) as cluster:
-        await request_eviction(cluster)
-        await cluster.start(dies_at=1, dies_after=True)
-        await sim.clock.sleep(GRACE + 10)
-        await cluster.stop()
-        assert (await node(cluster)).metadata.annotations == {PROGRESS: '{"step":"VolumesCleared"}'}
-        await cluster.start()
-        await sim.clock.sleep(GRACE - 1)
-        assert await cluster.find_pod("p") is not None
-        assert event_reasons(cluster) == []
-        await sim.clock.sleep(2)
-        assert await cluster.find_pod("p") is None
+    await request_eviction(cluster)
+    await cluster.start(dies_at=1, dies_after=True)
+    await cluster.sim.clock.sleep(GRACE + 10)
+    await cluster.stop()
+    assert (await node(cluster)).metadata.annotations == {PROGRESS: '{"step":"VolumesCleared"}'}
+    await cluster.start()
+    await cluster.sim.clock.sleep(GRACE - 1)
+    assert await cluster.find_pod("p") is not None
+    assert event_reasons(cluster) == []
+    await cluster.sim.clock.sleep(2)
+    assert await cluster.find_pod("p") is None
 
 
-@virtual(seeds=3)
+@virtual(new_cluster, seeds=3)
 async def test_a_node_that_renews_its_lease_when_its_volumes_are_cleared_keeps_its_pods(
-    sim: Sim,
+    cluster: ControllerCluster,
 ) -> None:
-    async with new_cluster(sim) as cluster:
 
-        async def returns(request: Request) -> None:
-            if "/nodes/n/status" in request.path:
-                cluster.faulty.before = nothing
-                await renew(cluster)
-
-        await request_eviction(cluster)
-        await cluster.start(before=returns)
-        await sim.clock.sleep(600)
-        assert await cluster.find_pod("p") is not None
-        assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
-
-
-@virtual()
-async def test_a_node_without_a_lease_is_refused(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await cluster.client.delete(kinds.LEASES, "n", namespace="kube-node-lease")
-        await cluster.start()
-        await request_eviction(cluster)
-        await sim.clock.sleep(600)
-        assert await cluster.find_pod("p") is not None
-        (note,) = notes(cluster, "ForceEvictionRefused")
-        assert "it has no Lease in the namespace kube-node-lease" in note
-
-
-@virtual()
-async def test_a_write_that_the_client_keeps_for_long_needs_new_reads(sim: Sim) -> None:
-    """The node renews its lease meanwhile, and has not posted its status yet."""
-    async with new_cluster(sim) as cluster:
-
-        async def is_kept(_: Request) -> None:
+    async def returns(request: Request) -> None:
+        if "/nodes/n/status" in request.path:
             cluster.faulty.before = nothing
-            await sim.clock.sleep(4)
             await renew(cluster)
-            fence.check()  # as the transport does before each request
 
-        await cluster.start(before=is_kept)
-        await request_eviction(cluster)
-        await sim.clock.sleep(600)
-        assert await cluster.find_pod("p") is not None
-        assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
+    await request_eviction(cluster)
+    await cluster.start(before=returns)
+    await cluster.sim.clock.sleep(600)
+    assert await cluster.find_pod("p") is not None
+    assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
+
+
+@virtual(new_cluster)
+async def test_a_node_without_a_lease_is_refused(cluster: ControllerCluster) -> None:
+    await cluster.client.delete(kinds.LEASES, "n", namespace="kube-node-lease")
+    await cluster.start()
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(600)
+    assert await cluster.find_pod("p") is not None
+    (note,) = notes(cluster, "ForceEvictionRefused")
+    assert "it has no Lease in the namespace kube-node-lease" in note
+
+
+@virtual(new_cluster)
+async def test_write_that_client_keeps_for_long_needs_new_reads(cluster: ControllerCluster) -> None:
+    """The node renews its lease meanwhile, and has not posted its status yet."""
+
+    async def is_kept(_: Request) -> None:
+        cluster.faulty.before = nothing
+        await cluster.sim.clock.sleep(4)
+        await renew(cluster)
+        fence.check()  # as the transport does before each request
+
+    await cluster.start(before=is_kept)
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(600)
+    assert await cluster.find_pod("p") is not None
+    assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
 
 
 # -- records
@@ -189,50 +185,49 @@ def test_an_answer_that_is_lost_is_told_of_once(number: int) -> None:
         ("true", "NoExecute", "refloat.dev/force-eviction=true:NoExecute"),
     ],
 )
-def test_a_mistyped_request_gets_one_event_with_the_right_command(
-    value: str, effect: str, shown: str
-) -> None:
-    async def program(sim: Sim) -> None:
-        async with running(new_cluster(sim)) as cluster:
-            await request_eviction(cluster, {**EVICTION_TAINT, "value": value, "effect": effect})
-            await sim.clock.sleep(1)
-            await post(cluster, "False")  # the node changes, the taint does not
-            await sim.clock.sleep(600)
-            [(kind, reason, note)] = cluster.event_log.events
-            assert (kind, reason) == ("Warning", "ForceEvictionMistyped")
-            assert note.startswith(f"The taint {shown} asks for nothing")
-            assert note.endswith(
-                "kubectl taint node n refloat.dev/force-eviction-"
-                " && kubectl taint node n refloat.dev/force-eviction=true:NoSchedule"
-            )
-            assert await cluster.find_pod("p") is not None
-            await request_eviction(cluster)
-            await sim.clock.sleep(GRACE + 1)
-            assert await cluster.find_pod("p") is None
-
-    run(program, seed=0)
-
-
 @virtual()
-async def test_a_right_that_is_missing_shows_in_readyz_a_gauge_and_one_event(sim: Sim) -> None:
+async def test_a_mistyped_request_gets_one_event_with_the_right_command(
+    sim: Sim, value: str, effect: str, shown: str
+) -> None:
+    async with running(sim, new_cluster) as cluster:
+        await request_eviction(cluster, {**EVICTION_TAINT, "value": value, "effect": effect})
+        await sim.clock.sleep(1)
+        await post(cluster, "False")  # the node changes, the taint does not
+        await sim.clock.sleep(600)
+        [(kind, reason, note)] = cluster.event_log.events
+        assert (kind, reason) == ("Warning", "ForceEvictionMistyped")
+        assert note.startswith(f"The taint {shown} asks for nothing")
+        assert note.endswith(
+            "kubectl taint node n refloat.dev/force-eviction-"
+            " && kubectl taint node n refloat.dev/force-eviction=true:NoSchedule"
+        )
+        assert await cluster.find_pod("p") is not None
+        await request_eviction(cluster)
+        await sim.clock.sleep(GRACE + 1)
+        assert await cluster.find_pod("p") is None
+
+
+@virtual(new_cluster)
+async def test_missing_right_shows_in_readyz_a_gauge_and_an_event(
+    cluster: ControllerCluster,
+) -> None:
     gauge = "refloat_force_eviction_missing_rights"
 
     def forbidden(request: Request, _: int) -> errors.ClientError | None:
         is_delete = request.method == "DELETE" and "/pods/" in request.path
         return errors.Forbidden("no", code=403) if is_delete else None
 
-    async with new_cluster(sim) as cluster:
-        await cluster.start(refuses=forbidden)
-        await request_eviction(cluster)
-        await sim.clock.sleep(2 * GRACE)
-        missing = cluster.process.env.readiness["rights/force-eviction-controller"]()
-        assert missing == "force-eviction-controller may not delete pods"
-        assert cluster.sample(gauge, right="delete pods") == 1
-        assert len(notes(cluster, "MissingRights")) == 1
-        assert cluster.sample("refloat_force_eviction_pods_left") == 1
-        cluster.faulty.refuses = lambda *_: None
-        await sim.clock.sleep(60)
-        assert await cluster.find_pod("p") is None
-        assert cluster.process.env.readiness["rights/force-eviction-controller"]() is None
-        assert cluster.sample(gauge, right="delete pods") == 0
-        assert cluster.sample("refloat_force_eviction_pods_left") == 0
+    await cluster.start(refuses=forbidden)
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(2 * GRACE)
+    missing = cluster.process.env.readiness["rights/force-eviction-controller"]()
+    assert missing == "force-eviction-controller may not delete pods"
+    assert cluster.sample(gauge, right="delete pods") == 1
+    assert len(notes(cluster, "MissingRights")) == 1
+    assert cluster.sample("refloat_force_eviction_pods_left") == 1
+    cluster.faulty.refuses = lambda *_: None
+    await cluster.sim.clock.sleep(60)
+    assert await cluster.find_pod("p") is None
+    assert cluster.process.env.readiness["rights/force-eviction-controller"]() is None
+    assert cluster.sample(gauge, right="delete pods") == 0
+    assert cluster.sample("refloat_force_eviction_pods_left") == 0

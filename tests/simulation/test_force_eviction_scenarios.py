@@ -25,49 +25,43 @@ MOMENTS: list[Moment] = [(n, side) for n in range(1, WRITES + 1) for side in ("b
 REFUSED = MOMENTS.index((3, "before")) + 1
 
 
-@virtual(seeds=5)
-async def test_a_node_that_stays_off(sim: Sim) -> None:
+@virtual(EvictedNodeCluster, seeds=5)
+async def test_a_node_that_stays_off(s: EvictedNodeCluster) -> None:
     """Scenario 1, and the node stays away: at once, where six minutes would pass otherwise."""
-    async with EvictedNodeCluster(sim) as s:
-        node = await s.begin()
-        [pod] = s.pods()
-        s.fleet.fail(node, "crash")
-        await sim.clock.sleep(OFF_SECONDS)
-        await s.request_eviction(node)
-        await sim.clock.sleep(30)
-        assert s.hooked is not None
-        assert s.hooked.writes in (WRITES - 1, WRITES)
-        assert s.running()
-        assert node not in s.running()
-        lines = [text for _, text in s.history(pod)]
-        assert "Failed terminating(0) DeletionByForceEviction" in lines[-3:]
-        await sim.clock.sleep(END_SECONDS)
-        await s.settled()
-        assert s.job().status.failed == 1
+    node = await s.begin()
+    [pod] = s.pods()
+    s.fleet.fail(node, "crash")
+    await s.sim.clock.sleep(OFF_SECONDS)
+    await s.request_eviction(node)
+    await s.sim.clock.sleep(30)
+    assert s.hooked is not None
+    assert s.hooked.writes in (WRITES - 1, WRITES)
+    assert s.running()
+    assert node not in s.running()
+    lines = [text for _, text in s.history(pod)]
+    assert "Failed terminating(0) DeletionByForceEviction" in lines[-3:]
+    await s.sim.clock.sleep(END_SECONDS)
+    await s.settled()
+    assert s.job().status.failed == 1
 
 
-@virtual()
-async def test_without_the_wish_the_volume_is_not_free_for_six_minutes(sim: Sim) -> None:
-    async with EvictedNodeCluster(sim) as s:
-        node = await s.begin()
-        [pod] = s.pods()
-        s.fleet.fail(node, "crash")
-        await sim.clock.sleep(OFF_SECONDS)
-        status = {"phase": "Failed"}
-        await s.client.patch(
-            kinds.PODS,
-            pod.metadata.name,
-            {"status": status},
-            namespace="default",
-            subresource="status",
-        )
-        await sim.clock.sleep(350)
-        assert not s.running()
-        assert "Pending" in describe_pod(s.pods()[-1])
-        await sim.clock.sleep(60)
-        assert s.running()
-        assert node not in s.running()
-        assert s.wrong == []
+@virtual(EvictedNodeCluster)
+async def test_without_wish_the_volume_is_not_free_for_six_minutes(s: EvictedNodeCluster) -> None:
+    node = await s.begin()
+    [pod] = s.pods()
+    s.fleet.fail(node, "crash")
+    await s.sim.clock.sleep(OFF_SECONDS)
+    status = {"phase": "Failed"}
+    await s.client.patch(
+        kinds.PODS, pod.metadata.name, {"status": status}, namespace="default", subresource="status"
+    )
+    await s.sim.clock.sleep(350)
+    assert not s.running()
+    assert "Pending" in describe_pod(s.pods()[-1])
+    await s.sim.clock.sleep(60)
+    assert s.running()
+    assert node not in s.running()
+    assert s.wrong == []
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -178,34 +172,32 @@ def test_a_node_that_returns_before_the_check(early: float) -> None:
     run(program, seed=3)
 
 
-@virtual(seeds=3)
-async def test_a_node_that_never_was_off_is_refused(sim: Sim) -> None:
-    async with EvictedNodeCluster(sim) as s:
-        node = await s.begin()
-        await s.request_eviction(node)
-        await sim.clock.sleep(60)
-        await s.settled()
-        assert list(s.running()) == [node]
-        current = await s.client.get(kinds.NODES, node)
-        assert structs.is_true(current.status.conditions, "Ready")
+@virtual(EvictedNodeCluster, seeds=3)
+async def test_a_node_that_never_was_off_is_refused(s: EvictedNodeCluster) -> None:
+    node = await s.begin()
+    await s.request_eviction(node)
+    await s.sim.clock.sleep(60)
+    await s.settled()
+    assert list(s.running()) == [node]
+    current = await s.client.get(kinds.NODES, node)
+    assert structs.is_true(current.status.conditions, "Ready")
 
 
-@virtual(seeds=3)
-async def test_a_tool_that_says_so_again_and_again_starts_no_loop(sim: Sim) -> None:
+@virtual(EvictedNodeCluster, seeds=3)
+async def test_a_tool_that_says_so_again_and_again_starts_no_loop(s: EvictedNodeCluster) -> None:
     """Each request is one check; a node that is back is refused each time and keeps its pods."""
-    async with EvictedNodeCluster(sim) as s:
-        node = await s.begin()
-        s.fleet.fail(node, "crash")
-        await sim.clock.sleep(OFF_SECONDS)
+    node = await s.begin()
+    s.fleet.fail(node, "crash")
+    await s.sim.clock.sleep(OFF_SECONDS)
+    await s.request_eviction(node)
+    await s.sim.clock.sleep(60)
+    s.fleet.heal(node)
+    await s.sim.clock.sleep(20)
+    assert s.hooked is not None
+    before = s.hooked.writes
+    for _ in range(5):
         await s.request_eviction(node)
-        await sim.clock.sleep(60)
-        s.fleet.heal(node)
-        await sim.clock.sleep(20)
-        assert s.hooked is not None
-        before = s.hooked.writes
-        for _ in range(5):
-            await s.request_eviction(node)
-            await sim.clock.sleep(20)
-        assert s.hooked.writes == before + 5
-        await s.settled()
-        assert s.job().status.failed == 1
+        await s.sim.clock.sleep(20)
+    assert s.hooked.writes == before + 5
+    await s.settled()
+    assert s.job().status.failed == 1

@@ -71,28 +71,26 @@ async def delete(cluster: ControllerCluster, name: str, propagation: Any = "Back
     await cluster.client.delete(MAPS, name, namespace=NAMESPACE, options=options)
 
 
-@virtual(seeds=3)
-async def test_what_is_left_behind_goes_too(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        child = await add(cluster, "child", owner)
-        await add(cluster, "grandchild", child)
-        await add(cluster, "stranger")
-        await delete(cluster, "owner")
-        assert await there(cluster) == ["stranger"]
+@virtual(running, new_cluster, seeds=3)
+async def test_what_is_left_behind_goes_too(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    child = await add(cluster, "child", owner)
+    await add(cluster, "grandchild", child)
+    await add(cluster, "stranger")
+    await delete(cluster, "owner")
+    assert await there(cluster) == ["stranger"]
 
 
-@virtual(seeds=3)
-async def test_in_the_foreground_the_owner_goes_last(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        child = await add(cluster, "child", owner)
-        await add(cluster, "grandchild", child, finalizers=HELD)
-        await delete(cluster, "owner", "Foreground")
-        assert await there(cluster) == ["child", "grandchild", "owner"]
-        assert (await get(cluster, "owner")).metadata.finalizers == ("foregroundDeletion",)
-        await release(cluster, "grandchild")
-        assert await there(cluster) == []
+@virtual(running, new_cluster, seeds=3)
+async def test_in_the_foreground_the_owner_goes_last(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    child = await add(cluster, "child", owner)
+    await add(cluster, "grandchild", child, finalizers=HELD)
+    await delete(cluster, "owner", "Foreground")
+    assert await there(cluster) == ["child", "grandchild", "owner"]
+    assert (await get(cluster, "owner")).metadata.finalizers == ("foregroundDeletion",)
+    await release(cluster, "grandchild")
+    assert await there(cluster) == []
 
 
 async def release(cluster: ControllerCluster, name: str) -> None:
@@ -100,115 +98,106 @@ async def release(cluster: ControllerCluster, name: str) -> None:
     await cluster.client.patch(MAPS, name, free, namespace=NAMESPACE)
 
 
-@virtual()
-async def test_a_dependent_that_does_not_block_is_not_waited_for(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        await add(cluster, "child", {**owner, "blockOwnerDeletion": False}, finalizers=HELD)
-        await delete(cluster, "owner", "Foreground")
-        assert await there(cluster) == ["child"]
-        assert (await get(cluster, "child")).metadata.deletion_timestamp is not None
+@virtual(running, new_cluster)
+async def test_dependent_that_does_not_block_is_not_waited_for(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    await add(cluster, "child", {**owner, "blockOwnerDeletion": False}, finalizers=HELD)
+    await delete(cluster, "owner", "Foreground")
+    assert await there(cluster) == ["child"]
+    assert (await get(cluster, "child")).metadata.deletion_timestamp is not None
 
 
-@virtual(seeds=3)
-async def test_an_owner_does_not_wait_for_what_is_elsewhere(sim: Sim) -> None:
+@virtual(running, new_cluster, seeds=3)
+async def test_an_owner_does_not_wait_for_what_is_elsewhere(cluster: ControllerCluster) -> None:
     """A user of another namespace writes the uid of an owner that is none of the user's."""
-    async with running(new_cluster(sim)) as cluster:
-        await cluster.client.create(SPACES, {"metadata": {"name": "elsewhere"}})
-        owner = await add(cluster, "owner")
-        await add(cluster, "forged", owner, namespace="elsewhere", finalizers=HELD)
-        await delete(cluster, "owner", "Foreground")
-        assert await there(cluster) == []
+    await cluster.client.create(SPACES, {"metadata": {"name": "elsewhere"}})
+    owner = await add(cluster, "owner")
+    await add(cluster, "forged", owner, namespace="elsewhere", finalizers=HELD)
+    await delete(cluster, "owner", "Foreground")
+    assert await there(cluster) == []
 
 
 @pytest.mark.parametrize("seen_first", [True, False])
-@virtual(seeds=3)
+@virtual(new_cluster, seeds=3)
 async def test_an_owner_that_leaves_orphans_writes_nothing_elsewhere(
-    sim: Sim, seen_first: bool
+    cluster: ControllerCluster, seen_first: bool
 ) -> None:
-    async with new_cluster(sim) as cluster:
-        await cluster.client.create(SPACES, {"metadata": {"name": "elsewhere"}})
-        if seen_first:
-            await cluster.start()
-        owner = await add(cluster, "owner")
-        await add(cluster, "forged", owner, namespace="elsewhere", finalizers=HELD)
-        await delete(cluster, "owner", "Orphan")
-        if not seen_first:
-            await cluster.start()
-        assert await there(cluster) == []
-        forged = await cluster.client.get(MAPS, "forged", namespace="elsewhere")
-        assert [each.uid for each in forged.metadata.owner_references or ()] == [owner["uid"]]
+    await cluster.client.create(SPACES, {"metadata": {"name": "elsewhere"}})
+    if seen_first:
+        await cluster.start()
+    owner = await add(cluster, "owner")
+    await add(cluster, "forged", owner, namespace="elsewhere", finalizers=HELD)
+    await delete(cluster, "owner", "Orphan")
+    if not seen_first:
+        await cluster.start()
+    assert await there(cluster) == []
+    forged = await cluster.client.get(MAPS, "forged", namespace="elsewhere")
+    assert [each.uid for each in forged.metadata.owner_references or ()] == [owner["uid"]]
 
 
-@virtual()
-async def test_an_owner_that_waits_goes_when_the_last_forgets_it(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        other = await add(cluster, "other")
-        await add(cluster, "child", owner, other)
-        await delete(cluster, "owner", "Foreground")
-        assert await there(cluster) == ["child", "other"]
-        (reference,) = (await get(cluster, "child")).metadata.owner_references or ()
-        assert reference.name == "other"
+@virtual(running, new_cluster)
+async def test_owner_that_waits_goes_when_the_last_forgets_it(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    other = await add(cluster, "other")
+    await add(cluster, "child", owner, other)
+    await delete(cluster, "owner", "Foreground")
+    assert await there(cluster) == ["child", "other"]
+    (reference,) = (await get(cluster, "child")).metadata.owner_references or ()
+    assert reference.name == "other"
 
 
-@virtual()
-async def test_a_circle_does_not_wait_for_itself(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        first = await add(cluster, "first")
-        second = await add(cluster, "second", first)
-        circle = {"metadata": {"ownerReferences": [second]}}
-        await cluster.client.patch(MAPS, "first", circle, namespace=NAMESPACE)
-        await delete(cluster, "first", "Foreground")
-        assert await there(cluster) == []
+@virtual(running, new_cluster)
+async def test_a_circle_does_not_wait_for_itself(cluster: ControllerCluster) -> None:
+    first = await add(cluster, "first")
+    second = await add(cluster, "second", first)
+    circle = {"metadata": {"ownerReferences": [second]}}
+    await cluster.client.patch(MAPS, "first", circle, namespace=NAMESPACE)
+    await delete(cluster, "first", "Foreground")
+    assert await there(cluster) == []
 
 
-@virtual(seeds=3)
-async def test_orphans_are_set_free(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        await add(cluster, "child", owner)
-        await delete(cluster, "owner", "Orphan")
-        assert await there(cluster) == ["child"]
-        assert not (await get(cluster, "child")).metadata.owner_references
+@virtual(running, new_cluster, seeds=3)
+async def test_orphans_are_set_free(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    await add(cluster, "child", owner)
+    await delete(cluster, "owner", "Orphan")
+    assert await there(cluster) == ["child"]
+    assert not (await get(cluster, "child")).metadata.owner_references
 
 
-@virtual()
-async def test_an_owner_that_never_was_is_as_one_that_is_gone(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        await add(cluster, "no-such-uid", reference("owner", "another-uid"))
-        await add(cluster, "no-such-name", {**owner, "name": "else"})
-        await add(cluster, "of-another-kind", {**owner, "kind": "Secret"})
-        await add(cluster, "half", owner, reference("nobody", "no-uid"))
-        assert await there(cluster) == ["half", "owner"]
-        (remaining,) = (await get(cluster, "half")).metadata.owner_references or ()
-        assert remaining.name == "owner"
+@virtual(running, new_cluster)
+async def test_an_owner_that_never_was_is_as_one_that_is_gone(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    await add(cluster, "no-such-uid", reference("owner", "another-uid"))
+    await add(cluster, "no-such-name", {**owner, "name": "else"})
+    await add(cluster, "of-another-kind", {**owner, "kind": "Secret"})
+    await add(cluster, "half", owner, reference("nobody", "no-uid"))
+    assert await there(cluster) == ["half", "owner"]
+    (remaining,) = (await get(cluster, "half")).metadata.owner_references or ()
+    assert remaining.name == "owner"
 
 
-@virtual()
-async def test_an_owner_of_a_kind_that_nobody_serves_keeps_what_it_owns(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        strange = {**reference("x", "u"), "apiVersion": "example.com/v1", "kind": "Thing"}
-        await add(cluster, "a", strange)
-        assert await there(cluster) == ["a"]
+@virtual(running, new_cluster)
+async def test_owner_of_an_unserved_kind_keeps_what_it_owns(cluster: ControllerCluster) -> None:
+    strange = {**reference("x", "u"), "apiVersion": "example.com/v1", "kind": "Thing"}
+    await add(cluster, "a", strange)
+    assert await there(cluster) == ["a"]
 
 
-@virtual()
-async def test_an_owner_in_another_namespace_is_none_and_an_event_says_so(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        await add(cluster, "a", owner, namespace="kube-system")
-        assert await there(cluster, "kube-system") == []
-        note = (
-            f"ownerRef [v1/ConfigMap, namespace: kube-system, name: owner, uid: {owner['uid']}] "
-            'does not exist in namespace "kube-system"'
-        )
-        assert ("Warning", "OwnerRefInvalidNamespace", note) in cluster.event_log.events
+@virtual(running, new_cluster)
+async def test_owner_in_another_namespace_is_none_as_events_say(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    await add(cluster, "a", owner, namespace="kube-system")
+    assert await there(cluster, "kube-system") == []
+    note = (
+        f"ownerRef [v1/ConfigMap, namespace: kube-system, name: owner, uid: {owner['uid']}] "
+        'does not exist in namespace "kube-system"'
+    )
+    assert ("Warning", "OwnerRefInvalidNamespace", note) in cluster.event_log.events
 
 
-@virtual()
-async def test_what_belongs_to_no_namespace_is_not_taken_for_an_owner_in_one(sim: Sim) -> None:
+@virtual(running, new_cluster)
+async def test_object_without_a_namespace_is_no_owner_in_one(cluster: ControllerCluster) -> None:
     volume = {
         "spec": {
             "capacity": {"storage": "1Gi"},
@@ -216,59 +205,57 @@ async def test_what_belongs_to_no_namespace_is_not_taken_for_an_owner_in_one(sim
             "hostPath": {"path": "/x"},
         }
     }
-    async with running(new_cluster(sim)) as cluster:
-        owner = await add(cluster, "owner")
-        metadata = {"name": "v", "ownerReferences": [owner]}
-        await cluster.client.create(VOLUMES, {"metadata": metadata, **volume})
-        await delete(cluster, "owner")
-        await sim.clock.sleep(30)
-        await cluster.client.get(VOLUMES, "v")
-        note = (
-            f"ownerRef [v1/ConfigMap, namespace: , name: owner, uid: {owner['uid']}] "
-            'does not exist in namespace ""'
-        )
-        assert ("Warning", "OwnerRefInvalidNamespace", note) in cluster.event_log.events
+    owner = await add(cluster, "owner")
+    metadata = {"name": "v", "ownerReferences": [owner]}
+    await cluster.client.create(VOLUMES, {"metadata": metadata, **volume})
+    await delete(cluster, "owner")
+    await cluster.sim.clock.sleep(30)
+    await cluster.client.get(VOLUMES, "v")
+    note = (
+        f"ownerRef [v1/ConfigMap, namespace: , name: owner, uid: {owner['uid']}] "
+        'does not exist in namespace ""'
+    )
+    assert ("Warning", "OwnerRefInvalidNamespace", note) in cluster.event_log.events
 
 
-@virtual()
-async def test_what_was_left_while_nobody_looked_is_found_at_the_start(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        owner = await add(cluster, "owner")
-        await add(cluster, "child", owner)
-        await delete(cluster, "owner")
-        await cluster.start()
-        assert await there(cluster) == []
+@virtual(new_cluster)
+async def test_orphans_of_an_earlier_life_are_found_at_start(cluster: ControllerCluster) -> None:
+    owner = await add(cluster, "owner")
+    await add(cluster, "child", owner)
+    await delete(cluster, "owner")
+    await cluster.start()
+    assert await there(cluster) == []
 
 
-@virtual(seeds=3)
-async def test_at_a_start_nothing_is_asked_about_what_has_its_owners(sim: Sim) -> None:
+@virtual(new_cluster, seeds=3)
+async def test_at_a_start_nothing_is_asked_about_what_has_its_owners(
+    cluster: ControllerCluster,
+) -> None:
     reads: list[str] = []
 
     async def note(request: Request) -> None:
         reads.append(request.path)
 
-    async with new_cluster(sim) as cluster:
-        owner = await add(cluster, "owner")
-        children = [f"child{number}" for number in range(9)]
-        for name in children:
-            await add(cluster, name, owner)
-        await cluster.start(before_read=note)
-        assert await there(cluster) == [*children, "owner"]
-        assert reads == []
-        await delete(cluster, "owner")
-        assert await there(cluster) == []
+    owner = await add(cluster, "owner")
+    children = [f"child{number}" for number in range(9)]
+    for name in children:
+        await add(cluster, name, owner)
+    await cluster.start(before_read=note)
+    assert await there(cluster) == [*children, "owner"]
+    assert reads == []
+    await delete(cluster, "owner")
+    assert await there(cluster) == []
 
 
-@virtual(seeds=3)
-async def test_a_new_owner_in_time_saves_it(sim: Sim) -> None:
+@virtual(running, new_cluster, seeds=3)
+async def test_a_new_owner_in_time_saves_it(cluster: ControllerCluster) -> None:
     """The delete is of the version that was judged."""
-    async with running(new_cluster(sim)) as cluster:
-        owner, other = await add(cluster, "owner"), await add(cluster, "other")
-        await add(cluster, "child", owner)
-        adopted = {"metadata": {"ownerReferences": [other]}}
-        await cluster.client.patch(MAPS, "child", adopted, namespace=NAMESPACE)
-        await delete(cluster, "owner")
-        assert await there(cluster) == ["child", "other"]
+    owner, other = await add(cluster, "owner"), await add(cluster, "other")
+    await add(cluster, "child", owner)
+    adopted = {"metadata": {"ownerReferences": [other]}}
+    await cluster.client.patch(MAPS, "child", adopted, namespace=NAMESPACE)
+    await delete(cluster, "owner")
+    assert await there(cluster) == ["child", "other"]
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
@@ -292,22 +279,21 @@ def test_whatever_happens_at_a_write_the_end_is_the_same(
     run(program, seed=number)
 
 
-@virtual(seeds=3)
+@virtual(new_cluster, seeds=3)
 async def test_an_owner_that_is_added_directly_before_the_delete_saves_its_dependent(
-    sim: Sim,
+    cluster: ControllerCluster,
 ) -> None:
     """The delete is of the version that was judged."""
-    async with new_cluster(sim) as cluster:
-        owner, other = await add(cluster, "owner"), await add(cluster, "other")
-        await add(cluster, "child", owner)
-        added: list[str] = []
+    owner, other = await add(cluster, "owner"), await add(cluster, "other")
+    await add(cluster, "child", owner)
+    added: list[str] = []
 
-        async def before(request: Request) -> None:
-            if request.method == "DELETE" and not added:
-                added.append("other")
-                owners = {"metadata": {"ownerReferences": [owner, other]}}
-                await cluster.client.patch(MAPS, "child", owners, namespace=NAMESPACE)
+    async def before(request: Request) -> None:
+        if request.method == "DELETE" and not added:
+            added.append("other")
+            owners = {"metadata": {"ownerReferences": [owner, other]}}
+            await cluster.client.patch(MAPS, "child", owners, namespace=NAMESPACE)
 
-        await cluster.start(before=before)
-        await delete(cluster, "owner")
-        assert (await there(cluster), added) == (["child", "other"], ["other"])
+    await cluster.start(before=before)
+    await delete(cluster, "owner")
+    assert (await there(cluster), added) == (["child", "other"], ["other"])

@@ -34,87 +34,79 @@ async def stray(cluster: JobCluster, name: str, labels: dict[str, str]) -> None:
     await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
 
 
-@virtual(seeds=20)
-async def test_a_pod_that_matches_is_adopted_and_counts(sim: Sim) -> None:
-    async with JobCluster(sim) as cluster:
-        spec = {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}
-        labels: dict[str, Any] = {"app": "x"}
-        pod = {"metadata": {"name": "stray", "labels": labels}, "spec": spec}
-        await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
-        template = {"metadata": {"labels": labels}, "spec": spec}
-        body = {
-            "metadata": {"name": "job"},
-            "spec": {
-                "manualSelector": True,
-                "selector": {"matchLabels": labels},
-                "template": template,
-            },
-        }
-        job = await cluster.client.create(kinds.JOBS, body, namespace=NAMESPACE)
-        await cluster.sleep(2)
-        stray = await cluster.client.get(kinds.PODS, "stray", namespace=NAMESPACE)
-        assert stray.metadata.controller is not None
-        assert stray.metadata.controller.uid == job.metadata.uid
-        assert pod_state.is_tracked(stray)
-        done = await cluster.finished()
-        assert done.status.succeeded == 1
-        assert [each.metadata.name for each in cluster.kubelet.created] == ["stray"]
+@virtual(JobCluster, seeds=20)
+async def test_a_pod_that_matches_is_adopted_and_counts(cluster: JobCluster) -> None:
+    spec = {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}
+    labels: dict[str, Any] = {"app": "x"}
+    pod = {"metadata": {"name": "stray", "labels": labels}, "spec": spec}
+    await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    body = {
+        "metadata": {"name": "job"},
+        "spec": {"manualSelector": True, "selector": {"matchLabels": labels}, "template": template},
+    }
+    job = await cluster.client.create(kinds.JOBS, body, namespace=NAMESPACE)
+    await cluster.sleep(2)
+    stray = await cluster.client.get(kinds.PODS, "stray", namespace=NAMESPACE)
+    assert stray.metadata.controller is not None
+    assert stray.metadata.controller.uid == job.metadata.uid
+    assert pod_state.is_tracked(stray)
+    done = await cluster.finished()
+    assert done.status.succeeded == 1
+    assert [each.metadata.name for each in cluster.kubelet.created] == ["stray"]
 
 
-@virtual(seeds=5)
-async def test_more_successes_than_asked_for_are_told_of(sim: Sim) -> None:
+@virtual(JobCluster, seeds=5)
+async def test_more_successes_than_asked_for_are_told_of(cluster: JobCluster) -> None:
     """Behaviour A6.3, A22.1: before the end itself is."""
-    async with JobCluster(sim) as cluster:
-        labels: dict[str, Any] = {"app": "x"}
-        for name in ("one", "two"):
-            await stray(cluster, name, labels)
-        await cluster.sleep(10)
-        selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
-        await cluster.submit(labels=labels, completions=1, **selector)
-        job = await cluster.finished()
-        assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2)
-        assert cluster.event_log.events == [
-            (
-                "Warning",
-                "TooManySucceededPods",
-                "Too many succeeded pods running after completion count reached",
-            ),
-            ("Normal", "Completed", "Job completed"),
-        ]
+    labels: dict[str, Any] = {"app": "x"}
+    for name in ("one", "two"):
+        await stray(cluster, name, labels)
+    await cluster.sleep(10)
+    selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
+    await cluster.submit(labels=labels, completions=1, **selector)
+    job = await cluster.finished()
+    assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2)
+    assert cluster.event_log.events == [
+        (
+            "Warning",
+            "TooManySucceededPods",
+            "Too many succeeded pods running after completion count reached",
+        ),
+        ("Normal", "Completed", "Job completed"),
+    ]
 
 
-@virtual(seeds=5)
-async def test_a_counted_pod_whose_labels_change_is_released(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(OK, FOREVER), seeds=5)
+async def test_a_counted_pod_whose_labels_change_is_released(cluster: JobCluster) -> None:
     """Behaviour A2.4: also after the pod is over, while its Job is not; its count stays."""
-    async with JobCluster(sim, job_cluster.in_turn(OK, FOREVER)) as cluster:
-        await cluster.submit(completions=2, parallelism=1)
-        await cluster.sleep(10)
-        assert (await cluster.job()).status.succeeded == 1
-        pod = cluster.kubelet.created[0]
-        await patched(cluster, pod, {"labels": {"batch.kubernetes.io/controller-uid": None}})
-        await cluster.sleep(3)
-        released = await cluster.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
-        assert released.metadata.owner_references is None
-        status = (await cluster.job()).status
-        assert (status.succeeded, status.active, len(cluster.kubelet.created)) == (1, 1, 2)
+    await cluster.submit(completions=2, parallelism=1)
+    await cluster.sleep(10)
+    assert (await cluster.job()).status.succeeded == 1
+    pod = cluster.kubelet.created[0]
+    await patched(cluster, pod, {"labels": {"batch.kubernetes.io/controller-uid": None}})
+    await cluster.sleep(3)
+    released = await cluster.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+    assert released.metadata.owner_references is None
+    status = (await cluster.job()).status
+    assert (status.succeeded, status.active, len(cluster.kubelet.created)) == (1, 1, 2)
 
 
-@virtual(seeds=5)
-async def test_counted_pods_of_a_selector_of_its_own_stay(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(OK, FOREVER)) as cluster:
-        labels: dict[str, Any] = {"app": "x"}
-        selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
-        await cluster.submit(labels=labels, completions=2, parallelism=1, **selector)
-        await cluster.sleep(10)
-        first = cluster.kubelet.created[0]
-        await patched(cluster, first, {"labels": {"other": "y"}})
-        await cluster.sleep(3)
-        pod = await cluster.client.get(kinds.PODS, first.metadata.name, namespace=NAMESPACE)
-        assert pod.metadata.controller is not None
-        await patched(cluster, first, {"labels": {"app": None}})
-        await cluster.sleep(3)
-        pod = await cluster.client.get(kinds.PODS, first.metadata.name, namespace=NAMESPACE)
-        assert pod.metadata.controller is None
+@virtual(JobCluster, job_cluster.in_turn(OK, FOREVER), seeds=5)
+async def test_counted_pods_of_a_selector_of_its_own_stay(cluster: JobCluster) -> None:
+    labels: dict[str, Any] = {"app": "x"}
+    selector: dict[str, Any] = {"manualSelector": True, "selector": {"matchLabels": labels}}
+    await cluster.submit(labels=labels, completions=2, parallelism=1, **selector)
+    await cluster.sleep(10)
+    first = cluster.kubelet.created[0]
+    await patched(cluster, first, {"labels": {"other": "y"}})
+    await cluster.sleep(3)
+    pod = await cluster.client.get(kinds.PODS, first.metadata.name, namespace=NAMESPACE)
+    assert pod.metadata.controller is not None
+    await patched(cluster, first, {"labels": {"app": None}})
+    await cluster.sleep(3)
+    pod = await cluster.client.get(kinds.PODS, first.metadata.name, namespace=NAMESPACE)
+    assert pod.metadata.controller is None
 
 
 async def relabelled(cluster: JobCluster) -> Pod:
@@ -133,137 +125,126 @@ async def is_owned(cluster: JobCluster, pod: Pod) -> bool:
     return newest.metadata.controller is not None
 
 
-@virtual(seeds=5)
-async def test_a_counted_pod_that_could_not_be_released_is_tried_again(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(OK, FOREVER)) as cluster:
-        refusals = [errors.Unavailable("not now") for _ in range(3)]
+@virtual(JobCluster, job_cluster.in_turn(OK, FOREVER), seeds=5)
+async def test_a_counted_pod_that_could_not_be_released_is_tried_again(cluster: JobCluster) -> None:
+    refusals = [errors.Unavailable("not now") for _ in range(3)]
 
-        def refuse(request: Request, _: int) -> errors.ClientError | None:
-            releases = b'"$patch"' in (request.body or b"")
-            return refusals.pop() if releases and refusals else None
+    def refuse(request: Request, _: int) -> errors.ClientError | None:
+        releases = b'"$patch"' in (request.body or b"")
+        return refusals.pop() if releases and refusals else None
 
-        cluster.faulty.refuses = refuse
-        pod = await relabelled(cluster)
-        await cluster.sleep(5)
-        assert await is_owned(cluster, pod)
-        await cluster.sleep(30)
-        assert not await is_owned(cluster, pod)
-        assert refusals == []
+    cluster.faulty.refuses = refuse
+    pod = await relabelled(cluster)
+    await cluster.sleep(5)
+    assert await is_owned(cluster, pod)
+    await cluster.sleep(30)
+    assert not await is_owned(cluster, pod)
+    assert refusals == []
 
 
-@virtual(seeds=5)
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=8), FOREVER), seeds=5)
 async def test_a_counted_pod_whose_labels_changed_while_nobody_looked_is_released(
-    sim: Sim,
+    cluster: JobCluster,
 ) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=8), FOREVER)) as cluster:
-        cluster.faulty.dies_on = lambda request: b'"$patch"' in (request.body or b"")
-        pod = await relabelled(cluster)
-        await cluster.faulty.died.wait()
-        assert await is_owned(cluster, pod)
-        await cluster.restart()
-        await cluster.sleep(3)
-        assert not await is_owned(cluster, pod)
+    cluster.faulty.dies_on = lambda request: b'"$patch"' in (request.body or b"")
+    pod = await relabelled(cluster)
+    await cluster.faulty.died.wait()
+    assert await is_owned(cluster, pod)
+    await cluster.restart()
+    await cluster.sleep(3)
+    assert not await is_owned(cluster, pod)
 
 
-@virtual(seeds=20)
-async def test_a_pod_whose_labels_change_is_released_and_replaced(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER, job_cluster.OK)) as cluster:
-        await cluster.submit()
-        await cluster.sleep(3)
-        [pod] = await cluster.pods()
-        await patched(cluster, pod, {"labels": {"batch.kubernetes.io/controller-uid": None}})
-        job = await cluster.finished()
-        assert (job.status.succeeded, job.status.failed) == (1, 0)
-        released = await cluster.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
-        assert released.metadata.owner_references is None
-        assert not pod_state.is_tracked(released)
-        assert len(cluster.kubelet.created) == 2
+@virtual(JobCluster, job_cluster.in_turn(FOREVER, job_cluster.OK), seeds=20)
+async def test_a_pod_whose_labels_change_is_released_and_replaced(cluster: JobCluster) -> None:
+    await cluster.submit()
+    await cluster.sleep(3)
+    [pod] = await cluster.pods()
+    await patched(cluster, pod, {"labels": {"batch.kubernetes.io/controller-uid": None}})
+    job = await cluster.finished()
+    assert (job.status.succeeded, job.status.failed) == (1, 0)
+    released = await cluster.client.get(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+    assert released.metadata.owner_references is None
+    assert not pod_state.is_tracked(released)
+    assert len(cluster.kubelet.created) == 2
 
 
-@virtual(seeds=20)
-async def test_pods_of_a_job_that_is_gone_lose_their_finalizer(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), seeds=20)
+async def test_pods_of_a_job_that_is_gone_lose_their_finalizer(cluster: JobCluster) -> None:
     """Behaviour A20.3."""
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        await cluster.submit(parallelism=3, completions=3)
-        await cluster.sleep(3)
-        options = DeleteOptions(propagation="Background")
-        await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
-        await cluster.sleep(3)
-        pods = await cluster.pods()
-        assert len(pods) == 3
-        assert not any(pod_state.is_tracked(pod) for pod in pods)
+    await cluster.submit(parallelism=3, completions=3)
+    await cluster.sleep(3)
+    options = DeleteOptions(propagation="Background")
+    await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
+    await cluster.sleep(3)
+    pods = await cluster.pods()
+    assert len(pods) == 3
+    assert not any(pod_state.is_tracked(pod) for pod in pods)
 
 
-@virtual(seeds=5)
-async def test_a_job_that_is_being_deleted_creates_nothing_and_lets_its_pods_go(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), seeds=5)
+async def test_job_being_deleted_creates_nothing_and_lets_its_pods_go(cluster: JobCluster) -> None:
     """Behaviour A20.1."""
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        await cluster.submit()
-        await cluster.sleep(3)
-        options = DeleteOptions(propagation="Foreground")
-        await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
-        await cluster.sleep(3)
-        [pod] = await cluster.pods()
-        assert not pod_state.is_tracked(pod)
-        await cluster.delete(pod.metadata.name)
-        await cluster.sleep(30)
-        assert len(cluster.kubelet.created) == 1
-        assert (await cluster.job()).status.failed == 0
+    await cluster.submit()
+    await cluster.sleep(3)
+    options = DeleteOptions(propagation="Foreground")
+    await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=options)
+    await cluster.sleep(3)
+    [pod] = await cluster.pods()
+    assert not pod_state.is_tracked(pod)
+    await cluster.delete(pod.metadata.name)
+    await cluster.sleep(30)
+    assert len(cluster.kubelet.created) == 1
+    assert (await cluster.job()).status.failed == 0
 
 
-@virtual(seeds=5)
-async def test_another_controllers_job_is_left_alone(sim: Sim) -> None:
-    async with JobCluster(sim) as cluster:
-        await cluster.submit(managedBy="example.com/other")
-        await cluster.sleep(30)
-        job = await cluster.job()
-        assert (job.status.start_time, cluster.kubelet.created) == (None, [])
-        count = cluster.metrics.get_sample_value(
-            "job_controller_jobs_by_external_controller_total",
-            {"controller_name": "Other"},
-        )
-        assert count == 1
+@virtual(JobCluster, seeds=5)
+async def test_another_controllers_job_is_left_alone(cluster: JobCluster) -> None:
+    await cluster.submit(managedBy="example.com/other")
+    await cluster.sleep(30)
+    job = await cluster.job()
+    assert (job.status.start_time, cluster.kubelet.created) == (None, [])
+    count = cluster.metrics.get_sample_value(
+        "job_controller_jobs_by_external_controller_total", {"controller_name": "Other"}
+    )
+    assert count == 1
 
 
-@virtual(seeds=5)
-async def test_beside_kubernetes_only_jobs_that_name_refloat_are_taken_care_of(sim: Sim) -> None:
-    async with JobCluster(sim, settings=JobSettings(takes_default=False)) as cluster:
-        await cluster.submit("plain")
-        await cluster.submit("reserved", managedBy="kubernetes.io/job-controller")
-        await cluster.submit("ours", managedBy="refloat.dev/job-controller")
-        await cluster.finished("ours")
-        owners = [pod.metadata.controller for pod in cluster.kubelet.created]
-        assert [owner.name for owner in owners if owner is not None] == ["ours"]
+@virtual(JobCluster, settings=JobSettings(takes_default=False), seeds=5)
+async def test_beside_kubernetes_jobs_that_name_refloat_are_synced(cluster: JobCluster) -> None:
+    await cluster.submit("plain")
+    await cluster.submit("reserved", managedBy="kubernetes.io/job-controller")
+    await cluster.submit("ours", managedBy="refloat.dev/job-controller")
+    await cluster.finished("ours")
+    owners = [pod.metadata.controller for pod in cluster.kubelet.created]
+    assert [owner.name for owner in owners if owner is not None] == ["ours"]
 
 
-@virtual(seeds=3)
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), JobSettings(takes_default=False), seeds=3)
 async def test_beside_kubernetes_pods_of_jobs_that_are_gone_lose_the_finalizer_after_a_wait(
-    sim: Sim,
+    cluster: JobCluster,
 ) -> None:
     """Kubernetes' controller comes first, if it runs; otherwise the pods could never go."""
     how = DeleteOptions(propagation="Background")
-    beside = JobSettings(takes_default=False)
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER), beside) as cluster:
-        await cluster.submit(managedBy="refloat.dev/job-controller")
-        await cluster.sleep(5)
-        await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=how)
-        await cluster.sleep(orphans.OTHERS_FIRST_SECONDS - 1)
-        assert [pod_state.is_tracked(pod) for pod in await cluster.pods()] == [True]
-        await cluster.sleep(2)
-        assert [pod_state.is_tracked(pod) for pod in await cluster.pods()] == [False]
+    await cluster.submit(managedBy="refloat.dev/job-controller")
+    await cluster.sleep(5)
+    await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=how)
+    await cluster.sleep(orphans.OTHERS_FIRST_SECONDS - 1)
+    assert [pod_state.is_tracked(pod) for pod in await cluster.pods()] == [True]
+    await cluster.sleep(2)
+    assert [pod_state.is_tracked(pod) for pod in await cluster.pods()] == [False]
 
 
-@virtual(seeds=5)
-async def test_a_pod_that_names_no_controller_loses_the_finalizer(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        pod = {
-            "metadata": {"name": "alone", "finalizers": [pod_state.TRACKING_FINALIZER]},
-            "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
-        }
-        await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
-        await cluster.sleep(5)
-        [pod_after] = await cluster.pods()
-        assert not pod_state.is_tracked(pod_after)
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), seeds=5)
+async def test_a_pod_that_names_no_controller_loses_the_finalizer(cluster: JobCluster) -> None:
+    pod = {
+        "metadata": {"name": "alone", "finalizers": [pod_state.TRACKING_FINALIZER]},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+    }
+    await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
+    await cluster.sleep(5)
+    [pod_after] = await cluster.pods()
+    assert not pod_state.is_tracked(pod_after)
 
 
 @cases(
@@ -274,25 +255,24 @@ async def test_a_pod_that_names_no_controller_loses_the_finalizer(sim: Sim) -> N
         "of another group": ("example.com/v1", True),
     },
 )
-@virtual(seeds=3)
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), seeds=3)
 async def test_only_pods_of_jobs_lose_the_finalizer_when_their_owner_is_not_there(
-    sim: Sim, version: str, want: bool
+    cluster: JobCluster, version: str, want: bool
 ) -> None:
     """Behaviour A20.3: a kind of that name elsewhere may track its pods alike."""
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        owner = {"apiVersion": version, "kind": "Job", "name": "x", "uid": "x", "controller": True}
-        pod = {
-            "metadata": {
-                "name": "theirs",
-                "finalizers": [pod_state.TRACKING_FINALIZER],
-                "ownerReferences": [owner],
-            },
-            "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
-        }
-        await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
-        await cluster.sleep(5)
-        [pod_after] = await cluster.pods()
-        assert pod_state.is_tracked(pod_after) is want
+    owner = {"apiVersion": version, "kind": "Job", "name": "x", "uid": "x", "controller": True}
+    pod = {
+        "metadata": {
+            "name": "theirs",
+            "finalizers": [pod_state.TRACKING_FINALIZER],
+            "ownerReferences": [owner],
+        },
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}]},
+    }
+    await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
+    await cluster.sleep(5)
+    [pod_after] = await cluster.pods()
+    assert pod_state.is_tracked(pod_after) is want
 
 
 BARE: dict[str, Any] = {
@@ -301,24 +281,22 @@ BARE: dict[str, Any] = {
 }
 
 
-@virtual(seeds=3)
-async def test_an_index_is_label_enough_for_a_pod(sim: Sim) -> None:
+@virtual(JobCluster, seeds=3)
+async def test_an_index_is_label_enough_for_a_pod(cluster: JobCluster) -> None:
     """Behaviour A8.10."""
-    async with JobCluster(sim) as cluster:
-        await cluster.submit(completionMode="Indexed", completions=2, parallelism=2, **BARE)
-        job = await cluster.finished(within=60)
-        assert job.status.completed_indexes == "0,1"
-        labels = [pod.metadata.labels for pod in cluster.kubelet.created]
-        assert labels == [{pod_state.COMPLETION_INDEX: index} for index in "01"]
+    await cluster.submit(completionMode="Indexed", completions=2, parallelism=2, **BARE)
+    job = await cluster.finished(within=60)
+    assert job.status.completed_indexes == "0,1"
+    labels = [pod.metadata.labels for pod in cluster.kubelet.created]
+    assert labels == [{pod_state.COMPLETION_INDEX: index} for index in "01"]
 
 
-@virtual(seeds=3)
-async def test_a_pod_without_any_label_is_not_made(sim: Sim) -> None:
+@virtual(JobCluster, seeds=3)
+async def test_a_pod_without_any_label_is_not_made(cluster: JobCluster) -> None:
     """Behaviour A8.10."""
-    async with JobCluster(sim) as cluster:
-        await cluster.submit(**BARE)
-        await cluster.sleep(60)
-        assert cluster.kubelet.created == []
+    await cluster.submit(**BARE)
+    await cluster.sleep(60)
+    assert cluster.kubelet.created == []
 
 
 @virtual(seeds=3)

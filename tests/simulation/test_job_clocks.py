@@ -29,38 +29,35 @@ async def second_pod_after(cluster: JobCluster, sim: Sim, spec: Object) -> float
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-@virtual(seeds=3)
-async def test_a_clock_that_goes_back_by_an_hour_costs_no_hour(sim: Sim, spec: Object) -> None:
+@virtual(JobCluster, job_cluster.in_turn(FAILS, OK), seeds=3)
+async def test_clock_set_back_an_hour_costs_no_hour(cluster: JobCluster, spec: Object) -> None:
     """Ten seconds after the failure was seen, which is a second or two after its end."""
-    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
-        assert 9 <= await second_pod_after(cluster, sim, spec) <= 15
-        await cluster.finished()
+    assert 9 <= await second_pod_after(cluster, cluster.sim, spec) <= 15
+    await cluster.finished()
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-@virtual(seeds=3)
+@virtual(JobCluster, job_cluster.in_turn(FAILS, OK), seeds=3)
 async def test_after_a_restart_a_failure_in_the_future_costs_one_delay_at_most(
-    sim: Sim, spec: Object
+    cluster: JobCluster, spec: Object
 ) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
-        await cluster.submit(**spec)
-        while not any(pod.is_terminal for pod in await cluster.pods()):
-            await cluster.sleep(0.1)
-        await cluster.stop()
-        sim.clock.set_ahead(-HOUR)
-        await cluster.restart()
-        await cluster.sleep(15)
-        assert len(cluster.kubelet.created) == 2
+    await cluster.submit(**spec)
+    while not any(pod.is_terminal for pod in await cluster.pods()):
+        await cluster.sleep(0.1)
+    await cluster.stop()
+    cluster.sim.clock.set_ahead(-HOUR)
+    await cluster.restart()
+    await cluster.sleep(15)
+    assert len(cluster.kubelet.created) == 2
 
 
-@virtual(seeds=3)
-async def test_a_job_completes_although_the_clock_went_back_behind_its_start(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
-        await cluster.submit()
-        while not (job := await cluster.job()).status.start_time:
-            await cluster.sleep(0.1)
-        sim.clock.set_ahead(-HOUR)
-        await cluster.sleep(60)
-        status = (await cluster.job()).status
-        assert "Complete" in [each.type for each in status.conditions or ()]
-        assert status.completion_time == job.status.start_time
+@virtual(JobCluster, job_cluster.in_turn(OK), seeds=3)
+async def test_job_completes_although_clock_went_back_behind_its_start(cluster: JobCluster) -> None:
+    await cluster.submit()
+    while not (job := await cluster.job()).status.start_time:
+        await cluster.sleep(0.1)
+    cluster.sim.clock.set_ahead(-HOUR)
+    await cluster.sleep(60)
+    status = (await cluster.job()).status
+    assert "Complete" in [each.type for each in status.conditions or ()]
+    assert status.completion_time == job.status.start_time

@@ -64,17 +64,16 @@ def test_an_answer_that_is_lost_changes_nothing(name: str) -> None:
         assert unanswered(name, number) == want, f"lost answer {number}"
 
 
-@virtual(seeds=8)
-async def test_a_restart_at_any_moment_makes_no_pod_twice(sim: Sim) -> None:
-    async with JobCluster(sim) as cluster:
-        await cluster.submit(completions=6, parallelism=3)
-        for _ in range(8):
-            await cluster.sleep(sim.rand.random() * 3)
-            await cluster.stop()
-            await cluster.sleep(sim.rand.random())
-            await cluster.start()
-        job = await cluster.finished()
-        assert (job.status.succeeded, len(cluster.kubelet.created)) == (6, 6)
+@virtual(JobCluster, seeds=8)
+async def test_a_restart_at_any_moment_makes_no_pod_twice(cluster: JobCluster) -> None:
+    await cluster.submit(completions=6, parallelism=3)
+    for _ in range(8):
+        await cluster.sleep(cluster.sim.rand.random() * 3)
+        await cluster.stop()
+        await cluster.sleep(cluster.sim.rand.random())
+        await cluster.start()
+    job = await cluster.finished()
+    assert (job.status.succeeded, len(cluster.kubelet.created)) == (6, 6)
 
 
 # -- between the removal of a finalizer and the deletion (behaviour A9.1) -----------
@@ -128,44 +127,41 @@ def test_a_pod_that_ended_before_the_successor_saw_it_run_is_replaced(
     test()
 
 
-@virtual(seeds=3)
-async def test_a_job_that_wants_a_pod_back_counts_it(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=30), OK), seeds=3)
+async def test_a_job_that_wants_a_pod_back_counts_it(cluster: JobCluster) -> None:
     """Suspended, killed, resumed: the pods go on, and one is deleted by hand."""
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30), OK)) as cluster:
-        await cluster.submit(completions=1, parallelism=1, podReplacementPolicy="Failed")
-        await killed_before_the_deletion(cluster, suspend=True)
-        await cluster.change(suspend=False)
-        await cluster.restart()
-        await cluster.sleep(3)
-        await cluster.delete(cluster.kubelet.created[0].metadata.name)
-        job = await cluster.finished()
-        assert (job.status.succeeded, job.status.failed) == (1, 1)
+    await cluster.submit(completions=1, parallelism=1, podReplacementPolicy="Failed")
+    await killed_before_the_deletion(cluster, suspend=True)
+    await cluster.change(suspend=False)
+    await cluster.restart()
+    await cluster.sleep(3)
+    await cluster.delete(cluster.kubelet.created[0].metadata.name)
+    job = await cluster.finished()
+    assert (job.status.succeeded, job.status.failed) == (1, 1)
 
 
-@virtual(seeds=3)
-async def test_a_job_that_does_not_want_the_pod_deletes_it_uncounted(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=30), OK), seeds=3)
+async def test_a_job_that_does_not_want_the_pod_deletes_it_uncounted(cluster: JobCluster) -> None:
     """As if the controller had not been killed (behaviour A9.1)."""
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30), OK)) as cluster:
-        await cluster.submit(completions=1, parallelism=1)
-        await killed_before_the_deletion(cluster, suspend=True)
-        await cluster.restart()
-        await cluster.sleep(10)
-        assert await cluster.pods() == []
-        await cluster.change(suspend=False)
-        job = await cluster.finished()
-        assert (job.status.succeeded, job.status.failed) == (1, 0)
+    await cluster.submit(completions=1, parallelism=1)
+    await killed_before_the_deletion(cluster, suspend=True)
+    await cluster.restart()
+    await cluster.sleep(10)
+    assert await cluster.pods() == []
+    await cluster.change(suspend=False)
+    job = await cluster.finished()
+    assert (job.status.succeeded, job.status.failed) == (1, 0)
 
 
-@virtual(seeds=3)
-async def test_a_pod_that_ends_while_it_is_released_is_counted(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=30)), seeds=3)
+async def test_a_pod_that_ends_while_it_is_released_is_counted(cluster: JobCluster) -> None:
     """The pod changed, so the controller does not delete it: without any crash."""
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30))) as cluster:
-        await cluster.submit(completions=1, parallelism=1)
-        await cluster.sleep(3)
-        [pod] = await cluster.pods()
-        cluster.faulty.before = cluster.kubelet.ends_when_deleted(pod)
-        await cluster.change(suspend=True)
-        await cluster.sleep(10)
-        job = await cluster.finished()
-        assert (job.status.succeeded, len(cluster.kubelet.created)) == (1, 1)
-        assert "FailedDelete" not in cluster.event_log.reasons()
+    await cluster.submit(completions=1, parallelism=1)
+    await cluster.sleep(3)
+    [pod] = await cluster.pods()
+    cluster.faulty.before = cluster.kubelet.ends_when_deleted(pod)
+    await cluster.change(suspend=True)
+    await cluster.sleep(10)
+    job = await cluster.finished()
+    assert (job.status.succeeded, len(cluster.kubelet.created)) == (1, 1)
+    assert "FailedDelete" not in cluster.event_log.reasons()

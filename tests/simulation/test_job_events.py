@@ -99,52 +99,48 @@ async def test_the_end_of_a_job_is_told_last_and_once(sim: Sim, how: str) -> Non
         assert told(cluster).count(want) == 1
 
 
-@virtual()
-async def test_the_end_is_not_told_before_the_last_pod_has_ended(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=1e9, stop_seconds=100)))
+async def test_the_end_is_not_told_before_the_last_pod_has_ended(cluster: JobCluster) -> None:
     """The interim condition has no event: only a condition that stays has (A5.11)."""
-    script = job_cluster.in_turn(Run(seconds=1e9, stop_seconds=100))
-    async with JobCluster(sim, script) as cluster:
-        await cluster.submit(activeDeadlineSeconds=10)
-        await cluster.sleep(90)
-        assert told(cluster) == [
-            ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
-            ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
-        ]
-        await cluster.finished()
-        assert told(cluster)[2:] == [ENDS["too slow"][-1]]
+    await cluster.submit(activeDeadlineSeconds=10)
+    await cluster.sleep(90)
+    assert told(cluster) == [
+        ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
+        ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
+    ]
+    await cluster.finished()
+    assert told(cluster)[2:] == [ENDS["too slow"][-1]]
 
 
-@virtual()
-async def test_creations_and_deletions_name_the_pod(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        await cluster.submit(parallelism=2, completions=9)
-        await cluster.sleep(3)
-        await cluster.change(parallelism=0)
-        await cluster.sleep(3)
-        assert sorted(told(cluster)) == [
-            ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
-            ("Normal", "SuccessfulCreate", "Created pod: POD-1"),
-            ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
-            ("Normal", "SuccessfulDelete", "Deleted pod: POD-1"),
-        ]
+@virtual(JobCluster, job_cluster.in_turn(FOREVER))
+async def test_creations_and_deletions_name_the_pod(cluster: JobCluster) -> None:
+    await cluster.submit(parallelism=2, completions=9)
+    await cluster.sleep(3)
+    await cluster.change(parallelism=0)
+    await cluster.sleep(3)
+    assert sorted(told(cluster)) == [
+        ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
+        ("Normal", "SuccessfulCreate", "Created pod: POD-1"),
+        ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
+        ("Normal", "SuccessfulDelete", "Deleted pod: POD-1"),
+    ]
 
 
-@virtual()
-async def test_suspension_and_resumption_are_told_once_each(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        await cluster.submit(suspend=True)
-        await cluster.sleep(5)
-        await cluster.change(suspend=False)
-        await cluster.sleep(5)
-        await cluster.change(suspend=True)
-        await cluster.sleep(5)
-        assert told(cluster) == [
-            ("Normal", "Suspended", "Job suspended"),
-            ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
-            ("Normal", "Resumed", "Job resumed"),
-            ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
-            ("Normal", "Suspended", "Job suspended"),
-        ]
+@virtual(JobCluster, job_cluster.in_turn(FOREVER))
+async def test_suspension_and_resumption_are_told_once_each(cluster: JobCluster) -> None:
+    await cluster.submit(suspend=True)
+    await cluster.sleep(5)
+    await cluster.change(suspend=False)
+    await cluster.sleep(5)
+    await cluster.change(suspend=True)
+    await cluster.sleep(5)
+    assert told(cluster) == [
+        ("Normal", "Suspended", "Job suspended"),
+        ("Normal", "SuccessfulCreate", "Created pod: POD-0"),
+        ("Normal", "Resumed", "Job resumed"),
+        ("Normal", "SuccessfulDelete", "Deleted pod: POD-0"),
+        ("Normal", "Suspended", "Job suspended"),
+    ]
 
 
 @cases(
@@ -160,9 +156,9 @@ async def test_suspension_and_resumption_are_told_once_each(sim: Sim) -> None:
         ),
     },
 )
-@virtual()
+@virtual(JobCluster, job_cluster.in_turn(FOREVER))
 async def test_a_delete_that_failed(
-    sim: Sim, error: errors.ClientError, want: list[tuple[str, str, str]]
+    cluster: JobCluster, error: errors.ClientError, want: list[tuple[str, str, str]]
 ) -> None:
     requests: list[Request] = []
 
@@ -172,14 +168,13 @@ async def test_a_delete_that_failed(
         requests.append(request)
         return error
 
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        cluster.faulty.refuses = refuse
-        await cluster.submit()
-        await cluster.sleep(3)
-        await cluster.change(suspend=True)
-        await cluster.sleep(20)
-        assert requests
-        assert [each for each in told(cluster) if each[1] == "FailedDelete"] == want
+    cluster.faulty.refuses = refuse
+    await cluster.submit()
+    await cluster.sleep(3)
+    await cluster.change(suspend=True)
+    await cluster.sleep(20)
+    assert requests
+    assert [each for each in told(cluster) if each[1] == "FailedDelete"] == want
 
 
 def refusing(why: str) -> Callable[[Request, int], errors.ClientError | None]:
@@ -203,17 +198,14 @@ def refusing(why: str) -> Callable[[Request, int], errors.ClientError | None]:
         "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: pod rejected: no",
     ],
 )
-@virtual()
-async def test_a_create_that_is_refused_as_it_is_names_the_pod(sim: Sim, why: str) -> None:
-    async with JobCluster(sim) as cluster:
-        cluster.faulty.refuses = refusing(why)
-        await cluster.submit()
-        await cluster.sleep(0.5)
-        [(_, reason, note)] = told(cluster)
-        assert reason == "FailedCreate"
-        assert re.fullmatch(
-            rf'Error creating: pods "job-\w{{5}}" is forbidden: {re.escape(why)}', note
-        )
+@virtual(JobCluster)
+async def test_create_that_is_refused_as_it_is_names_the_pod(cluster: JobCluster, why: str) -> None:
+    cluster.faulty.refuses = refusing(why)
+    await cluster.submit()
+    await cluster.sleep(0.5)
+    [(_, reason, note)] = told(cluster)
+    assert reason == "FailedCreate"
+    assert re.fullmatch(rf'Error creating: pods "job-\w{{5}}" is forbidden: {re.escape(why)}', note)
 
 
 @pytest.mark.parametrize(
@@ -225,41 +217,36 @@ async def test_a_create_that_is_refused_as_it_is_names_the_pod(sim: Sim, why: st
         "unable to create new content in namespace default because it is being terminated",
     ],
 )
-@virtual()
+@virtual(JobCluster)
 async def test_a_create_that_is_refused_before_it_has_a_name_tells_the_prefix(
-    sim: Sim, why: str
+    cluster: JobCluster, why: str
 ) -> None:
-    async with JobCluster(sim) as cluster:
-        cluster.faulty.refuses = refusing(why)
-        await cluster.submit()
-        await cluster.sleep(0.5)
-        want = f'Error creating: pods "job-" is forbidden: {why}'
-        assert told(cluster) == [("Warning", "FailedCreate", want)]
+    cluster.faulty.refuses = refusing(why)
+    await cluster.submit()
+    await cluster.sleep(0.5)
+    want = f'Error creating: pods "job-" is forbidden: {why}'
+    assert told(cluster) == [("Warning", "FailedCreate", want)]
 
 
-@virtual()
-async def test_a_pod_that_is_invalid_is_named(sim: Sim) -> None:
-    async with JobCluster(sim) as cluster:
-        spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}
-        template = {"metadata": {"finalizers": ["bad finalizer"]}, "spec": spec}
-        job = {"metadata": {"name": "job"}, "spec": {"template": template}}
-        await cluster.client.create(kinds.JOBS, job, namespace=NAMESPACE)
-        await cluster.sleep(0.5)
-        [(_, _, note)] = told(cluster)
-        assert re.match(
-            r'Error creating: Pod "job-\w{5}" is invalid: \[?metadata\.finalizers', note
-        )
+@virtual(JobCluster)
+async def test_a_pod_that_is_invalid_is_named(cluster: JobCluster) -> None:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}
+    template = {"metadata": {"finalizers": ["bad finalizer"]}, "spec": spec}
+    job = {"metadata": {"name": "job"}, "spec": {"template": template}}
+    await cluster.client.create(kinds.JOBS, job, namespace=NAMESPACE)
+    await cluster.sleep(0.5)
+    [(_, _, note)] = told(cluster)
+    assert re.match(r'Error creating: Pod "job-\w{5}" is invalid: \[?metadata\.finalizers', note)
 
 
-@virtual()
-async def test_a_restart_tells_nothing_again(sim: Sim) -> None:
-    async with JobCluster(sim) as cluster:
-        await cluster.submit()
-        await cluster.finished()
-        before = list(cluster.event_log.events)
-        await cluster.restart()
-        await cluster.sleep(60)
-        assert cluster.event_log.events == before
+@virtual(JobCluster)
+async def test_a_restart_tells_nothing_again(cluster: JobCluster) -> None:
+    await cluster.submit()
+    await cluster.finished()
+    before = list(cluster.event_log.events)
+    await cluster.restart()
+    await cluster.sleep(60)
+    assert cluster.event_log.events == before
 
 
 @virtual(seeds=1)

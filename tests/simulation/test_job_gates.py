@@ -119,42 +119,39 @@ def by_name(pod: Pod, number: int) -> Run:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@virtual(seeds=3)
-async def test_kep_3329_upgrade_downgrade_upgrade(sim: Sim, scenario: str) -> None:
+@virtual(JobCluster, by_name, seeds=3)
+async def test_kep_3329_upgrade_downgrade_upgrade(cluster: JobCluster, scenario: str) -> None:
     """Off, on, off and on again: each time as the first time."""
-    async with JobCluster(sim, by_name) as cluster:
-        for turn, on in enumerate([False, True, False, True]):
-            await cluster.switch(ON if on else OFF)
-            ending = await SCENARIOS[scenario](cluster, f"{scenario}-{turn}")
-            assert ending == ENDS[scenario, on]
+    for turn, on in enumerate([False, True, False, True]):
+        await cluster.switch(ON if on else OFF)
+        ending = await SCENARIOS[scenario](cluster, f"{scenario}-{turn}")
+        assert ending == ENDS[scenario, on]
 
 
 @pytest.mark.parametrize("restarts", [True, False], ids=["restarted", "taken up while it runs"])
-@virtual(seeds=3)
-async def test_a_job_that_keeps_its_policy_heeds_it_when_it_may(sim: Sim, restarts: bool) -> None:
+@virtual(JobCluster, job_cluster.in_turn(*[Run(seconds=100, exit_code=42)] * 3), seeds=3)
+async def test_kept_policy_counts_when_its_gate_is_on(cluster: JobCluster, restarts: bool) -> None:
     """One Job of three pods that fail alike; the gate says what each of them means."""
-    script = job_cluster.in_turn(*[Run(seconds=100, exit_code=42)] * 3)
-    async with JobCluster(sim, script) as cluster:
-        await cluster.submit(backoffLimit=6, podFailurePolicy=policy(FAIL_ON_42))
-        for gate in (NO_FAILURE, ON, NO_FAILURE):
-            await switched(cluster, gate, restarts=restarts)
-        await cluster.sleep(150)
-        assert (await cluster.job()).status.failed == 1
-        for gate in (ON, NO_FAILURE):
-            await switched(cluster, gate, restarts=restarts)
-        await cluster.sleep(120)
-        assert (await cluster.job()).status.failed == 2
-        await switched(cluster, ON, restarts=restarts)
-        job = await cluster.finished()
-        assert end_of(job) == ("Failed", "PodFailurePolicy")
-        assert len(cluster.kubelet.created) == 3
-        last = cluster.kubelet.created[-1].metadata.name
-        failed = structs.find(job.status.conditions, "Failed")
-        assert failed is not None
-        assert failed.message == (
-            f"Container main for pod default/{last} failed with exit code 42 "
-            "matching FailJob rule at index 0"
-        )
+    await cluster.submit(backoffLimit=6, podFailurePolicy=policy(FAIL_ON_42))
+    for gate in (NO_FAILURE, ON, NO_FAILURE):
+        await switched(cluster, gate, restarts=restarts)
+    await cluster.sleep(150)
+    assert (await cluster.job()).status.failed == 1
+    for gate in (ON, NO_FAILURE):
+        await switched(cluster, gate, restarts=restarts)
+    await cluster.sleep(120)
+    assert (await cluster.job()).status.failed == 2
+    await switched(cluster, ON, restarts=restarts)
+    job = await cluster.finished()
+    assert end_of(job) == ("Failed", "PodFailurePolicy")
+    assert len(cluster.kubelet.created) == 3
+    last = cluster.kubelet.created[-1].metadata.name
+    failed = structs.find(job.status.conditions, "Failed")
+    assert failed is not None
+    assert failed.message == (
+        f"Container main for pod default/{last} failed with exit code 42 "
+        "matching FailJob rule at index 0"
+    )
 
 
 async def switched(cluster: JobCluster, gate: Gates, *, restarts: bool) -> None:
@@ -165,62 +162,56 @@ async def switched(cluster: JobCluster, gate: Gates, *, restarts: bool) -> None:
         await cluster.sleep(0.1)
 
 
-@virtual(seeds=5)
-async def test_a_pod_that_was_counted_is_not_judged_again(sim: Sim) -> None:
-    script = job_cluster.in_turn(EXITS_42, FOREVER)
-    async with JobCluster(sim, script) as cluster:
-        await cluster.switch(NO_FAILURE, server=ON)
-        await cluster.submit(podFailurePolicy=policy(FAIL_ON_42))
-        await cluster.sleep(30)
-        await cluster.switch(ON)
-        await cluster.sleep(60)
-        job = await cluster.job()
-        assert (end_of(job), job.status.failed, job.status.active) == (None, 1, 1)
+@virtual(JobCluster, job_cluster.in_turn(EXITS_42, FOREVER), seeds=5)
+async def test_a_pod_that_was_counted_is_not_judged_again(cluster: JobCluster) -> None:
+    await cluster.switch(NO_FAILURE, server=ON)
+    await cluster.submit(podFailurePolicy=policy(FAIL_ON_42))
+    await cluster.sleep(30)
+    await cluster.switch(ON)
+    await cluster.sleep(60)
+    job = await cluster.job()
+    assert (end_of(job), job.status.failed, job.status.active) == (None, 1, 1)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("write", range(1, 7))
-@virtual()
+@virtual(JobCluster, job_cluster.in_turn(EXITS_42, OK))
 async def test_what_is_written_down_is_not_judged_again_after_a_crash(
-    sim: Sim, write: int, *, after: bool
+    cluster: JobCluster, write: int, *, after: bool
 ) -> None:
     """A controller without the gate dies at one of its writes; its successor has the gate.
 
     Whether the failure was in the status then, counted or listed, says what
     becomes of the pod: the one decides as the other would have, and never twice.
     """
-    script = job_cluster.in_turn(EXITS_42, OK)
-    async with JobCluster(sim, script) as cluster:
-        await cluster.switch(NO_FAILURE, server=ON)
-        cluster.faulty.dies_at, cluster.faulty.dies_after = write, after
-        await cluster.submit(podFailurePolicy=policy(FAIL_ON_42))
-        await cluster.faulty.died.wait()
-        await cluster.sleep(30)
-        status = (await cluster.job()).status
-        uncounted = status.uncounted_terminated_pods
-        is_counted = status.failed > 0 or (uncounted is not None and bool(uncounted.failed))
-        await cluster.switch(ON)
-        finished_job = await cluster.finished()
-        want = ("Complete", "CompletionsReached") if is_counted else ("Failed", "PodFailurePolicy")
-        assert (end_of(finished_job), finished_job.status.failed) == (want, 1)
+    await cluster.switch(NO_FAILURE, server=ON)
+    cluster.faulty.dies_at, cluster.faulty.dies_after = write, after
+    await cluster.submit(podFailurePolicy=policy(FAIL_ON_42))
+    await cluster.faulty.died.wait()
+    await cluster.sleep(30)
+    status = (await cluster.job()).status
+    uncounted = status.uncounted_terminated_pods
+    is_counted = status.failed > 0 or (uncounted is not None and bool(uncounted.failed))
+    await cluster.switch(ON)
+    finished_job = await cluster.finished()
+    want = ("Complete", "CompletionsReached") if is_counted else ("Failed", "PodFailurePolicy")
+    assert (end_of(finished_job), finished_job.status.failed) == (want, 1)
 
 
-@virtual(seeds=5)
-async def test_a_pod_that_was_counted_is_not_forgiven(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), seeds=5)
+async def test_a_pod_that_was_counted_is_not_forgiven(cluster: JobCluster) -> None:
     """Evicted and counted while Ignore was not heeded: the count stays."""
-    script = job_cluster.in_turn(FOREVER)
-    async with JobCluster(sim, script) as cluster:
-        await cluster.submit(podFailurePolicy=policy(IGNORE_DISRUPTIONS))
-        await cluster.switch(NO_FAILURE)
-        await cluster.sleep(5)
-        [pod] = cluster.kubelet.created
-        await cluster.client.evict(pod.metadata.name, namespace=NAMESPACE)
-        await cluster.sleep(30)
-        assert (await cluster.job()).status.failed == 1
-        await cluster.switch(ON)
-        await cluster.sleep(60)
-        job = await cluster.job()
-        assert (job.status.failed, job.status.active) == (1, 1)
+    await cluster.submit(podFailurePolicy=policy(IGNORE_DISRUPTIONS))
+    await cluster.switch(NO_FAILURE)
+    await cluster.sleep(5)
+    [pod] = cluster.kubelet.created
+    await cluster.client.evict(pod.metadata.name, namespace=NAMESPACE)
+    await cluster.sleep(30)
+    assert (await cluster.job()).status.failed == 1
+    await cluster.switch(ON)
+    await cluster.sleep(60)
+    job = await cluster.job()
+    assert (job.status.failed, job.status.active) == (1, 1)
 
 
 @virtual(seeds=5)
@@ -298,48 +289,46 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-@virtual(seeds=3)
+@virtual(JobCluster, job_cluster.in_turn(SLOW), seeds=3)
 async def test_a_pod_that_counted_while_the_gate_was_off_is_waited_for_if_nobody_took_its_place(
-    sim: Sim, mode: str
+    cluster: JobCluster, mode: str
 ) -> None:
     """The pod counts once; its replacement, which the delay put off, comes after its end."""
-    async with JobCluster(sim, job_cluster.in_turn(SLOW)) as cluster:
-        await cluster.submit(podReplacementPolicy="Failed", **MODES[mode])
-        await cluster.switch(NO_REPLACEMENT)
-        await cluster.sleep(5)
-        await cluster.delete(cluster.kubelet.created[0].metadata.name)
-        await cluster.sleep(4)
-        await cluster.switch(ON)
-        await cluster.sleep(40)
-        status = (await cluster.job()).status
-        assert (status.active, status.terminating) == (0, 1)
-        assert len(cluster.kubelet.created) == 1
-        await cluster.sleep(40)
-        status = (await cluster.job()).status
-        assert (status.failed, status.active, status.terminating) == (1, 1, 0)
-        assert len(cluster.kubelet.created) == 2
+    await cluster.submit(podReplacementPolicy="Failed", **MODES[mode])
+    await cluster.switch(NO_REPLACEMENT)
+    await cluster.sleep(5)
+    await cluster.delete(cluster.kubelet.created[0].metadata.name)
+    await cluster.sleep(4)
+    await cluster.switch(ON)
+    await cluster.sleep(40)
+    status = (await cluster.job()).status
+    assert (status.active, status.terminating) == (0, 1)
+    assert len(cluster.kubelet.created) == 1
+    await cluster.sleep(40)
+    status = (await cluster.job()).status
+    assert (status.failed, status.active, status.terminating) == (1, 1, 0)
+    assert len(cluster.kubelet.created) == 2
 
 
 @pytest.mark.parametrize("mode", MODES)
-@virtual(seeds=3)
-async def test_a_pod_that_is_waited_for_counts_when_the_gate_goes_off(sim: Sim, mode: str) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(SLOW)) as cluster:
-        await cluster.submit(podReplacementPolicy="Failed", **MODES[mode])
-        await cluster.sleep(5)
-        await cluster.delete(cluster.kubelet.created[0].metadata.name)
-        await cluster.sleep(20)
-        status = (await cluster.job()).status
-        assert (status.failed, status.active, status.terminating) == (0, 0, 1)
-        await cluster.switch(NO_REPLACEMENT)
-        await cluster.sleep(20)
-        status = (await cluster.job()).status
-        assert (status.active, status.terminating) == (1, None)
-        assert len(cluster.kubelet.created) == 2
-        await cluster.switch(ON)
-        await cluster.sleep(60)
-        status = (await cluster.job()).status
-        assert (status.failed, status.active, status.terminating) == (1, 1, 0)
-        assert len(cluster.kubelet.created) == 2
+@virtual(JobCluster, job_cluster.in_turn(SLOW), seeds=3)
+async def test_pod_waited_for_counts_when_the_gate_goes_off(cluster: JobCluster, mode: str) -> None:
+    await cluster.submit(podReplacementPolicy="Failed", **MODES[mode])
+    await cluster.sleep(5)
+    await cluster.delete(cluster.kubelet.created[0].metadata.name)
+    await cluster.sleep(20)
+    status = (await cluster.job()).status
+    assert (status.failed, status.active, status.terminating) == (0, 0, 1)
+    await cluster.switch(NO_REPLACEMENT)
+    await cluster.sleep(20)
+    status = (await cluster.job()).status
+    assert (status.active, status.terminating) == (1, None)
+    assert len(cluster.kubelet.created) == 2
+    await cluster.switch(ON)
+    await cluster.sleep(60)
+    status = (await cluster.job()).status
+    assert (status.failed, status.active, status.terminating) == (1, 1, 0)
+    assert len(cluster.kubelet.created) == 2
 
 
 @virtual(seeds=3)
@@ -366,52 +355,48 @@ async def test_an_index_is_given_up_only_while_the_policy_may(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("replacement", ["Failed", "TerminatingOrFailed"])
-@virtual()
-async def test_terminating_is_cleared_by_the_next_sync(sim: Sim, replacement: str) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        await cluster.submit(podReplacementPolicy=replacement)
-        for gate, want in ((ON, 0), (NO_REPLACEMENT, None), (ON, 0), (OFF, None)):
-            await cluster.switch(gate)
-            await cluster.sleep(5)
-            status = (await cluster.job()).status
-            assert (status.terminating, status.active) == (want, 1)
+@virtual(JobCluster, job_cluster.in_turn(FOREVER))
+async def test_terminating_is_cleared_by_next_sync(cluster: JobCluster, replacement: str) -> None:
+    await cluster.submit(podReplacementPolicy=replacement)
+    for gate, want in ((ON, 0), (NO_REPLACEMENT, None), (ON, 0), (OFF, None)):
+        await cluster.switch(gate)
+        await cluster.sleep(5)
+        status = (await cluster.job()).status
+        assert (status.terminating, status.active) == (want, 1)
 
 
-@virtual()
-async def test_a_job_waits_for_its_last_pods_whatever_the_gate(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(SLOW))
+async def test_a_job_waits_for_its_last_pods_whatever_the_gate(cluster: JobCluster) -> None:
     """No terminal condition before the pods have ended, though no count reports them."""
-    async with JobCluster(sim, job_cluster.in_turn(SLOW)) as cluster:
-        await cluster.switch(OFF)
-        await cluster.submit(activeDeadlineSeconds=10)
-        await cluster.sleep(50)
-        job = await cluster.job()
-        assert [each.type for each in job.status.conditions or ()] == ["FailureTarget"]
-        assert job.status.terminating is None
-        assert end_of(await cluster.finished()) == ("Failed", "DeadlineExceeded")
-        assert cluster.seconds > 70
+    await cluster.switch(OFF)
+    await cluster.submit(activeDeadlineSeconds=10)
+    await cluster.sleep(50)
+    job = await cluster.job()
+    assert [each.type for each in job.status.conditions or ()] == ["FailureTarget"]
+    assert job.status.terminating is None
+    assert end_of(await cluster.finished()) == ("Failed", "DeadlineExceeded")
+    assert cluster.seconds > 70
 
 
 # -- components that differ --------------------------------------------------------
 
 
-@virtual(seeds=3)
-async def test_a_server_that_is_ahead_stores_what_the_controller_does_not_heed(sim: Sim) -> None:
-    async with JobCluster(sim, by_name) as cluster:
-        await cluster.switch(OFF, server=ON)
-        assert await exit_42(cluster, "exit-1") == ENDS["exit", False]
-        assert (await cluster.job("exit-1")).spec.pod_failure_policy is not None
-        await cluster.switch(ON)
-        assert await exit_42(cluster, "exit-2") == ENDS["exit", True]
+@virtual(JobCluster, by_name, seeds=3)
+async def test_server_ahead_stores_what_the_controller_does_not_heed(cluster: JobCluster) -> None:
+    await cluster.switch(OFF, server=ON)
+    assert await exit_42(cluster, "exit-1") == ENDS["exit", False]
+    assert (await cluster.job("exit-1")).spec.pod_failure_policy is not None
+    await cluster.switch(ON)
+    assert await exit_42(cluster, "exit-2") == ENDS["exit", True]
 
 
-@virtual(seeds=3)
-async def test_a_controller_that_is_ahead_heeds_what_is_stored(sim: Sim) -> None:
-    async with JobCluster(sim, by_name) as cluster:
-        await cluster.submit("exit-old", podFailurePolicy=policy(FAIL_ON_42))
-        await cluster.switch(ON, server=OFF)
-        assert end_of(await cluster.finished("exit-old")) == ("Failed", "PodFailurePolicy")
-        assert await exit_42(cluster, "exit-new") == ENDS["exit", False]
-        assert (await cluster.job("exit-new")).spec.pod_failure_policy is None
+@virtual(JobCluster, by_name, seeds=3)
+async def test_a_controller_that_is_ahead_heeds_what_is_stored(cluster: JobCluster) -> None:
+    await cluster.submit("exit-old", podFailurePolicy=policy(FAIL_ON_42))
+    await cluster.switch(ON, server=OFF)
+    assert end_of(await cluster.finished("exit-old")) == ("Failed", "PodFailurePolicy")
+    assert await exit_42(cluster, "exit-new") == ENDS["exit", False]
+    assert (await cluster.job("exit-new")).spec.pod_failure_policy is None
 
 
 @cases(
@@ -423,13 +408,12 @@ async def test_a_controller_that_is_ahead_heeds_what_is_stored(sim: Sim) -> None
         "both off": (NO_CONDITIONS, NO_CONDITIONS, False),
     },
 )
-@virtual()
+@virtual(JobCluster, by_name)
 async def test_the_condition_is_up_to_whoever_evicts(
-    sim: Sim, server: Gates, controller: Gates, ignored: bool
+    cluster: JobCluster, server: Gates, controller: Gates, ignored: bool
 ) -> None:
-    async with JobCluster(sim, by_name) as cluster:
-        await cluster.switch(controller, server=server)
-        assert await drain(cluster, "drain-1") == ENDS["drain", ignored]
+    await cluster.switch(controller, server=server)
+    assert await drain(cluster, "drain-1") == ENDS["drain", ignored]
 
 
 @virtual()
@@ -446,17 +430,16 @@ async def test_a_condition_that_is_there_counts_after_its_gate_is_off(sim: Sim) 
         assert end_of(await cluster.finished()) == ("Complete", "CompletionsReached")
 
 
-@virtual(seeds=3)
+@virtual(JobCluster, job_cluster.in_turn(SLOW), seeds=3)
 async def test_a_server_without_replacement_policies_makes_a_controller_no_trouble(
-    sim: Sim,
+    cluster: JobCluster,
 ) -> None:
     """The field is missing; the controller uses its default."""
-    async with JobCluster(sim, job_cluster.in_turn(SLOW)) as cluster:
-        await cluster.switch(ON, server=NO_REPLACEMENT)
-        await cluster.submit(podReplacementPolicy="Failed")
-        await cluster.sleep(5)
-        [pod] = cluster.kubelet.created
-        await cluster.delete(pod.metadata.name)
-        await cluster.sleep(30)
-        status = (await cluster.job()).status
-        assert (status.failed, status.active, status.terminating) == (1, 1, 1)
+    await cluster.switch(ON, server=NO_REPLACEMENT)
+    await cluster.submit(podReplacementPolicy="Failed")
+    await cluster.sleep(5)
+    [pod] = cluster.kubelet.created
+    await cluster.delete(pod.metadata.name)
+    await cluster.sleep(30)
+    status = (await cluster.job()).status
+    assert (status.failed, status.active, status.terminating) == (1, 1, 1)

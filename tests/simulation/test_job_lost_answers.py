@@ -72,10 +72,7 @@ def afflict(cluster: JobCluster, fault: Fault, *, likely: float = 1.0) -> None:
 
 JOBS: dict[str, tuple[Object, Script]] = {
     "all end well": ({"completions": 3, "parallelism": 3}, job_cluster.in_turn(OK)),
-    "all fail at once": (
-        {"backoffLimit": 2},
-        job_cluster.in_turn(Run(seconds=0.1, exit_code=1)),
-    ),
+    "all fail at once": ({"backoffLimit": 2}, job_cluster.in_turn(Run(seconds=0.1, exit_code=1))),
     "indexes, one fails": (indexed(3, backoffLimitPerIndex=1), job_cluster.by_index(i0=FAILS)),
 }
 
@@ -108,45 +105,42 @@ async def test_each_pod_is_counted_and_reported_once(
 
 
 @pytest.mark.parametrize("fault", ["lost", "held"])
-@virtual(seeds=3)
-async def test_no_failed_create_is_reported_for_a_pod_that_exists(sim: Sim, fault: str) -> None:
-    async with JobCluster(sim) as cluster:
-        afflict(cluster, FAULTS[fault])
-        await cluster.submit(completions=3, parallelism=3)
-        await cluster.finished()
-        assert "FailedCreate" not in cluster.event_log.reasons()
+@virtual(JobCluster, seeds=3)
+async def test_no_failed_create_is_reported_of_a_live_pod(cluster: JobCluster, fault: str) -> None:
+    afflict(cluster, FAULTS[fault])
+    await cluster.submit(completions=3, parallelism=3)
+    await cluster.finished()
+    assert "FailedCreate" not in cluster.event_log.reasons()
 
 
-@virtual(seeds=3)
-async def test_the_name_of_another_pod_is_no_creation(sim: Sim) -> None:
+@virtual(JobCluster, seeds=3)
+async def test_the_name_of_another_pod_is_no_creation(cluster: JobCluster) -> None:
     """A pod of that name which the Job does not control is neither counted nor reported."""
-    async with JobCluster(sim) as cluster:
 
-        async def answer(request: Request, call: Call) -> bytes:
-            if creates_a_pod(request):
-                raise errors.AlreadyExists('pods "x" already exists', code=409)
-            return await call()
+    async def answer(request: Request, call: Call) -> bytes:
+        if creates_a_pod(request):
+            raise errors.AlreadyExists('pods "x" already exists', code=409)
+        return await call()
 
-        cluster.faulty.answers = answer
-        await cluster.submit()
-        await cluster.sleep(20)
-        assert set(cluster.event_log.reasons()) == {"FailedCreate"}
-        assert (await cluster.job()).status.active == 0
+    cluster.faulty.answers = answer
+    await cluster.submit()
+    await cluster.sleep(20)
+    assert set(cluster.event_log.reasons()) == {"FailedCreate"}
+    assert (await cluster.job()).status.active == 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@virtual(seeds=4)
-async def test_a_pod_that_comes_after_its_job_is_gone_is_free_to_go(sim: Sim, fault: str) -> None:
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), seeds=4)
+async def test_pod_that_comes_after_its_job_may_go(cluster: JobCluster, fault: str) -> None:
     """The pod has no finalizer, so that the garbage collector can delete it."""
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        afflict(cluster, FAULTS[fault])
-        await cluster.submit(completions=3, parallelism=3)
-        await cluster.sleep(20 * sim.rand.random())
-        how: Any = DeleteOptions(propagation="Background")
-        await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=how)
-        await cluster.sleep(200)
-        assert created(cluster)
-        assert not any(pod_state.is_tracked(pod) for pod in await cluster.pods())
+    afflict(cluster, FAULTS[fault])
+    await cluster.submit(completions=3, parallelism=3)
+    await cluster.sleep(20 * cluster.sim.rand.random())
+    how: Any = DeleteOptions(propagation="Background")
+    await cluster.client.delete(kinds.JOBS, "job", namespace=NAMESPACE, options=how)
+    await cluster.sleep(200)
+    assert created(cluster)
+    assert not any(pod_state.is_tracked(pod) for pod in await cluster.pods())
 
 
 def ends_when_deleted_or_fails_later(pod: Pod, number: int) -> Run:
@@ -156,29 +150,28 @@ def ends_when_deleted_or_fails_later(pod: Pod, number: int) -> Run:
     return FOREVER if pod_state.completion_index(pod) == 0 else Run(seconds=8.5, exit_code=1)
 
 
-@virtual(seeds=4)
-async def test_a_replacement_has_another_name_when_the_answer_to_write_1_is_lost(sim: Sim) -> None:
+@virtual(JobCluster, ends_when_deleted_or_fails_later, seeds=4)
+async def test_replacement_has_another_name_when_an_answer_is_lost(cluster: JobCluster) -> None:
     """The next sync finds the first pod listed, and waits because a second one failed.
 
     When the wait is over, the first pod is gone. A second pod of the same name would be taken for
     the first: its creation would have no event.
     """
-    async with JobCluster(sim, ends_when_deleted_or_fails_later) as cluster:
-        await cluster.submit(**indexed(2, podReplacementPolicy="Failed"))
-        await cluster.sleep(5)
+    await cluster.submit(**indexed(2, podReplacementPolicy="Failed"))
+    await cluster.sleep(5)
 
-        async def answer(request: Request, call: Call) -> bytes:
-            if request.method == "PATCH" and b'"failed":["' in (request.body or b""):
-                cluster.faulty.answers = None
-                return await lost(cluster, call)
-            return await call()
+    async def answer(request: Request, call: Call) -> bytes:
+        if request.method == "PATCH" and b'"failed":["' in (request.body or b""):
+            cluster.faulty.answers = None
+            return await lost(cluster, call)
+        return await call()
 
-        cluster.faulty.answers = answer
-        pod = next(pod for pod in await cluster.pods() if pod_state.completion_index(pod) == 0)
-        await cluster.client.delete(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
-        status = (await cluster.finished()).status
-        await cluster.sleep(60)
-        assert cluster.faulty.answers is None
-        assert (status.succeeded, status.failed) == (2, 2)
-        assert reported(cluster) == Counter(created(cluster))
-        assert len(set(created(cluster))) == 4
+    cluster.faulty.answers = answer
+    pod = next(pod for pod in await cluster.pods() if pod_state.completion_index(pod) == 0)
+    await cluster.client.delete(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+    status = (await cluster.finished()).status
+    await cluster.sleep(60)
+    assert cluster.faulty.answers is None
+    assert (status.succeeded, status.failed) == (2, 2)
+    assert reported(cluster) == Counter(created(cluster))
+    assert len(set(created(cluster))) == 4

@@ -97,17 +97,16 @@ async def test_a_job_that_ends_is_counted_once_with_its_reason(sim: Sim, how: st
         assert counted(cluster, "jobs_finished_total") == {want: 1}
 
 
-@virtual()
-async def test_the_older_name_of_finished_jobs_has_the_same_values(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(OK, FAILS))
+async def test_the_older_name_of_finished_jobs_has_the_same_values(cluster: JobCluster) -> None:
     """KEP-3329 calls the counter job_finished_total."""
-    async with JobCluster(sim, job_cluster.in_turn(OK, FAILS)) as cluster:
-        await cluster.submit("one")
-        await cluster.submit("two", backoffLimit=0)
-        await cluster.finished("one")
-        await cluster.finished("two")
-        counts = counted(cluster, "job_finished_total")
-        assert counts
-        assert counts == counted(cluster, "jobs_finished_total")
+    await cluster.submit("one")
+    await cluster.submit("two", backoffLimit=0)
+    await cluster.finished("one")
+    await cluster.finished("two")
+    counts = counted(cluster, "job_finished_total")
+    assert counts
+    assert counts == counted(cluster, "jobs_finished_total")
 
 
 @cases(
@@ -162,40 +161,37 @@ async def test_what_a_policy_did_with_failures_is_counted(sim: Sim, action: str)
         assert counted(cluster, name) == {(action,): 1 if per_index else 2}
 
 
-@virtual()
-async def test_failures_that_no_rule_matches_are_not_the_policys(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
-        await cluster.submit(**rule("Ignore"))
-        await cluster.finished()
-        assert counted(cluster, "pod_failures_handled_by_failure_policy_total") == {}
-        assert counted(cluster, "job_pods_finished_total")["NonIndexed", "failed"] == 1
+@virtual(JobCluster, job_cluster.in_turn(FAILS, OK))
+async def test_failures_that_no_rule_matches_are_not_the_policys(cluster: JobCluster) -> None:
+    await cluster.submit(**rule("Ignore"))
+    await cluster.finished()
+    assert counted(cluster, "pod_failures_handled_by_failure_policy_total") == {}
+    assert counted(cluster, "job_pods_finished_total")["NonIndexed", "failed"] == 1
 
 
-@virtual()
-async def test_ends_that_are_tracked_and_no_longer_come_to_the_same(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
-        await cluster.submit(completions=3, parallelism=2)
-        await cluster.finished()
-        await cluster.sleep(10)
-        name = "terminated_pods_tracking_finalizer_total"
-        assert counted(cluster, name) == {("add",): 4, ("delete",): 4}
+@virtual(JobCluster, job_cluster.in_turn(FAILS, OK))
+async def test_ends_that_are_tracked_and_no_longer_come_to_the_same(cluster: JobCluster) -> None:
+    await cluster.submit(completions=3, parallelism=2)
+    await cluster.finished()
+    await cluster.sleep(10)
+    name = "terminated_pods_tracking_finalizer_total"
+    assert counted(cluster, name) == {("add",): 4, ("delete",): 4}
 
 
-@virtual()
-async def test_a_tracked_end_counts_though_the_pod_is_nobodys(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(OK))
+async def test_a_tracked_end_counts_though_the_pod_is_nobodys(cluster: JobCluster) -> None:
     """The pod ended while no controller was there to free it."""
-    async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
-        await cluster.stop()
-        pod = {
-            "metadata": {"name": "p", "finalizers": ["batch.kubernetes.io/job-tracking"]},
-            "spec": {"containers": [{"name": "main", "image": "i"}]},
-        }
-        await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
-        await cluster.sleep(20)
-        await cluster.restart()
-        await cluster.sleep(5)
-        name = "terminated_pods_tracking_finalizer_total"
-        assert counted(cluster, name) == {("add",): 1, ("delete",): 1}
+    await cluster.stop()
+    pod = {
+        "metadata": {"name": "p", "finalizers": ["batch.kubernetes.io/job-tracking"]},
+        "spec": {"containers": [{"name": "main", "image": "i"}]},
+    }
+    await cluster.client.create(kinds.PODS, pod, namespace=NAMESPACE)
+    await cluster.sleep(20)
+    await cluster.restart()
+    await cluster.sleep(5)
+    name = "terminated_pods_tracking_finalizer_total"
+    assert counted(cluster, name) == {("add",): 1, ("delete",): 1}
 
 
 @cases(
@@ -228,32 +224,30 @@ async def test_indexes_are_counted_when_they_end(
         "with a failure policy": (rule("Count"), "recreate_failed"),
     },
 )
-@virtual()
+@virtual(JobCluster, job_cluster.in_turn(FAILS, OK))
 async def test_pods_are_new_or_replace_a_failed_one(
-    sim: Sim, spec: dict[str, Any], again: str
+    cluster: JobCluster, spec: dict[str, Any], again: str
 ) -> None:
     """Behaviour A23.2."""
-    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
-        await cluster.submit(**spec)
-        await cluster.finished()
-        want = {("new", "succeeded"): 1, (again, "succeeded"): 1}
-        assert counted(cluster, "job_pods_creation_total") == want
+    await cluster.submit(**spec)
+    await cluster.finished()
+    want = {("new", "succeeded"): 1, (again, "succeeded"): 1}
+    assert counted(cluster, "job_pods_creation_total") == want
 
 
-@virtual()
-async def test_a_creation_that_failed_counts_as_both(sim: Sim) -> None:
+@virtual(JobCluster)
+async def test_a_creation_that_failed_counts_as_both(cluster: JobCluster) -> None:
     """Behaviour A23.3."""
 
     def refuse(request: Request, number: int) -> errors.ClientError | None:
         is_first = request.method == "POST" and "/pods" in request.path and number == 1
         return errors.Forbidden("no", code=403, reason="Forbidden") if is_first else None
 
-    async with JobCluster(sim) as cluster:
-        cluster.faulty.refuses = refuse
-        await cluster.submit()
-        await cluster.finished()
-        want = {("new", "failed"): 1, ("new", "succeeded"): 2}
-        assert counted(cluster, "job_pods_creation_total") == want
+    cluster.faulty.refuses = refuse
+    await cluster.submit()
+    await cluster.finished()
+    want = {("new", "failed"): 1, ("new", "succeeded"): 2}
+    assert counted(cluster, "job_pods_creation_total") == want
 
 
 # -- syncs --------------------------------------------------------------------------
@@ -305,67 +299,62 @@ async def test_a_sync_says_what_it_did(sim: Sim, what: str) -> None:
         assert counts["NonIndexed", "success", action] >= least
 
 
-@virtual()
-async def test_a_sync_that_has_nothing_to_do_tracks(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-        await cluster.submit(**INDEXED)
-        await cluster.sleep(20)
-        counts = counted(cluster, "job_syncs_total")
-        assert set(counts) == {
-            ("Indexed", "success", "pods_created"),
-            ("Indexed", "success", "tracking"),
-        }
-        assert counts["Indexed", "success", "pods_created"] == 1
+@virtual(JobCluster, job_cluster.in_turn(FOREVER))
+async def test_a_sync_that_has_nothing_to_do_tracks(cluster: JobCluster) -> None:
+    await cluster.submit(**INDEXED)
+    await cluster.sleep(20)
+    counts = counted(cluster, "job_syncs_total")
+    assert set(counts) == {
+        ("Indexed", "success", "pods_created"),
+        ("Indexed", "success", "tracking"),
+    }
+    assert counts["Indexed", "success", "pods_created"] == 1
 
 
-@virtual()
-async def test_a_sync_that_failed_is_an_error(sim: Sim) -> None:
+@virtual(JobCluster)
+async def test_a_sync_that_failed_is_an_error(cluster: JobCluster) -> None:
     def refuse(request: Request, _: int) -> errors.ClientError | None:
         if not request.path.partition("?")[0].endswith("/status"):
             return None
         return errors.Conflict("no", code=409, reason="Conflict")
 
-    async with JobCluster(sim) as cluster:
-        cluster.faulty.refuses = refuse
-        await cluster.submit()
-        await cluster.sleep(3)
-        assert counted(cluster, "job_syncs_total")["NonIndexed", "error", "pods_created"] >= 1
+    cluster.faulty.refuses = refuse
+    await cluster.submit()
+    await cluster.sleep(3)
+    assert counted(cluster, "job_syncs_total")["NonIndexed", "error", "pods_created"] >= 1
 
 
-@virtual()
-async def test_each_sync_is_timed_in_kubernetes_buckets(sim: Sim) -> None:
-    async with JobCluster(sim) as cluster:
-        await cluster.submit()
-        await cluster.finished()
-        syncs = counted(cluster, "job_syncs_total")
-        assert counted(cluster, "job_sync_duration_seconds_count") == syncs
-        bounds = [labels[-1] for labels in counted(cluster, "job_sync_duration_seconds_bucket")]
-        want = [str(0.004 * 2**power) for power in range(15)] + ["+Inf"]
-        assert bounds == want * len(syncs)
+@virtual(JobCluster)
+async def test_each_sync_is_timed_in_kubernetes_buckets(cluster: JobCluster) -> None:
+    await cluster.submit()
+    await cluster.finished()
+    syncs = counted(cluster, "job_syncs_total")
+    assert counted(cluster, "job_sync_duration_seconds_count") == syncs
+    bounds = [labels[-1] for labels in counted(cluster, "job_sync_duration_seconds_bucket")]
+    want = [str(0.004 * 2**power) for power in range(15)] + ["+Inf"]
+    assert bounds == want * len(syncs)
 
 
-@virtual()
-async def test_jobs_of_other_controllers_are_counted(sim: Sim) -> None:
-    async with JobCluster(sim) as cluster:
-        await cluster.submit("a", managedBy="example.com/other")
-        await cluster.submit("b", managedBy="example.com/other")
-        await cluster.submit("c", managedBy="refloat.dev/job-controller")
-        await cluster.submit("d", managedBy="kubernetes.io/job-controller")
-        await cluster.submit("e")
-        for ours in ("c", "d", "e"):
-            await cluster.finished(ours)
-        await cluster.change("a", parallelism=3)
-        await cluster.sleep(3)
-        want = {("Other",): 2}
-        assert counted(cluster, "jobs_by_external_controller_total") == want
+@virtual(JobCluster)
+async def test_jobs_of_other_controllers_are_counted(cluster: JobCluster) -> None:
+    await cluster.submit("a", managedBy="example.com/other")
+    await cluster.submit("b", managedBy="example.com/other")
+    await cluster.submit("c", managedBy="refloat.dev/job-controller")
+    await cluster.submit("d", managedBy="kubernetes.io/job-controller")
+    await cluster.submit("e")
+    for ours in ("c", "d", "e"):
+        await cluster.finished(ours)
+    await cluster.change("a", parallelism=3)
+    await cluster.sleep(3)
+    want = {("Other",): 2}
+    assert counted(cluster, "jobs_by_external_controller_total") == want
 
 
-@virtual(seeds=3)
-async def test_syncs_that_a_stale_cache_put_off_are_counted(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(FAILS, OK)) as cluster:
-        cluster.watch_faults.lag = 5.0
-        await cluster.submit(completions=3, parallelism=3)
-        await cluster.finished()
-        counts = counted(cluster, "stale_sync_skips_total")
-        assert set(counts) <= {("batch", "jobs"), ("", "pods")}
-        assert sum(counts.values()) > 0
+@virtual(JobCluster, job_cluster.in_turn(FAILS, OK), seeds=3)
+async def test_syncs_that_a_stale_cache_put_off_are_counted(cluster: JobCluster) -> None:
+    cluster.watch_faults.lag = 5.0
+    await cluster.submit(completions=3, parallelism=3)
+    await cluster.finished()
+    counts = counted(cluster, "stale_sync_skips_total")
+    assert set(counts) <= {("batch", "jobs"), ("", "pods")}
+    assert sum(counts.values()) > 0

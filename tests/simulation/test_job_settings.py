@@ -2,17 +2,15 @@
 """Settings that change while the Job controller runs."""
 
 from refloat.controllers.job.settings import JobSettings
-from refloat.sim.run import Sim
 from tests.simulation.job_cluster import JobCluster
 from tests.virtual import virtual
 
 
-@virtual(seeds=10)
-async def test_jobs_are_looked_at_anew_when_settings_are_taken_up(sim: Sim) -> None:
-    async with JobCluster(sim, settings=JobSettings(takes_default=False)) as cluster:
-        await cluster.submit()
-        await cluster.sleep(10)
-        assert (await cluster.job()).status.start_time is None
-        cluster.process.env.update(JobSettings())
-        job = await cluster.finished()
-        assert job.status.succeeded == 1
+@virtual(JobCluster, settings=JobSettings(takes_default=False), seeds=10)
+async def test_jobs_are_looked_at_anew_when_settings_are_taken_up(cluster: JobCluster) -> None:
+    await cluster.submit()
+    await cluster.sleep(10)
+    assert (await cluster.job()).status.start_time is None
+    cluster.process.env.update(JobSettings())
+    job = await cluster.finished()
+    assert job.status.succeeded == 1

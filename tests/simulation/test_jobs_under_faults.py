@@ -77,33 +77,31 @@ async def left(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["Background", "Foreground"])
-@virtual(seeds=2)
-async def test_jobs_that_are_deleted_under_faults_leave_no_pods_behind(sim: Sim, how: Any) -> None:
-    async with FaultyCluster(sim) as cluster:
-        cluster.wire.bad = True
-        for number in range(JOBS):
-            await cluster.submit(f"j{number}", completions=3, parallelism=3)
-        for number in range(JOBS):
-            await sim.clock.sleep(20 * sim.rand.random())
-            options = DeleteOptions(propagation=how)
-            name = f"j{number}"
-            await cluster.client.delete(kinds.JOBS, name, namespace=NAMESPACE, options=options)
-        await sim.clock.sleep(60)
-        cluster.wire.bad = False
-        await sim.clock.sleep(600)
-        assert await left(cluster) == []
+@virtual(FaultyCluster, seeds=2)
+async def test_jobs_deleted_under_faults_leave_no_pods(cluster: FaultyCluster, how: Any) -> None:
+    cluster.wire.bad = True
+    for number in range(JOBS):
+        await cluster.submit(f"j{number}", completions=3, parallelism=3)
+    for number in range(JOBS):
+        await cluster.sim.clock.sleep(20 * cluster.sim.rand.random())
+        options = DeleteOptions(propagation=how)
+        name = f"j{number}"
+        await cluster.client.delete(kinds.JOBS, name, namespace=NAMESPACE, options=options)
+    await cluster.sim.clock.sleep(60)
+    cluster.wire.bad = False
+    await cluster.sim.clock.sleep(600)
+    assert await left(cluster) == []
 
 
-@virtual(seeds=2)
-async def test_no_job_counts_more_pods_than_there_were_under_faults(sim: Sim) -> None:
-    async with FaultyCluster(sim) as cluster:
-        cluster.wire.bad = True
-        script = {"main": {"seconds": 1, "exitCode": 1}}
-        for number in range(JOBS):
-            await cluster.submit(f"j{number}", script=script, backoffLimit=2)
-        await sim.clock.sleep(600)
-        cluster.wire.bad = False
-        await sim.clock.sleep(1200)
-        counts = [cluster.job(f"j{number}").status.failed for number in range(JOBS)]
-        pods = [len(cluster.pods(f"j{number}")) for number in range(JOBS)]
-        assert counts == pods == [3] * JOBS
+@virtual(FaultyCluster, seeds=2)
+async def test_no_job_counts_more_pods_than_there_were_under_faults(cluster: FaultyCluster) -> None:
+    cluster.wire.bad = True
+    script = {"main": {"seconds": 1, "exitCode": 1}}
+    for number in range(JOBS):
+        await cluster.submit(f"j{number}", script=script, backoffLimit=2)
+    await cluster.sim.clock.sleep(600)
+    cluster.wire.bad = False
+    await cluster.sim.clock.sleep(1200)
+    counts = [cluster.job(f"j{number}").status.failed for number in range(JOBS)]
+    pods = [len(cluster.pods(f"j{number}")) for number in range(JOBS)]
+    assert counts == pods == [3] * JOBS

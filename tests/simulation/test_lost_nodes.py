@@ -23,11 +23,7 @@ from tests import builders
 from tests.virtual import virtual
 
 NODES = 4
-TOLERATION = {
-    "key": "node.kubernetes.io/unreachable",
-    "operator": "Exists",
-    "effect": "NoExecute",
-}
+TOLERATION = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
 BOTH = (controller_names.NODE_LIFECYCLE, controller_names.TAINT_EVICTION)
 
 
@@ -85,42 +81,39 @@ async def _lose(here: Here, stays: int = 300) -> None:
     here.inside.fleet.fail("node-1", "freeze")
 
 
-@virtual()
-async def test_a_pod_of_a_frozen_node_hangs_and_ends_when_the_node_is_back(sim: Sim) -> None:
+@virtual(cluster, BOTH)
+async def test_a_pod_of_a_frozen_node_hangs_and_ends_when_the_node_is_back(here: Here) -> None:
     """Behaviour G5, D8.1; KEP-6757's first flow: up to 10 s + 50 s + a pass, and 300 s."""
-    async with cluster(sim, BOTH) as here:
-        await _lose(here)
-        assert 340 <= await here.seconds_until_terminating() <= 356
-        await sim.clock.sleep(600)
-        pod = await here.get()
-        assert pod.status.phase == "Running"
-        assert structs.is_true(pod.status.conditions, "DisruptionTarget")
-        assert here.inside.fleet is not None
-        here.inside.fleet.heal("node-1")
-        await sim.clock.sleep(60)
-        try:
-            await here.get()
-        except errors.NotFound:
-            pass
-        else:
-            raise AssertionError("its node ends and removes it")
-        node = await here.client.get(kinds.NODES, "node-1")
-        assert node.spec.taints is None
-        assert structs.is_true(node.status.conditions, "Ready")
+    await _lose(here)
+    assert 340 <= await here.seconds_until_terminating() <= 356
+    await here.sim.clock.sleep(600)
+    pod = await here.get()
+    assert pod.status.phase == "Running"
+    assert structs.is_true(pod.status.conditions, "DisruptionTarget")
+    assert here.inside.fleet is not None
+    here.inside.fleet.heal("node-1")
+    await here.sim.clock.sleep(60)
+    try:
+        await here.get()
+    except errors.NotFound:
+        pass
+    else:
+        raise AssertionError("its node ends and removes it")
+    node = await here.client.get(kinds.NODES, "node-1")
+    assert node.spec.taints is None
+    assert structs.is_true(node.status.conditions, "Ready")
 
 
-@virtual()
-async def test_with_short_waits_it_is_a_tenth(sim: Sim) -> None:
-    async with cluster(sim, BOTH, fast=True) as here:
-        await _lose(here, stays=10)
-        assert 10 + 4 <= await here.seconds_until_terminating() <= 10 + 6.1
+@virtual(cluster, BOTH, fast=True)
+async def test_with_short_waits_it_is_a_tenth(here: Here) -> None:
+    await _lose(here, stays=10)
+    assert 10 + 4 <= await here.seconds_until_terminating() <= 10 + 6.1
 
 
-@virtual()
-async def test_without_taint_eviction_it_says_that_its_node_is_lost(sim: Sim) -> None:
+@virtual(cluster, (controller_names.NODE_LIFECYCLE,))
+async def test_without_taint_eviction_it_says_that_its_node_is_lost(here: Here) -> None:
     """KEP-3329: joined from which controllers run."""
-    async with cluster(sim, (controller_names.NODE_LIFECYCLE,)) as here:
-        await _lose(here)
-        await sim.clock.sleep(1000)
-        pod = await here.get()
-        assert (pod.status.reason, pod.is_terminating) == ("NodeLost", False)
+    await _lose(here)
+    await here.sim.clock.sleep(1000)
+    pod = await here.get()
+    assert (pod.status.reason, pod.is_terminating) == ("NodeLost", False)

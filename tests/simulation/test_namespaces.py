@@ -47,89 +47,79 @@ async def release(cluster: ControllerCluster, name: str) -> None:
     await cluster.client.patch(MAPS, name, {"metadata": {"finalizers": None}}, namespace=SPACE)
 
 
-@virtual(seeds=3)
-async def test_an_empty_namespace_goes_after_five_seconds(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await add(cluster)
-        await cluster.client.create(MAPS, builders.config_map("a"), namespace=SPACE)
-        await cluster.client.delete(kinds.NAMESPACES, SPACE)
-        await sim.clock.sleep(4.9)
-        assert await found(cluster) is not None
-        await sim.clock.sleep(1)
-        assert await found(cluster) is None
+@virtual(running, new_cluster, seeds=3)
+async def test_an_empty_namespace_goes_after_five_seconds(cluster: ControllerCluster) -> None:
+    await add(cluster)
+    await cluster.client.create(MAPS, builders.config_map("a"), namespace=SPACE)
+    await cluster.client.delete(kinds.NAMESPACES, SPACE)
+    await cluster.sim.clock.sleep(4.9)
+    assert await found(cluster) is not None
+    await cluster.sim.clock.sleep(1)
+    assert await found(cluster) is None
 
 
-@virtual()
-async def test_what_keeps_a_namespace_stands_in_its_conditions(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await add(cluster)
-        for name in ("a", "b"):
-            obj = builders.config_map(name, finalizers=HELD[: 2 if name == "a" else 1])
-            await cluster.client.create(MAPS, obj, namespace=SPACE)
-        await cluster.client.delete(kinds.NAMESPACES, SPACE)
-        await sim.clock.sleep(6)
-        assert await told(cluster) == {
-            "SomeResourcesRemain": "Some resources are remaining: "
-            "configmaps. has 2 resource instances",
-            "SomeFinalizersRemain": "Some content in the namespace has finalizers remaining: "
-            "example.com/a in 2 resource instances, example.com/b in 1 resource instances",
-        }
-        await release(cluster, "a")
-        await release(cluster, "b")
-        await sim.clock.sleep(9)
-        assert await found(cluster) is None
+@virtual(running, new_cluster)
+async def test_what_keeps_a_namespace_stands_in_its_conditions(cluster: ControllerCluster) -> None:
+    await add(cluster)
+    for name in ("a", "b"):
+        obj = builders.config_map(name, finalizers=HELD[: 2 if name == "a" else 1])
+        await cluster.client.create(MAPS, obj, namespace=SPACE)
+    await cluster.client.delete(kinds.NAMESPACES, SPACE)
+    await cluster.sim.clock.sleep(6)
+    assert await told(cluster) == {
+        "SomeResourcesRemain": "Some resources are remaining: configmaps. has 2 resource instances",
+        "SomeFinalizersRemain": "Some content in the namespace has finalizers remaining: "
+        "example.com/a in 2 resource instances, example.com/b in 1 resource instances",
+    }
+    await release(cluster, "a")
+    await release(cluster, "b")
+    await cluster.sim.clock.sleep(9)
+    assert await found(cluster) is None
 
 
-@virtual()
-async def test_while_a_pod_is_left_nothing_else_is_deleted(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await add(cluster)
-        await cluster.client.create(
-            kinds.PODS, builders.pod("p", node="n", grace=30), namespace=SPACE
-        )
-        await cluster.client.create(MAPS, builders.config_map("needed"), namespace=SPACE)
-        await cluster.client.delete(kinds.NAMESPACES, SPACE)
-        await sim.clock.sleep(20)
-        pod = await cluster.client.get(kinds.PODS, "p", namespace=SPACE)
-        assert pod.is_terminating
-        assert pod.metadata.deletion_grace_period_seconds == 30
-        needed = await cluster.client.get(MAPS, "needed", namespace=SPACE)
-        assert needed.metadata.deletion_timestamp is None
-        assert await told(cluster) == {}
-        await cluster.client.delete(
-            kinds.PODS, "p", namespace=SPACE, options=controller_cluster.AT_ONCE
-        )
-        await sim.clock.sleep(20)
-        assert await found(cluster) is None
+@virtual(running, new_cluster)
+async def test_while_a_pod_is_left_nothing_else_is_deleted(cluster: ControllerCluster) -> None:
+    await add(cluster)
+    await cluster.client.create(kinds.PODS, builders.pod("p", node="n", grace=30), namespace=SPACE)
+    await cluster.client.create(MAPS, builders.config_map("needed"), namespace=SPACE)
+    await cluster.client.delete(kinds.NAMESPACES, SPACE)
+    await cluster.sim.clock.sleep(20)
+    pod = await cluster.client.get(kinds.PODS, "p", namespace=SPACE)
+    assert pod.is_terminating
+    assert pod.metadata.deletion_grace_period_seconds == 30
+    needed = await cluster.client.get(MAPS, "needed", namespace=SPACE)
+    assert needed.metadata.deletion_timestamp is None
+    assert await told(cluster) == {}
+    await cluster.client.delete(
+        kinds.PODS, "p", namespace=SPACE, options=controller_cluster.AT_ONCE
+    )
+    await cluster.sim.clock.sleep(20)
+    assert await found(cluster) is None
 
 
-@virtual()
-async def test_a_pod_that_does_not_end_in_time_is_told_as_a_failure(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await add(cluster)
-        await cluster.client.create(
-            kinds.PODS, builders.pod("p", node="n", grace=30), namespace=SPACE
-        )
-        await cluster.client.delete(kinds.NAMESPACES, SPACE)
-        await sim.clock.sleep(60)
-        text = "unexpected items still remain in namespace: doomed for gvr: /v1, Resource=pods"
-        assert await told(cluster) == {
-            "ContentDeletionFailed": f"Failed to delete all resource types, 1 remaining: {text}"
-        }
+@virtual(running, new_cluster)
+async def test_pod_that_does_not_end_in_time_is_told_as_failure(cluster: ControllerCluster) -> None:
+    await add(cluster)
+    await cluster.client.create(kinds.PODS, builders.pod("p", node="n", grace=30), namespace=SPACE)
+    await cluster.client.delete(kinds.NAMESPACES, SPACE)
+    await cluster.sim.clock.sleep(60)
+    text = "unexpected items still remain in namespace: doomed for gvr: /v1, Resource=pods"
+    assert await told(cluster) == {
+        "ContentDeletionFailed": f"Failed to delete all resource types, 1 remaining: {text}"
+    }
 
 
-@virtual()
-async def test_finalizers_of_others_stay_on_a_namespace_that_is_empty(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        namespace = builders.namespace(SPACE, labels={"a": "b"})
-        namespace["spec"] = {"finalizers": ["kubernetes", "example.com/mine"]}
-        await cluster.client.create(kinds.NAMESPACES, namespace)
-        await cluster.client.delete(kinds.NAMESPACES, SPACE)
-        await sim.clock.sleep(10)
-        names = await found(cluster)
-        assert names is not None
-        assert names.spec.finalizers == ("example.com/mine",)
-        assert (names.metadata.labels or {})["a"] == "b"
+@virtual(running, new_cluster)
+async def test_finalizers_of_others_stay_on_an_empty_namespace(cluster: ControllerCluster) -> None:
+    namespace = builders.namespace(SPACE, labels={"a": "b"})
+    namespace["spec"] = {"finalizers": ["kubernetes", "example.com/mine"]}
+    await cluster.client.create(kinds.NAMESPACES, namespace)
+    await cluster.client.delete(kinds.NAMESPACES, SPACE)
+    await cluster.sim.clock.sleep(10)
+    names = await found(cluster)
+    assert names is not None
+    assert names.spec.finalizers == ("example.com/mine",)
+    assert (names.metadata.labels or {})["a"] == "b"
 
 
 @pytest.mark.parametrize("number", range(1, 6))

@@ -75,27 +75,23 @@ def test_an_eviction_for_memory(
     check()
 
 
-@virtual(seeds=2)
-async def test_a_limit_is_the_pods_own_fault(sim: Sim) -> None:
+@virtual(Cluster, seeds=2)
+async def test_a_limit_is_the_pods_own_fault(here: Cluster) -> None:
     """KEP-3329, "Resource limits exceeded": no condition, so no rule ignores the failure."""
     script = {"main": {"seconds": None, "storage": "2Gi"}}
     limits = {"limits": {"ephemeral-storage": "1Gi"}}
     pod = {"containers": [{"name": "main", "image": "work", "resources": limits}]}
-    async with Cluster(sim) as here:
-        await here.submit(script=script, pod=pod, backoffLimit=0, podFailurePolicy=IGNORE)
-        await here.until(30)
-        assert outcome(here) == ("Failed", 1)
-        (only,) = here.pods()
-        assert ended(only) == ("Failed", "Evicted")
-        assert not is_disrupted(only)
+    await here.submit(script=script, pod=pod, backoffLimit=0, podFailurePolicy=IGNORE)
+    await here.until(30)
+    assert outcome(here) == ("Failed", 1)
+    (only,) = here.pods()
+    assert ended(only) == ("Failed", "Evicted")
+    assert not is_disrupted(only)
 
 
 @cases(
     "code want",
-    {
-        "it does not listen": (137, ("Failed", "Terminated")),
-        "it ends well": (0, ("Succeeded", "")),
-    },
+    {"it does not listen": (137, ("Failed", "Terminated")), "it ends well": (0, ("Succeeded", ""))},
 )
 def test_a_shutdown(code: int, want: tuple[str, str]) -> None:
     """KEP-3329, "Graceful node shutdown": the Job goes on elsewhere, or is done."""

@@ -109,13 +109,12 @@ WANT: dict[str, Any] = {
 }
 
 
-@virtual(seeds=3)
-async def test_undisturbed(sim: Sim) -> None:
-    async with NodeCluster(sim) as cluster:
-        assert await play(cluster) == WANT
-        # Five taints of new nodes, two lost nodes with a write each on the status and for
-        # each taint, their three pods, two taints that go again, and two pods deleted.
-        assert cluster.faulty.writes == 5 + 2 * 3 + 3 + 2 + 2 * 2
+@virtual(NodeCluster, seeds=3)
+async def test_undisturbed(cluster: NodeCluster) -> None:
+    assert await play(cluster) == WANT
+    # Five taints of new nodes, two lost nodes with a write each on the status and for
+    # each taint, their three pods, two taints that go again, and two pods deleted.
+    assert cluster.faulty.writes == 5 + 2 * 3 + 3 + 2 + 2 * 2
 
 
 @pytest.mark.parametrize("dies_after", [False, True], ids=["before", "after"])
@@ -130,11 +129,10 @@ def test_killed_at_a_write(number: int, dies_after: bool) -> None:
     run()
 
 
-@virtual(seeds=5)
-async def test_caches_that_lag(sim: Sim) -> None:
-    async with NodeCluster(sim) as cluster:
-        cluster.watch_faults.lag = 3.0
-        assert await play(cluster) == WANT
+@virtual(NodeCluster, seeds=5)
+async def test_caches_that_lag(cluster: NodeCluster) -> None:
+    cluster.watch_faults.lag = 3.0
+    assert await play(cluster) == WANT
 
 
 @pytest.mark.parametrize(
@@ -152,124 +150,117 @@ def test_every_third_write_is_refused(error: errors.ClientError) -> None:
     run()
 
 
-@virtual(seeds=3)
-async def test_writes_that_happen_and_are_not_answered(sim: Sim) -> None:
+@virtual(NodeCluster, seeds=3)
+async def test_writes_that_happen_and_are_not_answered(cluster: NodeCluster) -> None:
     """Whatever happened once more does no harm."""
-    async with NodeCluster(sim) as cluster:
-        cluster.faults = {"loses": (5 + sim.rand.below(10),)}
-        assert await play(cluster) == WANT
+    cluster.faults = {"loses": (5 + cluster.sim.rand.below(10),)}
+    assert await play(cluster) == WANT
 
 
-@virtual()
-async def test_a_server_that_is_away_for_a_minute(sim: Sim) -> None:
+@virtual(NodeCluster)
+async def test_a_server_that_is_away_for_a_minute(cluster: NodeCluster) -> None:
     """Kubernetes gives up after five attempts; here the pod leaves when the server is back."""
-    async with NodeCluster(sim) as cluster:
-        away = asyncio.Event()
-        error = errors.Unreachable("away")
-        cluster.faults = {"refuses": lambda request, _: error if away.is_set() else None}
-        await cluster.nodes(NODES[2:])
-        cluster.keep_beating(*NODES[2:])
-        await cluster.pod("p", node="well")
-        await cluster.start()
-        await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
-        away.set()
-        await cluster.until(60)
-        assert not (await cluster.get_pod()).is_terminating
-        away.clear()
-        await cluster.until(130)
-        assert (await cluster.get_pod()).is_terminating
+    away = asyncio.Event()
+    error = errors.Unreachable("away")
+    cluster.faults = {"refuses": lambda request, _: error if away.is_set() else None}
+    await cluster.nodes(NODES[2:])
+    cluster.keep_beating(*NODES[2:])
+    await cluster.pod("p", node="well")
+    await cluster.start()
+    await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
+    away.set()
+    await cluster.until(60)
+    assert not (await cluster.get_pod()).is_terminating
+    away.clear()
+    await cluster.until(130)
+    assert (await cluster.get_pod()).is_terminating
 
 
-@virtual()
-async def test_a_taint_that_goes_while_a_delete_fails_lets_the_pod_stay(sim: Sim) -> None:
-    async with NodeCluster(sim) as cluster:
-        away = asyncio.Event()
-        error = errors.Unreachable("away")
-        cluster.faults = {"refuses": lambda request, _: error if away.is_set() else None}
-        await cluster.nodes(NODES[2:])
-        cluster.keep_beating(*NODES[2:])
-        await cluster.pod("p", node="well")
-        await cluster.start()
-        away.set()
-        await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
-        await cluster.until(20)
-        await cluster.taint("well")
-        away.clear()
-        await cluster.until(300)
-        assert not (await cluster.get_pod()).is_terminating
+@virtual(NodeCluster)
+async def test_taint_that_goes_while_a_delete_fails_lets_the_pod_stay(cluster: NodeCluster) -> None:
+    away = asyncio.Event()
+    error = errors.Unreachable("away")
+    cluster.faults = {"refuses": lambda request, _: error if away.is_set() else None}
+    await cluster.nodes(NODES[2:])
+    cluster.keep_beating(*NODES[2:])
+    await cluster.pod("p", node="well")
+    await cluster.start()
+    away.set()
+    await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
+    await cluster.until(20)
+    await cluster.taint("well")
+    away.clear()
+    await cluster.until(300)
+    assert not (await cluster.get_pod()).is_terminating
 
 
-@virtual()
-async def test_nobody_is_called_lost_while_leases_are_not_seen(sim: Sim) -> None:
+@virtual(NodeCluster)
+async def test_nobody_is_called_lost_while_leases_are_not_seen(cluster: NodeCluster) -> None:
     """Behaviour C3.3: the server has newer leases than the cache."""
-    async with NodeCluster(sim) as cluster:
-        await cluster.nodes(NODES)
-        cluster.keep_beating(*NODES)
-        await cluster.start()
-        await cluster.until(12)
-        await cluster.process.env.informer(kinds.LEASES).close()  # its cache stays as it is
-        await cluster.until(300)
-        assert {await cluster.ready(each) for each in NODES} == {"True"}
+    await cluster.nodes(NODES)
+    cluster.keep_beating(*NODES)
+    await cluster.start()
+    await cluster.until(12)
+    await cluster.process.env.informer(kinds.LEASES).close()  # its cache stays as it is
+    await cluster.until(300)
+    assert {await cluster.ready(each) for each in NODES} == {"True"}
 
 
-@virtual()
-async def test_after_the_leases_are_seen_again_lost_nodes_are_called_lost(sim: Sim) -> None:
+@virtual(NodeCluster)
+async def test_after_leases_are_seen_again_lost_nodes_are_called_lost(cluster: NodeCluster) -> None:
     """Behaviour C3.3."""
-    async with NodeCluster(sim) as cluster:
-        await cluster.nodes(NODES)
-        cluster.keep_beating(*NODES[1:])
-        await cluster.start()
-        await cluster.until(12)
-        await cluster.process.env.informer(kinds.LEASES).close()
-        await cluster.until(100)
-        cluster.process.env.informer(kinds.LEASES).start()
-        await cluster.until(160)
-        assert await cluster.ready("lost") == "Unknown"
-        assert {await cluster.ready(each) for each in NODES[1:]} == {"True"}
+    await cluster.nodes(NODES)
+    cluster.keep_beating(*NODES[1:])
+    await cluster.start()
+    await cluster.until(12)
+    await cluster.process.env.informer(kinds.LEASES).close()
+    await cluster.until(100)
+    cluster.process.env.informer(kinds.LEASES).start()
+    await cluster.until(160)
+    assert await cluster.ready("lost") == "Unknown"
+    assert {await cluster.ready(each) for each in NODES[1:]} == {"True"}
 
 
-@virtual()
+@virtual(NodeCluster)
 async def test_a_lease_that_came_and_went_unseen_keeps_no_node_from_being_called_lost(
-    sim: Sim,
+    cluster: NodeCluster,
 ) -> None:
     """Behaviour C3.3: the cache has caught up, though its copy of that Lease has not changed."""
-    async with NodeCluster(sim) as cluster:
-        await cluster.nodes(NODES)
-        await cluster.node("bare", leases=False)
-        cluster.keep_beating(*NODES)
-        await cluster.start()
-        await cluster.until(12)
-        await cluster.process.env.informer(kinds.LEASES).close()
-        await cluster.client.create(kinds.LEASES, builders.lease("bare"), namespace=NODE_NAMESPACE)
-        await cluster.until(57)
-        assert await cluster.ready("bare") == "True"
-        await cluster.client.delete(kinds.LEASES, "bare", namespace=NODE_NAMESPACE)
-        cluster.process.env.informer(kinds.LEASES).start()
-        cluster.silence("lost")
-        await cluster.until(120)
-        assert await cluster.ready("bare") == "Unknown"
-        assert await cluster.ready("lost") == "Unknown"
-        assert {await cluster.ready(each) for each in NODES[1:]} == {"True"}
+    await cluster.nodes(NODES)
+    await cluster.node("bare", leases=False)
+    cluster.keep_beating(*NODES)
+    await cluster.start()
+    await cluster.until(12)
+    await cluster.process.env.informer(kinds.LEASES).close()
+    await cluster.client.create(kinds.LEASES, builders.lease("bare"), namespace=NODE_NAMESPACE)
+    await cluster.until(57)
+    assert await cluster.ready("bare") == "True"
+    await cluster.client.delete(kinds.LEASES, "bare", namespace=NODE_NAMESPACE)
+    cluster.process.env.informer(kinds.LEASES).start()
+    cluster.silence("lost")
+    await cluster.until(120)
+    assert await cluster.ready("bare") == "Unknown"
+    assert await cluster.ready("lost") == "Unknown"
+    assert {await cluster.ready(each) for each in NODES[1:]} == {"True"}
 
 
-@virtual()
-async def test_what_is_seen_twice_is_done_once(sim: Sim) -> None:
+@virtual(NodeCluster)
+async def test_what_is_seen_twice_is_done_once(cluster: NodeCluster) -> None:
     """All events come again, as after a watch that was cut: no countdown starts again or twice."""
-    async with NodeCluster(sim) as cluster:
-        await cluster.nodes(NODES[2:])
-        cluster.keep_beating(*NODES[2:])
-        await cluster.pod("p", node="well")
-        await cluster.start()
-        await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
-        await cluster.until(5)
-        for informer in (
-            cluster.process.env.informer(kinds.PODS),
-            cluster.process.env.informer(kinds.NODES),
-        ):
-            await informer.close()
-            informer.start()
-        await cluster.until(60)
-        marked = [each for each in cluster.event_log.about("Pod/p") if "Marking" in each[1]]
-        assert len(marked) == 1
-        pods = [page async for page in cluster.client.list(kinds.PODS, namespace=NAMESPACE)]
-        assert len(pods[0].items) == 1
+    await cluster.nodes(NODES[2:])
+    cluster.keep_beating(*NODES[2:])
+    await cluster.pod("p", node="well")
+    await cluster.start()
+    await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
+    await cluster.until(5)
+    for informer in (
+        cluster.process.env.informer(kinds.PODS),
+        cluster.process.env.informer(kinds.NODES),
+    ):
+        await informer.close()
+        informer.start()
+    await cluster.until(60)
+    marked = [each for each in cluster.event_log.about("Pod/p") if "Marking" in each[1]]
+    assert len(marked) == 1
+    pods = [page async for page in cluster.client.list(kinds.PODS, namespace=NAMESPACE)]
+    assert len(pods[0].items) == 1

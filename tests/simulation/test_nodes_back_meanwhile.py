@@ -30,12 +30,7 @@ from tests.virtual import virtual
 NODE = "n0"
 WELL = ("w0", "w1", "w2", "w3")
 KEY = node_taints.UNREACHABLE
-AT_ONCE: Object = {
-    "key": KEY,
-    "operator": "Exists",
-    "effect": NO_EXECUTE,
-    "tolerationSeconds": 0,
-}
+AT_ONCE: Object = {"key": KEY, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": 0}
 
 Match: TypeAlias = Callable[[Object], bool]
 
@@ -127,27 +122,26 @@ def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
     run()
 
 
-@virtual(seeds=2)
-async def test_another_node_of_the_name_is_not_tainted_for_the_first(sim: Sim) -> None:
+@virtual(NodeCluster, seeds=2)
+async def test_another_node_of_the_name_is_not_tainted_for_the_first(cluster: NodeCluster) -> None:
     """The node is new and not ready yet, so the node has its own turn (behaviour C3.8, C3.10)."""
-    async with NodeCluster(sim) as cluster:
-        await cluster.nodes([NODE, *WELL])
-        cluster.keep_beating(*WELL)
-        await cluster.start()
-        await cluster.until(20)
-        uids: list[str] = []
+    await cluster.nodes([NODE, *WELL])
+    cluster.keep_beating(*WELL)
+    await cluster.start()
+    await cluster.until(20)
+    uids: list[str] = []
 
-        async def replace() -> None:
-            await cluster.client.delete(kinds.NODES, NODE)
-            created = await cluster.client.create(kinds.NODES, builders.node(NODE))
-            await cluster.post(NODE, Ready="False")
-            uids.append(created.metadata.uid)
+    async def replace() -> None:
+        await cluster.client.delete(kinds.NODES, NODE)
+        created = await cluster.client.create(kinds.NODES, builders.node(NODE))
+        await cluster.post(NODE, Ready="False")
+        uids.append(created.metadata.uid)
 
-        async with versions(cluster) as every:
-            return_before(cluster, is_eviction, replace)
-            await cluster.until(59.8)
-            second = [each for each in every if each.metadata.uid in uids]
-            assert second
-            assert [each for each in second if node_taints.no_execute_held(each)] == []
-            await cluster.until(70)
-        assert node_taints.no_execute_held(every[-1]) == [node_taints.NOT_READY]
+    async with versions(cluster) as every:
+        return_before(cluster, is_eviction, replace)
+        await cluster.until(59.8)
+        second = [each for each in every if each.metadata.uid in uids]
+        assert second
+        assert [each for each in second if node_taints.no_execute_held(each)] == []
+        await cluster.until(70)
+    assert node_taints.no_execute_held(every[-1]) == [node_taints.NOT_READY]

@@ -19,7 +19,6 @@ from refloat.controllers.job.pod_names import PodNamer
 from refloat.controllers.job.sync_memory import SyncMemory
 from refloat.policy.job import pod_state
 from refloat.policy.job.scaling import NewPod
-from refloat.sim.run import Sim
 from tests.simulation import job_cluster
 from tests.simulation.controller_cluster import NAMESPACE
 from tests.simulation.job_cluster import OK, JobCluster, Run
@@ -83,114 +82,107 @@ async def put_back(cluster: JobCluster, pod: Pod, seconds: int) -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 @pytest.mark.parametrize("spec", [{"completions": 2}, indexed(2)], ids=["plain", "indexed"])
-@virtual()
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=2)))
 async def test_the_end_of_a_pod_elsewhere_is_not_counted(
-    sim: Sim, phase: str, spec: Object
+    cluster: JobCluster, phase: str, spec: Object
 ) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=2))) as cluster:
-        await open_namespace(cluster)
-        job = await cluster.submit(**{**spec, "parallelism": 1, "backoffLimit": 0})
-        pod = await forge(cluster, job)
-        await end(cluster, pod, phase)
-        cluster.watch_faults.lag = 0.2  # the controller's: what it judges has changed meanwhile
-        await put_back(cluster, pod, seconds=6)
-        status = (await cluster.finished()).status
-        assert (status.succeeded, status.failed) == (2, 0)
-        assert len(await cluster.pods()) == 2
+    await open_namespace(cluster)
+    job = await cluster.submit(**{**spec, "parallelism": 1, "backoffLimit": 0})
+    pod = await forge(cluster, job)
+    await end(cluster, pod, phase)
+    cluster.watch_faults.lag = 0.2  # the controller's: what it judges has changed meanwhile
+    await put_back(cluster, pod, seconds=6)
+    status = (await cluster.finished()).status
+    assert (status.succeeded, status.failed) == (2, 0)
+    assert len(await cluster.pods()) == 2
 
 
-@virtual(seeds=3)
-async def test_a_pod_elsewhere_takes_no_place_of_a_job(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
-        await open_namespace(cluster)
-        job = await cluster.submit(parallelism=1, completions=1, suspend=True)
-        await forge(cluster, job)
-        await cluster.sleep(3)
-        await cluster.change(suspend=False)
-        assert (await cluster.finished()).status.succeeded == 1
+@virtual(JobCluster, job_cluster.in_turn(OK), seeds=3)
+async def test_a_pod_elsewhere_takes_no_place_of_a_job(cluster: JobCluster) -> None:
+    await open_namespace(cluster)
+    job = await cluster.submit(parallelism=1, completions=1, suspend=True)
+    await forge(cluster, job)
+    await cluster.sleep(3)
+    await cluster.change(suspend=False)
+    assert (await cluster.finished()).status.succeeded == 1
 
 
-@virtual(seeds=3)
-async def test_a_job_that_ends_deletes_no_pod_elsewhere(sim: Sim) -> None:
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=9))) as cluster:
-        await open_namespace(cluster)
-        job = await cluster.submit(activeDeadlineSeconds=4)
-        pod = await forge(cluster, job)
-        await cluster.finished()
-        (forged,) = await elsewhere(cluster)
-        assert (forged.metadata.uid, forged.is_terminating) == (pod.metadata.uid, False)
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=9)), seeds=3)
+async def test_a_job_that_ends_deletes_no_pod_elsewhere(cluster: JobCluster) -> None:
+    await open_namespace(cluster)
+    job = await cluster.submit(activeDeadlineSeconds=4)
+    pod = await forge(cluster, job)
+    await cluster.finished()
+    (forged,) = await elsewhere(cluster)
+    assert (forged.metadata.uid, forged.is_terminating) == (pod.metadata.uid, False)
 
 
-@virtual(seeds=3)
-async def test_the_finalizer_of_a_pod_elsewhere_is_removed_as_that_of_an_orphan(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=60)), seeds=3)
+async def test_finalizer_of_pod_elsewhere_is_removed_as_that_of_orphan(cluster: JobCluster) -> None:
     """As in Kubernetes: in its own namespace there is no such Job."""
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=60))) as cluster:
-        await open_namespace(cluster)
-        await forge(cluster, await cluster.submit())
-        await cluster.sleep(5)
-        assert [pod_state.is_tracked(pod) for pod in await elsewhere(cluster)] == [False]
+    await open_namespace(cluster)
+    await forge(cluster, await cluster.submit())
+    await cluster.sleep(5)
+    assert [pod_state.is_tracked(pod) for pod in await elsewhere(cluster)] == [False]
 
 
-@virtual(seeds=10)
-async def test_pods_elsewhere_do_not_stand_for_pods_that_a_job_expects(sim: Sim) -> None:
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=60)), seeds=10)
+async def test_pods_elsewhere_do_not_stand_for_pods_that_a_job_expects(cluster: JobCluster) -> None:
     """The cache is behind. Each pod that comes elsewhere would count as one that was created."""
-    async with JobCluster(sim, job_cluster.in_turn(Run(seconds=60))) as cluster:
-        await open_namespace(cluster)
-        job = await cluster.submit(parallelism=3, completions=3, suspend=True)
-        await cluster.sleep(3)
-        expectations = cluster.context.memory.expectations
-        expectations.expect_creations(job.metadata.uid, 3)
-        for number in range(3):
-            await forge(cluster, job, f"forged-{number}")
-        await cluster.sleep(3)
-        assert not expectations.satisfied(job.metadata.uid)
-        for pod in await elsewhere(cluster):
-            await cluster.client.delete(kinds.PODS, pod.metadata.name, namespace=ELSEWHERE)
-        expectations.expect_deletions(job.metadata.uid, 3)
-        await cluster.sleep(3)
-        assert not expectations.satisfied(job.metadata.uid)
+    await open_namespace(cluster)
+    job = await cluster.submit(parallelism=3, completions=3, suspend=True)
+    await cluster.sleep(3)
+    expectations = cluster.context.memory.expectations
+    expectations.expect_creations(job.metadata.uid, 3)
+    for number in range(3):
+        await forge(cluster, job, f"forged-{number}")
+    await cluster.sleep(3)
+    assert not expectations.satisfied(job.metadata.uid)
+    for pod in await elsewhere(cluster):
+        await cluster.client.delete(kinds.PODS, pod.metadata.name, namespace=ELSEWHERE)
+    expectations.expect_deletions(job.metadata.uid, 3)
+    await cluster.sleep(3)
+    assert not expectations.satisfied(job.metadata.uid)
 
 
 @pytest.mark.parametrize("lag", [0.0, 5.0], ids=["seen", "not seen yet"])
 @pytest.mark.parametrize("spec", [{"completions": 2}, indexed(2)], ids=["plain", "indexed"])
-@virtual(seeds=3)
+@virtual(JobCluster, job_cluster.in_turn(OK), seeds=3)
 async def test_pods_that_have_the_names_of_a_job_s_pods_neither_stop_it_nor_count(
-    sim: Sim, spec: Object, lag: float
+    cluster: JobCluster, spec: Object, lag: float
 ) -> None:
     """The names are a hash of what all can read. A user of the namespace takes them first."""
-    async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
-        job = await cluster.submit(**{**spec, "parallelism": 1, "suspend": True})
-        await cluster.sleep(3)
-        namer = PodNamer(job, SyncMemory(sim.clock), lambda _: False)
-        indexes = [0, 1] if "completionMode" in spec else [None, None]
-        names = [namer.name(NewPod(index)) for index in [*indexes, *indexes]]
-        cluster.watch_faults.lag = lag
-        container = {"name": "main", "image": "busybox:1"}
-        for name in names:
-            body = {"metadata": {"name": name}, "spec": {"containers": [container]}}
-            await cluster.client.create(kinds.PODS, body, namespace=NAMESPACE)
-        await cluster.change(suspend=False)
-        status = (await cluster.finished()).status
-        assert (status.succeeded, status.failed) == (2, 0)
-        owned = [pod for pod in await cluster.pods() if pod.metadata.controller is not None]
-        assert len(owned) == 2
-        assert {pod.metadata.name for pod in owned}.isdisjoint(names)
+    job = await cluster.submit(**{**spec, "parallelism": 1, "suspend": True})
+    await cluster.sleep(3)
+    namer = PodNamer(job, SyncMemory(cluster.sim.clock), lambda _: False)
+    indexes = [0, 1] if "completionMode" in spec else [None, None]
+    names = [namer.name(NewPod(index)) for index in [*indexes, *indexes]]
+    cluster.watch_faults.lag = lag
+    container = {"name": "main", "image": "busybox:1"}
+    for name in names:
+        body = {"metadata": {"name": name}, "spec": {"containers": [container]}}
+        await cluster.client.create(kinds.PODS, body, namespace=NAMESPACE)
+    await cluster.change(suspend=False)
+    status = (await cluster.finished()).status
+    assert (status.succeeded, status.failed) == (2, 0)
+    owned = [pod for pod in await cluster.pods() if pod.metadata.controller is not None]
+    assert len(owned) == 2
+    assert {pod.metadata.name for pod in owned}.isdisjoint(names)
 
 
-@virtual()
+@virtual(JobCluster)
 async def test_a_pod_without_a_controller_parses_no_selector_of_all_jobs_anew(
-    sim: Sim, monkeypatch: pytest.MonkeyPatch
+    cluster: JobCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One create of a user would take 30 us of all others' time for each Job of the namespace."""
-    async with JobCluster(sim) as cluster:
-        for number in range(20):
-            await cluster.submit(f"job-{number}", suspend=True)
-        await cluster.sleep(3)
-        parse = Mock(side_effect=selectors.from_object)
-        monkeypatch.setattr(selectors, "from_object", parse)
-        container = {"name": "main", "image": "busybox:1"}
-        for number in range(20):
-            body = {"metadata": {"name": f"p-{number}"}, "spec": {"containers": [container]}}
-            await cluster.client.create(kinds.PODS, body, namespace=NAMESPACE)
-        await cluster.sleep(3)
-        assert parse.call_count <= 20
+    for number in range(20):
+        await cluster.submit(f"job-{number}", suspend=True)
+    await cluster.sleep(3)
+    parse = Mock(side_effect=selectors.from_object)
+    monkeypatch.setattr(selectors, "from_object", parse)
+    container = {"name": "main", "image": "busybox:1"}
+    for number in range(20):
+        body = {"metadata": {"name": f"p-{number}"}, "spec": {"containers": [container]}}
+        await cluster.client.create(kinds.PODS, body, namespace=NAMESPACE)
+    await cluster.sleep(3)
+    assert parse.call_count <= 20

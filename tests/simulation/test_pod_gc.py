@@ -27,11 +27,7 @@ from tests.virtual import virtual
 
 DOWN = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
 HELD = ["example.com/held"]
-TARGET = {
-    "status": "True",
-    "reason": "DeletionByPodGC",
-    "message": "PodGC: node no longer exists",
-}
+TARGET = {"status": "True", "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}
 
 BUILD = controller_table.CONTROLLERS["pod-garbage-collector-controller"]
 
@@ -49,113 +45,106 @@ def counted(cluster: ControllerCluster, cause: str) -> float:
     return cluster.sample(name, namespace=controller_cluster.NAMESPACE, reason=cause)
 
 
-@virtual(seeds=5)
-async def test_orphans_fail_and_go_after_the_quarantine(sim: Sim) -> None:
+@virtual(new_cluster, seeds=5)
+async def test_orphans_fail_and_go_after_the_quarantine(cluster: ControllerCluster) -> None:
     """behaviour C1.5, C1.8"""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("gone", node="lost")
-        await cluster.pod("kept", node="lost", finalizers=HELD)
-        await cluster.start()
-        await sim.clock.sleep(39)
-        assert await cluster.find_pod("gone") is not None
-        await sim.clock.sleep(2)
-        assert await cluster.find_pod("gone") is None
-        pod = await cluster.find_pod("kept")
-        assert pod is not None
-        assert pod.status.phase == "Failed"
-        assert pod.status.reason == ""
-        assert pod.metadata.deletion_grace_period_seconds == 0
-        assert condition(pod, "DisruptionTarget") == TARGET
-        assert counted(cluster, "orphaned") == 2
+    await cluster.pod("gone", node="lost")
+    await cluster.pod("kept", node="lost", finalizers=HELD)
+    await cluster.start()
+    await cluster.sim.clock.sleep(39)
+    assert await cluster.find_pod("gone") is not None
+    await cluster.sim.clock.sleep(2)
+    assert await cluster.find_pod("gone") is None
+    pod = await cluster.find_pod("kept")
+    assert pod is not None
+    assert pod.status.phase == "Failed"
+    assert pod.status.reason == ""
+    assert pod.metadata.deletion_grace_period_seconds == 0
+    assert condition(pod, "DisruptionTarget") == TARGET
+    assert counted(cluster, "orphaned") == 2
 
 
-@virtual()
-async def test_a_node_that_is_deleted_makes_orphans(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_a_node_that_is_deleted_makes_orphans(cluster: ControllerCluster) -> None:
     """behaviour C1.5: 40 to 60 s after the node was first missed."""
-    async with new_cluster(sim) as cluster:
-        await cluster.node("n")
-        await cluster.pod("p", node="n")
-        await cluster.start()
-        await sim.clock.sleep(30)
-        await cluster.client.delete(kinds.NODES, "n")
-        await sim.clock.sleep(40)
-        assert await cluster.find_pod("p") is not None
-        await sim.clock.sleep(20)
-        assert await cluster.find_pod("p") is None
+    await cluster.node("n")
+    await cluster.pod("p", node="n")
+    await cluster.start()
+    await cluster.sim.clock.sleep(30)
+    await cluster.client.delete(kinds.NODES, "n")
+    await cluster.sim.clock.sleep(40)
+    assert await cluster.find_pod("p") is not None
+    await cluster.sim.clock.sleep(20)
+    assert await cluster.find_pod("p") is None
 
 
-@virtual()
-async def test_a_node_that_returns_in_time_keeps_its_pods(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("p", node="n")
-        await cluster.start()
-        await sim.clock.sleep(30)
-        await cluster.node("n")
-        await sim.clock.sleep(300)
-        pod = await cluster.find_pod("p")
-        assert pod is not None
-        assert pod.status.phase == "Running"
+@virtual(new_cluster)
+async def test_a_node_that_returns_in_time_keeps_its_pods(cluster: ControllerCluster) -> None:
+    await cluster.pod("p", node="n")
+    await cluster.start()
+    await cluster.sim.clock.sleep(30)
+    await cluster.node("n")
+    await cluster.sim.clock.sleep(300)
+    pod = await cluster.find_pod("p")
+    assert pod is not None
+    assert pod.status.phase == "Running"
 
 
-@virtual()
-async def test_a_node_that_cannot_be_asked_for_goes_through_another_quarantine(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_node_that_cannot_be_read_is_quarantined_again(cluster: ControllerCluster) -> None:
     """behaviour C1.7"""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("p", node="lost")
-        await cluster.start(fails_to_read=1)
-        await sim.clock.sleep(99)
-        assert await cluster.find_pod("p") is not None
-        await sim.clock.sleep(2)
-        assert await cluster.find_pod("p") is None
+    await cluster.pod("p", node="lost")
+    await cluster.start(fails_to_read=1)
+    await cluster.sim.clock.sleep(99)
+    assert await cluster.find_pod("p") is not None
+    await cluster.sim.clock.sleep(2)
+    assert await cluster.find_pod("p") is None
 
 
-@virtual()
-async def test_terminating_pods_leave_a_node_that_is_out_of_service(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_terminating_pods_leave_a_node_out_of_service(cluster: ControllerCluster) -> None:
     """behaviour C1.4, C9"""
-    async with new_cluster(sim) as cluster:
-        await cluster.node("down", taints=DOWN)
-        await cluster.pod("stuck", node="down", finalizers=HELD)
-        await cluster.pod("runs", node="down")
-        await cluster.delete("stuck")
-        await cluster.start()
-        await sim.clock.sleep(1)
-        orphan, runs = await cluster.find_pod("stuck"), await cluster.find_pod("runs")
-        assert orphan is not None
-        assert runs is not None
-        assert orphan.status.phase == "Failed"
-        assert condition(orphan, "DisruptionTarget") is None
-        assert runs.status.phase == "Running"
-        assert counted(cluster, "out-of-service") >= 1
+    await cluster.node("down", taints=DOWN)
+    await cluster.pod("stuck", node="down", finalizers=HELD)
+    await cluster.pod("runs", node="down")
+    await cluster.delete("stuck")
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    orphan, runs = await cluster.find_pod("stuck"), await cluster.find_pod("runs")
+    assert orphan is not None
+    assert runs is not None
+    assert orphan.status.phase == "Failed"
+    assert condition(orphan, "DisruptionTarget") is None
+    assert runs.status.phase == "Running"
+    assert counted(cluster, "out-of-service") >= 1
 
 
-@virtual()
-async def test_a_terminating_pod_without_a_node_is_collected(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_a_terminating_pod_without_a_node_is_collected(cluster: ControllerCluster) -> None:
     """behaviour C1.9"""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("p", phase="Pending", finalizers=HELD)
-        await cluster.delete("p")
-        await cluster.start()
-        await sim.clock.sleep(1)
-        pod = await cluster.find_pod("p")
-        assert pod is not None
-        assert pod.status.phase == "Failed"
-        assert counted(cluster, "unscheduled") == 1
+    await cluster.pod("p", phase="Pending", finalizers=HELD)
+    await cluster.delete("p")
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    pod = await cluster.find_pod("p")
+    assert pod is not None
+    assert pod.status.phase == "Failed"
+    assert counted(cluster, "unscheduled") == 1
 
 
-@virtual()
-async def test_pods_that_are_over_stay_up_to_the_threshold(sim: Sim) -> None:
+@virtual(new_cluster, build=partial(keeping, 3))
+async def test_pods_that_are_over_stay_up_to_the_threshold(cluster: ControllerCluster) -> None:
     """behaviour C1.3"""
-    async with new_cluster(sim, build=partial(keeping, 3)) as cluster:
-        for number in range(5):
-            await cluster.pod(f"p{number}", phase="Succeeded")
-            await sim.clock.sleep(1)
-        await cluster.pod("alive")
-        await cluster.start()
-        await sim.clock.sleep(1)
-        there = [
-            name for name in ("p0", "p1", "p2", "p3", "p4", "alive") if await cluster.find_pod(name)
-        ]
-        assert there == ["p2", "p3", "p4", "alive"]
+    for number in range(5):
+        await cluster.pod(f"p{number}", phase="Succeeded")
+        await cluster.sim.clock.sleep(1)
+    await cluster.pod("alive")
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    there = [
+        name for name in ("p0", "p1", "p2", "p3", "p4", "alive") if await cluster.find_pod(name)
+    ]
+    assert there == ["p2", "p3", "p4", "alive"]
 
 
 @virtual()
@@ -185,14 +174,13 @@ DUPLICATES: Object = {
 }
 
 
-@virtual()
-async def test_duplicate_env_names_and_ports_do_not_save_a_pod(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_duplicate_env_names_and_ports_do_not_save_a_pod(cluster: ControllerCluster) -> None:
     """A failure that Kubernetes once had: the status was written with server-side apply."""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("p", node="lost", spec=DUPLICATES)
-        await cluster.start()
-        await sim.clock.sleep(60)
-        assert await cluster.find_pod("p") is None
+    await cluster.pod("p", node="lost", spec=DUPLICATES)
+    await cluster.start()
+    await cluster.sim.clock.sleep(60)
+    assert await cluster.find_pod("p") is None
 
 
 @pytest.mark.parametrize("number", range(1, 6))  # two pods, two writes each, and one beyond
@@ -216,25 +204,24 @@ def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int
     run(program, seed=number)
 
 
-@virtual(seeds=3)
-async def test_a_new_pod_of_the_same_name_stays(sim: Sim) -> None:
+@virtual(new_cluster, seeds=3)
+async def test_a_new_pod_of_the_same_name_stays(cluster: ControllerCluster) -> None:
     """The orphan goes and another pod takes its name, directly before the delete."""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("p", node="lost")
-        await cluster.node("there")
-        replaced: list[str] = []
+    await cluster.pod("p", node="lost")
+    await cluster.node("there")
+    replaced: list[str] = []
 
-        async def before(request: Request) -> None:
-            if request.method == "DELETE" and not replaced:
-                replaced.append("p")
-                options = DeleteOptions(grace_seconds=0)
-                namespace = controller_cluster.NAMESPACE
-                await cluster.client.delete(kinds.PODS, "p", namespace=namespace, options=options)
-                await cluster.pod("p", node="there")
+    async def before(request: Request) -> None:
+        if request.method == "DELETE" and not replaced:
+            replaced.append("p")
+            options = DeleteOptions(grace_seconds=0)
+            namespace = controller_cluster.NAMESPACE
+            await cluster.client.delete(kinds.PODS, "p", namespace=namespace, options=options)
+            await cluster.pod("p", node="there")
 
-        await cluster.start(before=before)
-        await sim.clock.sleep(100)
-        pod = await cluster.find_pod("p")
-        assert replaced == ["p"]
-        assert pod is not None
-        assert (pod.spec.node_name, pod.metadata.deletion_timestamp) == ("there", None)
+    await cluster.start(before=before)
+    await cluster.sim.clock.sleep(100)
+    pod = await cluster.find_pod("p")
+    assert replaced == ["p"]
+    assert pod is not None
+    assert (pod.spec.node_name, pod.metadata.deletion_timestamp) == ("there", None)

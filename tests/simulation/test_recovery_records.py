@@ -32,7 +32,7 @@ from refloat.runtime.manager import Worker
 from refloat.sim.controller_process import ControllerProcess
 from refloat.sim.event_log import EventLog
 from refloat.sim.faulty_client import FaultyClient, nothing
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.simulation.controller_cluster import NAMESPACE
 from tests.simulation.recovery_cluster import (
@@ -109,28 +109,28 @@ async def test_a_write_that_another_process_was_faster_with_is_not_recorded(
         assert cluster.sample("refloat_failure_recovery_stuck_seconds_count") == 0
 
 
-@virtual(seeds=3)
-async def test_a_lost_answer_of_a_write_that_never_happened_is_not_recorded(sim: Sim) -> None:
+@virtual(RecoveryCluster, seeds=3)
+async def test_a_lost_answer_of_a_write_that_never_happened_is_not_recorded(
+    cluster: RecoveryCluster,
+) -> None:
     """Another process wrote the same, but at another time."""
 
     def lost(request: Request, number: int) -> errors.ClientError | None:
         first = is_status_patch(request) and number == 1
         return errors.Unavailable("the connection broke") if first else None
 
-    async with RecoveryCluster(sim) as cluster:
+    async def is_second(request: Request) -> None:
+        if is_status_patch(request):
+            cluster.faulty.before = nothing
+            await another_writes(cluster, ago=3)
 
-        async def is_second(request: Request) -> None:
-            if is_status_patch(request):
-                cluster.faulty.before = nothing
-                await another_writes(cluster, ago=3)
-
-        await cluster.node()
-        await cluster.start(before=is_second, refuses=lost)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 60)
-        assert await cluster.phase() == "Failed"
-        assert cluster.event_log.notes(zombie.REASON) == []
-        assert cluster.decided("terminated", "Annotation") == 0
+    await cluster.node()
+    await cluster.start(before=is_second, refuses=lost)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 60)
+    assert await cluster.phase() == "Failed"
+    assert cluster.event_log.notes(zombie.REASON) == []
+    assert cluster.decided("terminated", "Annotation") == 0
 
 
 class SentTwice(FaultyClient):
@@ -145,17 +145,16 @@ class SentTwice(FaultyClient):
         raise errors.Conflict("the object has been modified", code=409, reason="Conflict")
 
 
-@virtual(seeds=3)
-async def test_a_write_that_was_sent_twice_is_recorded_and_spends_a_slot(sim: Sim) -> None:
+@virtual(RecoveryCluster, HOURLY, seeds=3)
+async def test_write_sent_twice_is_recorded_and_spends_a_slot(cluster: RecoveryCluster) -> None:
     """The conflict of the second is the success of the first: the pod shows the condition."""
-    async with RecoveryCluster(sim, HOURLY) as cluster:
-        await cluster.node()
-        await cluster.start(__class__=SentTwice)
-        names = await zombies(cluster, 2)
-        await cluster.until(FREED_AFTER + 600)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 1
-        assert cluster.event_log.notes(zombie.REASON) == [MESSAGE]
-        assert cluster.decided("terminated", "Annotation") == 1
+    await cluster.node()
+    await cluster.start(__class__=SentTwice)
+    names = await zombies(cluster, 2)
+    await cluster.until(FREED_AFTER + 600)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 1
+    assert cluster.event_log.notes(zombie.REASON) == [MESSAGE]
+    assert cluster.decided("terminated", "Annotation") == 1
 
 
 class FirstComesLate:
@@ -175,16 +174,15 @@ class FirstComesLate:
         return await send()
 
 
-@virtual(seeds=3)
-async def test_a_try_that_arrives_after_later_ones_is_recorded(sim: Sim) -> None:
-    async with RecoveryCluster(sim) as cluster:
-        await cluster.node()
-        await cluster.start(answers=FirstComesLate(sim))
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 60)
-        assert await cluster.phase() == "Failed"
-        assert cluster.event_log.notes(zombie.REASON) == [MESSAGE]
-        assert cluster.decided("terminated", "Annotation") == 1
+@virtual(RecoveryCluster, seeds=3)
+async def test_a_try_that_arrives_after_later_ones_is_recorded(cluster: RecoveryCluster) -> None:
+    await cluster.node()
+    await cluster.start(answers=FirstComesLate(cluster.sim))
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 60)
+    assert await cluster.phase() == "Failed"
+    assert cluster.event_log.notes(zombie.REASON) == [MESSAGE]
+    assert cluster.decided("terminated", "Annotation") == 1
 
 
 class LostAfterPodIsGone:
@@ -225,27 +223,25 @@ async def test_a_lost_answer_is_recorded_also_where_pods_are_deleted_later(sim: 
     await _lose_answer_after_pod_is_gone(sim, DELETES)
 
 
-@virtual(seeds=3)
-async def test_a_taint_that_arrives_after_later_ones_is_recorded(sim: Sim) -> None:
-    async with RecoveryCluster(sim, TAINTING) as cluster:
-        await cluster.node()
-        await cluster.running()
-        await cluster.start(answers=FirstComesLate(sim))
-        await cluster.until(700)
-        assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
-        assert cluster.decided("tainted", "Rule", "node") == 1
+@virtual(RecoveryCluster, TAINTING, seeds=3)
+async def test_a_taint_that_arrives_after_later_ones_is_recorded(cluster: RecoveryCluster) -> None:
+    await cluster.node()
+    await cluster.running()
+    await cluster.start(answers=FirstComesLate(cluster.sim))
+    await cluster.until(700)
+    assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
+    assert cluster.decided("tainted", "Rule", "node") == 1
 
 
-@virtual(seeds=3)
-async def test_a_taint_whose_answer_is_lost_is_told_of_once(sim: Sim) -> None:
-    async with RecoveryCluster(sim, TAINTING) as cluster:
-        await cluster.node()
-        await cluster.running()
-        await cluster.start(loses=(1,))
-        await cluster.until(700)
-        assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
-        assert cluster.decided("tainted", "Rule", "node") == 1
-        assert cluster.faulty.writes == 1
+@virtual(RecoveryCluster, TAINTING, seeds=3)
+async def test_a_taint_whose_answer_is_lost_is_told_of_once(cluster: RecoveryCluster) -> None:
+    await cluster.node()
+    await cluster.running()
+    await cluster.start(loses=(1,))
+    await cluster.until(700)
+    assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
+    assert cluster.decided("tainted", "Rule", "node") == 1
+    assert cluster.faulty.writes == 1
 
 
 # -- writes name the version that was decided on
@@ -253,98 +249,96 @@ async def test_a_taint_whose_answer_is_lost_is_told_of_once(sim: Sim) -> None:
 Race = Callable[[RecoveryCluster], Awaitable[None]]
 
 
-@virtual(seeds=3)
-async def test_a_pod_that_changes_right_before_its_deletion_is_decided_on_anew(sim: Sim) -> None:
+@virtual(RecoveryCluster, DELETES, seeds=3)
+async def test_pod_that_changes_before_its_delete_is_judged_anew(cluster: RecoveryCluster) -> None:
     """The user takes the annotation back: a delete without its version would not notice."""
-    async with RecoveryCluster(sim, DELETES) as cluster:
 
-        async def takes_back(request: Request) -> None:
-            if request.method == "DELETE":
-                await cluster.annotate("p", dict.fromkeys(SAFE))
+    async def takes_back(request: Request) -> None:
+        if request.method == "DELETE":
+            await cluster.annotate("p", dict.fromkeys(SAFE))
 
-        await cluster.node()
-        await cluster.start(before=takes_back)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 700)
-        assert cluster.faulty.writes >= 2
-        assert await cluster.phase() == "Failed"
-        assert (await cluster.get_pod()).metadata.deletion_grace_period_seconds == 30
-        assert cluster.event_log.notes("KueueForcefullyDeleted") == []
-        assert cluster.decided("deleted", "Annotation") == 0
+    await cluster.node()
+    await cluster.start(before=takes_back)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 700)
+    assert cluster.faulty.writes >= 2
+    assert await cluster.phase() == "Failed"
+    assert (await cluster.get_pod()).metadata.deletion_grace_period_seconds == 30
+    assert cluster.event_log.notes("KueueForcefullyDeleted") == []
+    assert cluster.decided("deleted", "Annotation") == 0
 
 
-@virtual(seeds=3)
-async def test_a_node_that_returns_right_before_its_taint_is_not_tainted(sim: Sim) -> None:
+@virtual(RecoveryCluster, TAINTING, seeds=3)
+async def test_node_that_returns_before_its_taint_is_not_tainted(cluster: RecoveryCluster) -> None:
     """A patch without the node's version would add the taint."""
-    async with RecoveryCluster(sim, TAINTING) as cluster:
 
-        async def returns(request: Request) -> None:
-            if request.method == "PATCH" and "/nodes/" in request.path:
-                cluster.faulty.before = nothing
-                await cluster.recover()
+    async def returns(request: Request) -> None:
+        if request.method == "PATCH" and "/nodes/" in request.path:
+            cluster.faulty.before = nothing
+            await cluster.recover()
 
-        await cluster.node()
-        await cluster.running()
-        await cluster.start(before=returns)
-        await cluster.until(700)
-        assert cluster.faulty.writes == 1
-        assert await cluster.taints() == []
-        assert cluster.event_log.notes("FailureRecoveryTaintedNode") == []
-        assert cluster.decided("tainted", "Rule", "node") == 0
+    await cluster.node()
+    await cluster.running()
+    await cluster.start(before=returns)
+    await cluster.until(700)
+    assert cluster.faulty.writes == 1
+    assert await cluster.taints() == []
+    assert cluster.event_log.notes("FailureRecoveryTaintedNode") == []
+    assert cluster.decided("tainted", "Rule", "node") == 0
 
 
 # -- the budget is the cluster's
 
 
-@virtual(seeds=3)
-async def test_a_lost_answer_counts_against_the_budget(sim: Sim) -> None:
+@virtual(RecoveryCluster, HOURLY, seeds=3)
+async def test_a_lost_answer_counts_against_the_budget(cluster: RecoveryCluster) -> None:
     """The write may have happened, and here did."""
-    async with RecoveryCluster(sim, HOURLY) as cluster:
-        await cluster.node()
-        await cluster.start(loses=(1,))
-        names = await zombies(cluster, 2)
-        await cluster.until(FREED_AFTER + 3000)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 1
-        await cluster.until(FREED_AFTER + 3700)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 2
+    await cluster.node()
+    await cluster.start(loses=(1,))
+    names = await zombies(cluster, 2)
+    await cluster.until(FREED_AFTER + 3000)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 1
+    await cluster.until(FREED_AFTER + 3700)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 2
 
 
-@virtual(seeds=3)
-async def test_a_lost_answer_of_a_write_that_did_not_happen_counts_too(sim: Sim) -> None:
+@virtual(RecoveryCluster, HOURLY, seeds=3)
+async def test_a_lost_answer_of_a_write_that_did_not_happen_counts_too(
+    cluster: RecoveryCluster,
+) -> None:
     def lost(_: Request, number: int) -> errors.ClientError | None:
         return errors.Timeout("no answer in time") if number == 1 else None
 
-    async with RecoveryCluster(sim, HOURLY) as cluster:
-        await cluster.node()
-        await cluster.start(refuses=lost)
-        names = await zombies(cluster, 2)
-        await cluster.until(FREED_AFTER + 3000)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 0
-        await cluster.until(FREED_AFTER + 3700)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 1
+    await cluster.node()
+    await cluster.start(refuses=lost)
+    names = await zombies(cluster, 2)
+    await cluster.until(FREED_AFTER + 3000)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 0
+    await cluster.until(FREED_AFTER + 3700)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 1
 
 
-@virtual()
-async def test_a_budget_that_comes_right_after_a_pod_was_freed_counts_it(sim: Sim) -> None:
+@virtual(RecoveryCluster)
+async def test_budget_that_comes_after_a_pod_was_freed_counts_it(cluster: RecoveryCluster) -> None:
     """Before the watch shows the end: the answer was faster."""
-    async with RecoveryCluster(sim) as cluster:
 
-        class SwitchingClient(FaultyClient):
-            async def _call(self, request: Request) -> bytes:
-                answer = await super()._call(request)
-                if is_status_patch(request) and self.writes == 1:
-                    # In the next turn of the loop, right after the answer is taken.
-                    sim.clock.call_at(sim.clock.monotonic(), lambda: cluster.switch(HOURLY))
-                return answer
+    class SwitchingClient(FaultyClient):
+        async def _call(self, request: Request) -> bytes:
+            answer = await super()._call(request)
+            if is_status_patch(request) and self.writes == 1:
+                # In the next turn of the loop, right after the answer is taken.
+                clock = cluster.sim.clock
+                clock.call_at(clock.monotonic(), lambda: cluster.switch(HOURLY))
+            return answer
 
-        await cluster.node()
-        await cluster.start(__class__=SwitchingClient)
-        await cluster.zombie("p0")
-        await cluster.until(1)
-        await cluster.zombie("p1")
-        await cluster.until(FREED_AFTER + 600)
-        assert await cluster.phase("p0") == "Failed"
-        assert await cluster.phase("p1") == "Running"
+    await cluster.node()
+    await cluster.start(__class__=SwitchingClient)
+    await cluster.zombie("p0")
+    await cluster.until(1)
+    await cluster.zombie("p1")
+    await cluster.until(FREED_AFTER + 600)
+    assert await cluster.phase("p0") == "Failed"
+    assert await cluster.phase("p1") == "Running"
 
 
 class Standby:
@@ -362,37 +356,35 @@ class Standby:
         return await self.worker.stop(drain_seconds)
 
 
-@virtual(seeds=3)
-async def test_a_new_leader_goes_on_with_the_budget_of_the_old_one(sim: Sim) -> None:
+@virtual(RecoveryCluster, FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1))), seeds=3)
+async def test_new_leader_goes_on_with_the_budget_of_the_old_one(cluster: RecoveryCluster) -> None:
     """What the old leader spent in the window is read off the pods when leadership begins."""
-    policy = FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1)))
-    async with RecoveryCluster(sim, policy) as cluster:
-        second: list[Standby] = []
+    second: list[Standby] = []
 
-        def make(env: ControllerEnv) -> Sequence[Worker]:
-            (worker,) = cluster.build_recovery(env)
-            assert isinstance(worker, FailureRecovery)
-            second.append(Standby(worker))
-            return second
+    def make(env: ControllerEnv) -> Sequence[Worker]:
+        (worker,) = cluster.build_recovery(env)
+        assert isinstance(worker, FailureRecovery)
+        second.append(Standby(worker))
+        return second
 
-        standby = ControllerProcess(sim, cluster.server, make, sink=EventLog(), gates=ON)
-        await cluster.node()
-        await cluster.start()
-        await standby.start()
-        try:
-            names = await zombies(cluster, 8)
-            await cluster.until(FREED_AFTER + 1)
-            await cluster.stop()  # this process spent the budget a second ago
-            second[0].worker.start()
-            await cluster.until(FREED_AFTER + 3000)
-            assert [await cluster.phase(name) for name in names].count("Failed") == 3
-            labels = {"cause": "Budget"}
-            metric = "refloat_failure_recovery_held"
-            assert standby.registry.get_sample_value(metric, labels) == 5
-            await cluster.until(FREED_AFTER + 3700)
-            assert [await cluster.phase(name) for name in names].count("Failed") == 6
-        finally:
-            await standby.stop()
+    standby = ControllerProcess(cluster.sim, cluster.server, make, sink=EventLog(), gates=ON)
+    await cluster.node()
+    await cluster.start()
+    await standby.start()
+    try:
+        names = await zombies(cluster, 8)
+        await cluster.until(FREED_AFTER + 1)
+        await cluster.stop()  # this process spent the budget a second ago
+        second[0].worker.start()
+        await cluster.until(FREED_AFTER + 3000)
+        assert [await cluster.phase(name) for name in names].count("Failed") == 3
+        labels = {"cause": "Budget"}
+        metric = "refloat_failure_recovery_held"
+        assert standby.registry.get_sample_value(metric, labels) == 5
+        await cluster.until(FREED_AFTER + 3700)
+        assert [await cluster.phase(name) for name in names].count("Failed") == 6
+    finally:
+        await standby.stop()
 
 
 # -- gauges for alerts
@@ -444,83 +436,79 @@ def _forbidden(request: Request, _: int) -> errors.ClientError | None:
         "a right is missing": (None, _zombie, {"refuses": _forbidden}, "WriteFailed"),
     },
 )
-def test_a_pod_that_is_due_and_not_freed_is_counted_by_its_reason(
-    policy: FailureRecoveryPolicy | None, arrange: Race, faults: Object, reason: str
+@virtual()
+async def test_a_pod_that_is_due_and_not_freed_is_counted_by_its_reason(
+    sim: Sim, policy: FailureRecoveryPolicy | None, arrange: Race, faults: Object, reason: str
 ) -> None:
-    async def program(sim: Sim) -> None:
-        async with RecoveryCluster(sim, policy) as cluster:
-            await cluster.node()
-            await cluster.start(**faults)
-            await arrange(cluster)
-            await cluster.until(FREED_AFTER - 1)
-            assert cluster.sample(DUE, reason=reason) == 0
-            assert cluster.sample(STUCK) > 0
-            await cluster.until(FREED_AFTER + 1)
-            assert cluster.sample(DUE, reason=reason) == 1
-            assert cluster.sample(STUCK) == 1
-            await cluster.client.delete(kinds.NODES, "n")  # the collector takes care of it
-            await cluster.until(FREED_AFTER + 2)
-            assert cluster.sample(DUE, reason=reason) == 0
-            assert cluster.sample(STUCK) == 0
-
-    run(program, seed=0)
-
-
-@virtual()
-async def test_a_pod_that_is_freed_is_neither_stuck_nor_due(sim: Sim) -> None:
-    async with lost_node(sim) as cluster:
-        await cluster.zombie()
+    async with RecoveryCluster(sim, policy) as cluster:
+        await cluster.node()
+        await cluster.start(**faults)
+        await arrange(cluster)
         await cluster.until(FREED_AFTER - 1)
-        assert cluster.sample(STUCK) == 1
+        assert cluster.sample(DUE, reason=reason) == 0
+        assert cluster.sample(STUCK) > 0
         await cluster.until(FREED_AFTER + 1)
-        assert await cluster.phase() == "Failed"
+        assert cluster.sample(DUE, reason=reason) == 1
+        assert cluster.sample(STUCK) == 1
+        await cluster.client.delete(kinds.NODES, "n")  # the collector takes care of it
+        await cluster.until(FREED_AFTER + 2)
+        assert cluster.sample(DUE, reason=reason) == 0
         assert cluster.sample(STUCK) == 0
-        families = [each for each in cluster.metrics.collect() if each.name == DUE]
-        assert sum(sample.value for each in families for sample in each.samples) == 0
 
 
-@virtual()
-async def test_a_pod_that_goes_while_its_write_fails_is_not_counted_for_ever(sim: Sim) -> None:
+@virtual(lost_node)
+async def test_a_pod_that_is_freed_is_neither_stuck_nor_due(cluster: RecoveryCluster) -> None:
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER - 1)
+    assert cluster.sample(STUCK) == 1
+    await cluster.until(FREED_AFTER + 1)
+    assert await cluster.phase() == "Failed"
+    assert cluster.sample(STUCK) == 0
+    families = [each for each in cluster.metrics.collect() if each.name == DUE]
+    assert sum(sample.value for each in families for sample in each.samples) == 0
+
+
+@virtual(RecoveryCluster)
+async def test_a_pod_that_goes_while_its_write_fails_is_not_counted_for_ever(
+    cluster: RecoveryCluster,
+) -> None:
     def lost(_: Request, number: int) -> errors.ClientError | None:
         return errors.Timeout("no answer in time") if number == 1 else None
 
-    async with RecoveryCluster(sim) as cluster:
+    async def goes(_: Request) -> None:
+        options = DeleteOptions(grace_seconds=0)
+        await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=options)
+        await cluster.sim.clock.sleep(1)
 
-        async def goes(_: Request) -> None:
-            options = DeleteOptions(grace_seconds=0)
-            await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=options)
-            await sim.clock.sleep(1)
-
-        await cluster.node()
-        await cluster.start(before=goes, refuses=lost)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 60)
-        assert await cluster.phase() == "gone"
-        assert cluster.faulty.writes == 1
-        assert cluster.sample(DUE, reason="WriteFailed") == 0
-        assert cluster.event_log.notes(zombie.REASON) == []
+    await cluster.node()
+    await cluster.start(before=goes, refuses=lost)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 60)
+    assert await cluster.phase() == "gone"
+    assert cluster.faulty.writes == 1
+    assert cluster.sample(DUE, reason="WriteFailed") == 0
+    assert cluster.event_log.notes(zombie.REASON) == []
 
 
-@virtual()
-async def test_a_right_that_is_missing_shows_in_readyz_a_gauge_and_one_event(sim: Sim) -> None:
+@virtual(RecoveryCluster)
+async def test_missing_right_shows_in_readyz_a_gauge_and_an_event(cluster: RecoveryCluster) -> None:
     missing: Any = {"right": "patch pods/status"}
     gauge = "refloat_failure_recovery_missing_rights"
-    async with RecoveryCluster(sim) as cluster:
-        await cluster.node()
-        await cluster.start(refuses=_forbidden)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + NODE_GRACE)
-        (worker,) = cluster.workers
-        assert isinstance(worker, FailureRecovery)
-        assert worker.rights.missing == "failure-recovery-controller may not patch pods/status"
-        assert cluster.sample(gauge, **missing) == 1
-        (note,) = cluster.event_log.notes("MissingRights")
-        assert note.startswith("failure-recovery-controller may not patch pods/status")
-        cluster.faulty.refuses = lambda *_: None
-        await cluster.until(FREED_AFTER + 2000)
-        assert await cluster.phase() == "Failed"
-        assert worker.rights.missing is None
-        assert cluster.sample(gauge, **missing) == 0
+    await cluster.node()
+    await cluster.start(refuses=_forbidden)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + NODE_GRACE)
+    (worker,) = cluster.workers
+    assert isinstance(worker, FailureRecovery)
+    assert worker.rights.missing == "failure-recovery-controller may not patch pods/status"
+    assert cluster.sample(gauge, **missing) == 1
+    (note,) = cluster.event_log.notes("MissingRights")
+    assert note.startswith("failure-recovery-controller may not patch pods/status")
+    cluster.faulty.refuses = lambda *_: None
+    await cluster.until(FREED_AFTER + 2000)
+    assert await cluster.phase() == "Failed"
+    assert worker.rights.missing is None
+    assert cluster.sample(gauge, **missing) == 0
 
 
 def test_each_reason_of_the_gauge_is_documented() -> None:

@@ -104,91 +104,84 @@ def _sometimes(sim: Sim, *kinds_of_failure: type[errors.ClientError]) -> object:
     return refuse
 
 
-@virtual(seeds=12)
-async def test_writes_that_fail_are_done_in_the_end(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await _begin(cluster)
-        failures = (errors.Unreachable, errors.Unavailable, errors.Timeout, errors.TooManyRequests)
-        cluster.faulty.refuses = _sometimes(sim, *failures)  # type: ignore[assignment]
-        await _submit(cluster)
-        await _finish(cluster)
+@virtual(SchedulerCluster, seeds=12)
+async def test_writes_that_fail_are_done_in_the_end(cluster: SchedulerCluster) -> None:
+    await _begin(cluster)
+    failures = (errors.Unreachable, errors.Unavailable, errors.Timeout, errors.TooManyRequests)
+    cluster.faulty.refuses = _sometimes(cluster.sim, *failures)  # type: ignore[assignment]
+    await _submit(cluster)
+    await _finish(cluster)
 
 
-@virtual(seeds=12)
-async def test_a_scheduler_that_is_behind_fills_no_node_twice(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await _begin(cluster)
-        cluster.watch_faults.lag = 4.0
-        await _submit(cluster)
-        await _finish(cluster)
+@virtual(SchedulerCluster, seeds=12)
+async def test_a_scheduler_that_is_behind_fills_no_node_twice(cluster: SchedulerCluster) -> None:
+    await _begin(cluster)
+    cluster.watch_faults.lag = 4.0
+    await _submit(cluster)
+    await _finish(cluster)
 
 
-@virtual(seeds=12)
-async def test_a_restart_while_behind_changes_nothing(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await _begin(cluster)
-        cluster.watch_faults.lag = 2.0
-        await _submit(cluster)
-        for _ in range(3):
-            await cluster.settle(3 * sim.rand.random())
-            await cluster.restart()
-        await _finish(cluster)
-
-
-@virtual(seeds=10)
-async def test_a_promise_outlives_the_scheduler_that_made_it(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.classes(high=1000)
-        await cluster.node("a")
-        await cluster.pod("low", cpu="4", grace=20)
-        await cluster.settle()
-        await cluster.pod("p", cpu="4", priority="high")
-        await cluster.settle()
+@virtual(SchedulerCluster, seeds=12)
+async def test_a_restart_while_behind_changes_nothing(cluster: SchedulerCluster) -> None:
+    await _begin(cluster)
+    cluster.watch_faults.lag = 2.0
+    await _submit(cluster)
+    for _ in range(3):
+        await cluster.settle(3 * cluster.sim.rand.random())
         await cluster.restart()
-        await cluster.pod("sneaky", cpu="4")
-        await cluster.settle(30)
-        assert await cluster.places() == {"p": "a", "sneaky": ""}
-        assert cluster.seen == ["low condition", "low deletion"]
+    await _finish(cluster)
 
 
-@virtual(seeds=12)
-async def test_answers_that_are_lost_do_no_harm(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await _begin(cluster)
-        cluster.faulty.loses = [n for n in range(60) if sim.rand.random() < 0.4]
-        await _submit(cluster)
-        await _finish(cluster)
+@virtual(SchedulerCluster, seeds=10)
+async def test_a_promise_outlives_the_scheduler_that_made_it(cluster: SchedulerCluster) -> None:
+    await cluster.classes(high=1000)
+    await cluster.node("a")
+    await cluster.pod("low", cpu="4", grace=20)
+    await cluster.settle()
+    await cluster.pod("p", cpu="4", priority="high")
+    await cluster.settle()
+    await cluster.restart()
+    await cluster.pod("sneaky", cpu="4")
+    await cluster.settle(30)
+    assert await cluster.places() == {"p": "a", "sneaky": ""}
+    assert cluster.seen == ["low condition", "low deletion"]
 
 
-@virtual(seeds=3)
-async def test_a_lost_answer_keeps_its_place_until_the_watch_tells(sim: Sim) -> None:
+@virtual(SchedulerCluster, seeds=12)
+async def test_answers_that_are_lost_do_no_harm(cluster: SchedulerCluster) -> None:
+    await _begin(cluster)
+    cluster.faulty.loses = [n for n in range(60) if cluster.sim.rand.random() < 0.4]
+    await _submit(cluster)
+    await _finish(cluster)
+
+
+@virtual(SchedulerCluster, seeds=3)
+async def test_lost_answer_keeps_its_place_until_the_watch_tells(cluster: SchedulerCluster) -> None:
     """Else another pod is given the place of one that was bound after all."""
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", pods=1)
-        await cluster.settle()
-        cluster.watch_faults.lag = 5.0
-        cluster.faulty.loses = (1,)
-        for name in ("p", "q"):
-            await cluster.pod(name)
-        await cluster.settle(60)
-        assert Counter((await cluster.places()).values()) == {"a": 1, "": 1}
+    await cluster.node("a", pods=1)
+    await cluster.settle()
+    cluster.watch_faults.lag = 5.0
+    cluster.faulty.loses = (1,)
+    for name in ("p", "q"):
+        await cluster.pod(name)
+    await cluster.settle(60)
+    assert Counter((await cluster.places()).values()) == {"a": 1, "": 1}
 
 
-@virtual(seeds=10)
-async def test_pods_that_end_and_come_at_random_are_all_served(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await _begin(cluster)
-        cluster.watch_faults.lag = 0.5
-        for number in range(40):
-            cpu = sim.rand.choice(["500m", "1", "2", "4"])
-            await cluster.pod(f"p{number}", cpu=cpu, priority=sim.rand.choice(["", "high"]))
-            await cluster.settle(sim.rand.random())
-        for _ in range(400):
-            places = await cluster.places()
-            if not places:
-                break
-            for name in [each for each, node in places.items() if node][:1]:
-                await cluster.delete(name, grace=0)
-            await cluster.settle(2)
-        assert await cluster.places() == {}
-        assert all(cluster.most[name] <= 4000 for name in ("a", "b"))
+@virtual(SchedulerCluster, seeds=10)
+async def test_pods_that_end_and_come_at_random_are_all_served(cluster: SchedulerCluster) -> None:
+    await _begin(cluster)
+    cluster.watch_faults.lag = 0.5
+    for number in range(40):
+        cpu = cluster.sim.rand.choice(["500m", "1", "2", "4"])
+        await cluster.pod(f"p{number}", cpu=cpu, priority=cluster.sim.rand.choice(["", "high"]))
+        await cluster.settle(cluster.sim.rand.random())
+    for _ in range(400):
+        places = await cluster.places()
+        if not places:
+            break
+        for name in [each for each, node in places.items() if node][:1]:
+            await cluster.delete(name, grace=0)
+        await cluster.settle(2)
+    assert await cluster.places() == {}
+    assert all(cluster.most[name] <= 4000 for name in ("a", "b"))

@@ -29,7 +29,7 @@ from refloat.policy.recovery.zombie import ANNOTATIONS
 from refloat.sim.cluster import Cluster
 from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
-from tests.virtual import seeds
+from tests.virtual import seeds, virtual
 
 # A schedule takes about 0.15 s; those of the test command are the first ones.
 SCHEDULES = int(os.environ.get("REFLOAT_SCHEDULES", "150"))
@@ -294,16 +294,14 @@ def test_at_the_waits_of_kubernetes_it_costs_no_time_and_saves_the_overlap() -> 
     assert (armed.overlaps, len(plain.overlaps)) == ([], 1)
 
 
-def test_a_pod_without_the_promise_is_not_freed_by_who_requires_it() -> None:
-    async def program(sim: Sim) -> None:
-        controllers, recovery = ControllerSelection(NEEDED, simulated_nodes=2), policy(fenced=True)
-        async with Cluster(sim, controllers, gates=ON, recovery=recovery) as cluster:
-            machines = Machines(cluster)
-            machines.watch()
-            await submit(cluster, armed=False)
-            await cluster.sim.clock.sleep(15)
-            cluster.fleet.fail(str(machines.node()), "freeze")
-            await cluster.sim.clock.sleep(3000)
-            assert machines.starts == 1
-
-    run(program, seed=0)
+@virtual()
+async def test_a_pod_without_the_promise_is_not_freed_by_who_requires_it(sim: Sim) -> None:
+    controllers, recovery = ControllerSelection(NEEDED, simulated_nodes=2), policy(fenced=True)
+    async with Cluster(sim, controllers, gates=ON, recovery=recovery) as cluster:
+        machines = Machines(cluster)
+        machines.watch()
+        await submit(cluster, armed=False)
+        await cluster.sim.clock.sleep(15)
+        cluster.fleet.fail(str(machines.node()), "freeze")
+        await cluster.sim.clock.sleep(3000)
+        assert machines.starts == 1

@@ -62,247 +62,229 @@ async def evictable_pod(
         yield cluster
 
 
-@virtual()
-async def test_a_pod_that_tolerates_nothing_leaves_at_once(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_a_pod_that_tolerates_nothing_leaves_at_once(cluster: NodeCluster) -> None:
     """Behaviour C2.4, C2.9, C2.10, F."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        before = await cluster.pod()
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(0)
-        pod = await cluster.get_pod()
-        target = structs.find(pod.status.conditions, "DisruptionTarget")
-        assert target is not None
-        assert target.status == "True"
-        assert target.reason == "DeletionByTaintManager"
-        assert target.message == "Taint manager: deleting due to NoExecute taint"
-        assert target.observed_generation == before.metadata.generation
-        assert pod.metadata.generation == before.metadata.generation + 1
-        assert pod.metadata.deletion_grace_period_seconds == 30
-        assert cluster.event_log.about("Pod/p") == [MARKED]
-        assert [each.type for each in pod.status.conditions or ()] == ["Ready", "DisruptionTarget"]
+    await cluster.node("n")
+    before = await cluster.pod()
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(0)
+    pod = await cluster.get_pod()
+    target = structs.find(pod.status.conditions, "DisruptionTarget")
+    assert target is not None
+    assert target.status == "True"
+    assert target.reason == "DeletionByTaintManager"
+    assert target.message == "Taint manager: deleting due to NoExecute taint"
+    assert target.observed_generation == before.metadata.generation
+    assert pod.metadata.generation == before.metadata.generation + 1
+    assert pod.metadata.deletion_grace_period_seconds == 30
+    assert cluster.event_log.about("Pod/p") == [MARKED]
+    assert [each.type for each in pod.status.conditions or ()] == ["Ready", "DisruptionTarget"]
 
 
-@virtual()
-async def test_other_effects_make_nobody_leave(sim: Sim) -> None:
-    async with evictable_pod(sim, tolerations=[]) as cluster:
-        await cluster.taint("n", {**DEDICATED, "effect": "NoSchedule"})
-        await cluster.until(1000)
-        assert not await terminating(cluster)
+@virtual(evictable_pod, tolerations=[])
+async def test_other_effects_make_nobody_leave(cluster: NodeCluster) -> None:
+    await cluster.taint("n", {**DEDICATED, "effect": "NoSchedule"})
+    await cluster.until(1000)
+    assert not await terminating(cluster)
 
 
-@virtual()
-async def test_a_pod_stays_for_as_long_as_it_tolerates(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_a_pod_stays_for_as_long_as_it_tolerates(cluster: NodeCluster) -> None:
     """Behaviour C2.5: the least of the tolerations that are used."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(tolerations=[tolerates("dedicated", 40), tolerates("other", 30)])
-        await cluster.pod("q", tolerations=[tolerates("dedicated"), tolerates("other")])
-        await cluster.start()
-        await cluster.taint("n", DEDICATED, OTHER)
-        await leaves_at(cluster, 30)
-        assert not await terminating(cluster, "q")
+    await cluster.node("n")
+    await cluster.pod(tolerations=[tolerates("dedicated", 40), tolerates("other", 30)])
+    await cluster.pod("q", tolerations=[tolerates("dedicated"), tolerates("other")])
+    await cluster.start()
+    await cluster.taint("n", DEDICATED, OTHER)
+    await leaves_at(cluster, 30)
+    assert not await terminating(cluster, "q")
 
 
-@virtual()
-async def test_the_countdown_begins_when_the_taint_is_seen(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_the_countdown_begins_when_the_taint_is_seen(cluster: NodeCluster) -> None:
     """Behaviour C2.6: the time in the taint does not matter."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(tolerations=[tolerates("dedicated", 30)])
-        await cluster.taint("n", {**DEDICATED, "timeAdded": "1999-12-31T23:00:00Z"})
-        await cluster.sleep(100)
-        await cluster.start()
-        await leaves_at(cluster, 30)
+    await cluster.node("n")
+    await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+    await cluster.taint("n", {**DEDICATED, "timeAdded": "1999-12-31T23:00:00Z"})
+    await cluster.sleep(100)
+    await cluster.start()
+    await leaves_at(cluster, 30)
 
 
-@virtual()
-async def test_after_a_restart_countdowns_begin_anew(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_after_a_restart_countdowns_begin_anew(cluster: NodeCluster) -> None:
     """Behaviour C2.6."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(tolerations=[tolerates("dedicated", 30)])
-        await cluster.taint("n", DEDICATED)
-        await cluster.start()
-        await cluster.until(29)
-        await cluster.start()
-        await leaves_at(cluster, 30)
+    await cluster.node("n")
+    await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+    await cluster.taint("n", DEDICATED)
+    await cluster.start()
+    await cluster.until(29)
+    await cluster.start()
+    await leaves_at(cluster, 30)
 
 
-@virtual()
-async def test_a_countdown_that_runs_is_neither_longer_nor_shorter(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_a_countdown_that_runs_is_neither_longer_nor_shorter(cluster: NodeCluster) -> None:
     """Behaviour C2.7."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        every = [tolerates("dedicated", 30), tolerates("other", 300), tolerates("third", 1)]
-        await cluster.pod(tolerations=every)
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(10)
-        await cluster.taint("n", {**OTHER})
-        await cluster.until(15)
-        await cluster.taint("n", DEDICATED, {"key": "third", "effect": "NoExecute"})
-        await leaves_at(cluster, 30)
-        assert cluster.event_log.about("Pod/p") == [MARKED]
+    await cluster.node("n")
+    every = [tolerates("dedicated", 30), tolerates("other", 300), tolerates("third", 1)]
+    await cluster.pod(tolerations=every)
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(10)
+    await cluster.taint("n", {**OTHER})
+    await cluster.until(15)
+    await cluster.taint("n", DEDICATED, {"key": "third", "effect": "NoExecute"})
+    await leaves_at(cluster, 30)
+    assert cluster.event_log.about("Pod/p") == [MARKED]
 
 
-@virtual()
-async def test_a_taint_that_goes_lets_the_pod_stay(sim: Sim) -> None:
+@virtual(evictable_pod)
+async def test_a_taint_that_goes_lets_the_pod_stay(cluster: NodeCluster) -> None:
     """Behaviour C2.8, C2.10."""
-    async with evictable_pod(sim) as cluster:
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(29)
-        await cluster.taint("n")
-        await cluster.until(100)
-        assert not await terminating(cluster)
-        assert cluster.event_log.about("Pod/p") == [CANCELLED]
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(29)
+    await cluster.taint("n")
+    await cluster.until(100)
+    assert not await terminating(cluster)
+    assert cluster.event_log.about("Pod/p") == [CANCELLED]
 
 
-@virtual()
-async def test_a_node_that_comes_back_without_the_taint_lets_its_pods_stay(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_node_that_comes_back_without_taint_lets_its_pods_stay(cluster: NodeCluster) -> None:
     """The node was deleted meanwhile, and registered again."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(tolerations=[tolerates("dedicated", 300)])
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(10)
-        await cluster.client.delete(kinds.NODES, "n")
-        await cluster.until(40)
-        assert cluster.event_log.about("Pod/p") == []
-        await cluster.node("n", leases=False)
-        await cluster.until(400)
-        assert not await terminating(cluster)
-        assert cluster.event_log.about("Pod/p") == [CANCELLED]
+    await cluster.node("n")
+    await cluster.pod(tolerations=[tolerates("dedicated", 300)])
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(10)
+    await cluster.client.delete(kinds.NODES, "n")
+    await cluster.until(40)
+    assert cluster.event_log.about("Pod/p") == []
+    await cluster.node("n", leases=False)
+    await cluster.until(400)
+    assert not await terminating(cluster)
+    assert cluster.event_log.about("Pod/p") == [CANCELLED]
 
 
-@virtual()
-async def test_a_node_that_comes_back_with_the_taint_gives_no_more_time(sim: Sim) -> None:
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(tolerations=[tolerates("dedicated", 300)])
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(10)
-        await cluster.client.delete(kinds.NODES, "n")
-        await cluster.until(40)
-        await cluster.client.create(kinds.NODES, builders.node("n", taints=[DEDICATED]))
-        await leaves_at(cluster, 300)
-        assert cluster.event_log.about("Pod/p") == [MARKED]
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_node_that_comes_back_with_the_taint_gives_no_more_time(cluster: NodeCluster) -> None:
+    await cluster.node("n")
+    await cluster.pod(tolerations=[tolerates("dedicated", 300)])
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(10)
+    await cluster.client.delete(kinds.NODES, "n")
+    await cluster.until(40)
+    await cluster.client.create(kinds.NODES, builders.node("n", taints=[DEDICATED]))
+    await leaves_at(cluster, 300)
+    assert cluster.event_log.about("Pod/p") == [MARKED]
 
 
-@virtual()
-async def test_a_second_taint_begins_another_countdown(sim: Sim) -> None:
-    async with evictable_pod(sim) as cluster:
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(20)
-        await cluster.taint("n")
-        await cluster.until(24.91)
-        await cluster.taint("n", DEDICATED)
-        await leaves_at(cluster, 55)
+@virtual(evictable_pod)
+async def test_a_second_taint_begins_another_countdown(cluster: NodeCluster) -> None:
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(20)
+    await cluster.taint("n")
+    await cluster.until(24.91)
+    await cluster.taint("n", DEDICATED)
+    await leaves_at(cluster, 55)
 
 
-@virtual()
-async def test_one_that_is_suddenly_not_tolerated_ends_the_countdown(sim: Sim) -> None:
+@virtual(evictable_pod)
+async def test_one_that_is_suddenly_not_tolerated_ends_the_countdown(cluster: NodeCluster) -> None:
     """Behaviour C2.4."""
-    async with evictable_pod(sim) as cluster:
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(10)
-        await cluster.taint("n", DEDICATED, OTHER)
-        await leaves_at(cluster, 10.1)
-        assert cluster.event_log.about("Pod/p") == [CANCELLED, MARKED]
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(10)
+    await cluster.taint("n", DEDICATED, OTHER)
+    await leaves_at(cluster, 10.1)
+    assert cluster.event_log.about("Pod/p") == [CANCELLED, MARKED]
 
 
-@virtual()
-async def test_a_toleration_that_comes_later_counts(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_a_toleration_that_comes_later_counts(cluster: NodeCluster) -> None:
     """Behaviour C2.2, C2.5: tolerated for ever, the countdown ends."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        pod = await cluster.pod(tolerations=[tolerates("dedicated", 30)])
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(10)
-        tolerations = [
-            {"key": each.key, "operator": each.operator, "effect": each.effect}
-            | ({} if each.toleration_seconds is None else {"tolerationSeconds": 300})
-            for each in pod.spec.tolerations or ()
-            if each.key != "dedicated"
-        ]
-        first = [{"key": "dedicated", "operator": "Exists"}]
-        longer = [tolerates("dedicated", 30)]
-        patch = {"spec": {"tolerations": [*longer, *tolerations, *first]}}
-        await cluster.client.patch(kinds.PODS, "p", patch, namespace=NAMESPACE)
-        await leaves_at(cluster, 30)  # the first that matches is the one that counts (C2.3)
+    await cluster.node("n")
+    pod = await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(10)
+    tolerations = [
+        {"key": each.key, "operator": each.operator, "effect": each.effect}
+        | ({} if each.toleration_seconds is None else {"tolerationSeconds": 300})
+        for each in pod.spec.tolerations or ()
+        if each.key != "dedicated"
+    ]
+    first = [{"key": "dedicated", "operator": "Exists"}]
+    longer = [tolerates("dedicated", 30)]
+    patch = {"spec": {"tolerations": [*longer, *tolerations, *first]}}
+    await cluster.client.patch(kinds.PODS, "p", patch, namespace=NAMESPACE)
+    await leaves_at(cluster, 30)  # the first that matches is the one that counts (C2.3)
 
 
-@virtual()
-async def test_a_pod_that_is_bound_to_a_tainted_node_leaves(sim: Sim) -> None:
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.taint("n", DEDICATED)
-        await cluster.start()
-        await cluster.until(5)
-        await cluster.pod()
-        await cluster.until(5.2)
-        assert await terminating(cluster)
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_a_pod_that_is_bound_to_a_tainted_node_leaves(cluster: NodeCluster) -> None:
+    await cluster.node("n")
+    await cluster.taint("n", DEDICATED)
+    await cluster.start()
+    await cluster.until(5)
+    await cluster.pod()
+    await cluster.until(5.2)
+    assert await terminating(cluster)
 
 
-@virtual()
-async def test_the_end_of_a_node_does_not_end_countdowns(sim: Sim) -> None:
+@virtual(evictable_pod)
+async def test_the_end_of_a_node_does_not_end_countdowns(cluster: NodeCluster) -> None:
     """Behaviour C2.8."""
-    async with evictable_pod(sim) as cluster:
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(10)
-        await cluster.client.delete(kinds.NODES, "n")
-        await leaves_at(cluster, 30)
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(10)
+    await cluster.client.delete(kinds.NODES, "n")
+    await leaves_at(cluster, 30)
 
 
-@virtual()
-async def test_a_pod_that_is_gone_takes_its_countdown_along(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_a_pod_that_is_gone_takes_its_countdown_along(cluster: NodeCluster) -> None:
     """Behaviour C2.2: another pod of that name has its own countdown."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(tolerations=[tolerates("dedicated", 30)], terminationGracePeriodSeconds=0)
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(10)
-        await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
-        await cluster.until(19.91)
-        assert cluster.event_log.about("Pod/p") == [CANCELLED]
-        await cluster.pod(tolerations=[tolerates("dedicated", 30)])
-        await leaves_at(cluster, 50)
+    await cluster.node("n")
+    await cluster.pod(tolerations=[tolerates("dedicated", 30)], terminationGracePeriodSeconds=0)
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(10)
+    await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
+    await cluster.until(19.91)
+    assert cluster.event_log.about("Pod/p") == [CANCELLED]
+    await cluster.pod(tolerations=[tolerates("dedicated", 30)])
+    await leaves_at(cluster, 50)
 
 
-@virtual()
-async def test_all_pods_leave_also_those_that_are_over(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_all_pods_leave_also_those_that_are_over(cluster: NodeCluster) -> None:
     """Behaviour C2.11: and no budget is asked."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod("done")
-        await cluster.status("done", phase="Succeeded")
-        await cluster.pod(terminationGracePeriodSeconds=5)
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(0)
-        assert await terminating(cluster)
-        with pytest.raises(errors.NotFound):
-            await cluster.get_pod("done")
+    await cluster.node("n")
+    await cluster.pod("done")
+    await cluster.status("done", phase="Succeeded")
+    await cluster.pod(terminationGracePeriodSeconds=5)
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(0)
+    assert await terminating(cluster)
+    with pytest.raises(errors.NotFound):
+        await cluster.get_pod("done")
 
 
-@virtual()
-async def test_without_its_gate_no_condition_is_written(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION, gates=Gates({POD_DISRUPTION_CONDITIONS: False}))
+async def test_without_its_gate_no_condition_is_written(cluster: NodeCluster) -> None:
     """KEP-3329: the gate `PodDisruptionConditions` off."""
-    gates = Gates({POD_DISRUPTION_CONDITIONS: False})
-    async with NodeCluster(sim, TAINT_EVICTION, gates=gates) as cluster:
-        await cluster.node("n")
-        await cluster.pod()
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(0)
-        pod = await cluster.get_pod()
-        assert pod.is_terminating
-        assert structs.find(pod.status.conditions, "DisruptionTarget") is None
+    await cluster.node("n")
+    await cluster.pod()
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(0)
+    pod = await cluster.get_pod()
+    assert pod.is_terminating
+    assert structs.find(pod.status.conditions, "DisruptionTarget") is None
 
 
 @pytest.mark.parametrize(("on", "want"), [(True, "TaintEviction"), (False, "")])
@@ -320,8 +302,8 @@ async def test_the_delete_says_why_while_its_gate_is_on(sim: Sim, on: bool, want
         assert (pod.is_terminating, pod.status.reason) == (True, want)
 
 
-@virtual()
-async def test_a_pod_with_names_that_stand_twice_leaves_like_any_other(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_pod_with_names_that_stand_twice_leaves_like_any_other(cluster: NodeCluster) -> None:
     """A known failure of Kubernetes: a patch of such lists is refused."""
     container = {
         "name": "main",
@@ -329,128 +311,120 @@ async def test_a_pod_with_names_that_stand_twice_leaves_like_any_other(sim: Sim)
         "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
         "ports": [{"containerPort": 80}, {"containerPort": 80, "name": "again"}],
     }
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(containers=[container])
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(0)
-        pod = await cluster.get_pod()
-        assert pod.is_terminating
-        assert structs.is_true(pod.status.conditions, "DisruptionTarget")
+    await cluster.node("n")
+    await cluster.pod(containers=[container])
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(0)
+    pod = await cluster.get_pod()
+    assert pod.is_terminating
+    assert structs.is_true(pod.status.conditions, "DisruptionTarget")
 
 
-@virtual()
-async def test_the_first_true_keeps_its_time(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_the_first_true_keeps_its_time(cluster: NodeCluster) -> None:
     """Behaviour F.2: another writer's reason is replaced, the time is not."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod()
-        old = "2020-01-01T00:00:00Z"
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "EvictionByEvictionAPI",
-            "lastTransitionTime": old,
-        }
-        await cluster.status("p", conditions=[condition])
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await cluster.until(0)
-        target = structs.find((await cluster.get_pod()).status.conditions, "DisruptionTarget")
-        assert target is not None
-        assert (target.reason, target.last_transition_time) == ("DeletionByTaintManager", old)
+    await cluster.node("n")
+    await cluster.pod()
+    old = "2020-01-01T00:00:00Z"
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "lastTransitionTime": old,
+    }
+    await cluster.status("p", conditions=[condition])
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await cluster.until(0)
+    target = structs.find((await cluster.get_pod()).status.conditions, "DisruptionTarget")
+    assert target is not None
+    assert (target.reason, target.last_transition_time) == ("DeletionByTaintManager", old)
 
 
-@virtual()
+@virtual(NodeCluster, TAINT_EVICTION)
 async def test_another_taint_marks_a_pod_that_is_leaving_again_and_changes_nothing(
-    sim: Sim,
+    cluster: NodeCluster,
 ) -> None:
     """Behaviour C2.9: Kubernetes counts down and records again, and finds all done."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        await cluster.node("n")
-        await cluster.pod(tolerations=[tolerates("dedicated", 30), tolerates("other", 30)])
-        await cluster.start()
-        await cluster.taint("n", DEDICATED)
-        await leaves_at(cluster, 30)
-        before = await cluster.get_pod()
-        await cluster.taint("n", OTHER)
-        await cluster.until(100)
-        assert await cluster.get_pod() == before
-        assert cluster.event_log.about("Pod/p") == [MARKED, MARKED]
+    await cluster.node("n")
+    await cluster.pod(tolerations=[tolerates("dedicated", 30), tolerates("other", 30)])
+    await cluster.start()
+    await cluster.taint("n", DEDICATED)
+    await leaves_at(cluster, 30)
+    before = await cluster.get_pod()
+    await cluster.taint("n", OTHER)
+    await cluster.until(100)
+    assert await cluster.get_pod() == before
+    assert cluster.event_log.about("Pod/p") == [MARKED, MARKED]
 
 
-@virtual()
+@virtual(silent_node)
 async def test_a_lost_node_loses_its_pods_after_five_minutes_and_keeps_them_terminating(
-    sim: Sim,
+    cluster: NodeCluster,
 ) -> None:
     """KEP-6757, node lost before the pod was marked; behaviour G5, C4.1."""
-    async with silent_node(sim) as cluster:
-        await cluster.pod()
-        await cluster.start()
-        await cluster.until(50)
-        assert "unreachable:NoExecute" in await cluster.taints("n")
-        await leaves_at(cluster, 350)
-        await cluster.until(5000)
-        pod = await cluster.get_pod()
-        assert pod.is_terminating
-        assert pod.status.phase == "Running"
-        assert structs.is_true(pod.status.conditions, "DisruptionTarget")
+    await cluster.pod()
+    await cluster.start()
+    await cluster.until(50)
+    assert "unreachable:NoExecute" in await cluster.taints("n")
+    await leaves_at(cluster, 350)
+    await cluster.until(5000)
+    pod = await cluster.get_pod()
+    assert pod.is_terminating
+    assert pod.status.phase == "Running"
+    assert structs.is_true(pod.status.conditions, "DisruptionTarget")
 
 
-@virtual()
-async def test_a_pod_that_was_deleted_before_its_node_was_lost_hangs_too(sim: Sim) -> None:
+@virtual(silent_node)
+async def test_pod_deleted_before_its_node_was_lost_hangs_too(cluster: NodeCluster) -> None:
     """KEP-6757, node lost after the pod was marked."""
-    async with silent_node(sim) as cluster:
-        await cluster.pod()
-        await cluster.start()
-        await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
-        marked = (await cluster.get_pod()).metadata.deletion_timestamp
-        await cluster.until(340)
-        assert structs.find((await cluster.get_pod()).status.conditions, "DisruptionTarget") is None
-        await cluster.until(5000)
-        pod = await cluster.get_pod()
-        assert pod.metadata.deletion_timestamp == marked
-        assert structs.is_true(pod.status.conditions, "DisruptionTarget")
+    await cluster.pod()
+    await cluster.start()
+    await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE)
+    marked = (await cluster.get_pod()).metadata.deletion_timestamp
+    await cluster.until(340)
+    assert structs.find((await cluster.get_pod()).status.conditions, "DisruptionTarget") is None
+    await cluster.until(5000)
+    pod = await cluster.get_pod()
+    assert pod.metadata.deletion_timestamp == marked
+    assert structs.is_true(pod.status.conditions, "DisruptionTarget")
 
 
-@virtual()
-async def test_a_node_that_is_back_in_time_keeps_its_pods(sim: Sim) -> None:
+@virtual(silent_node)
+async def test_a_node_that_is_back_in_time_keeps_its_pods(cluster: NodeCluster) -> None:
     """KEP-6757, "If the heartbeat is resumed within this toleration period"."""
-    async with silent_node(sim) as cluster:
-        await cluster.pod()
-        await cluster.start()
-        await cluster.until(340)
-        await cluster.post("n")
-        cluster.keep_beating("n")
-        await cluster.until(1000)
-        assert not await terminating(cluster)
-        assert cluster.event_log.about("Pod/p") == [
-            ("Warning NodeNotReady", "Node is not ready"),
-            CANCELLED,
-        ]
+    await cluster.pod()
+    await cluster.start()
+    await cluster.until(340)
+    await cluster.post("n")
+    cluster.keep_beating("n")
+    await cluster.until(1000)
+    assert not await terminating(cluster)
+    assert cluster.event_log.about("Pod/p") == [
+        ("Warning NodeNotReady", "Node is not ready"),
+        CANCELLED,
+    ]
 
 
-@virtual()
-async def test_a_restart_of_both_gives_another_five_minutes(sim: Sim) -> None:
+@virtual(silent_node)
+async def test_a_restart_of_both_gives_another_five_minutes(cluster: NodeCluster) -> None:
     """Behaviour C3.10, C2.6."""
-    async with silent_node(sim) as cluster:
-        await cluster.pod()
-        await cluster.start()
-        await cluster.until(340)
-        await cluster.start()
-        await leaves_at(cluster, 300)
+    await cluster.pod()
+    await cluster.start()
+    await cluster.until(340)
+    await cluster.start()
+    await leaves_at(cluster, 300)
 
 
-@virtual()
-async def test_tolerations_by_default_are_those_that_are_missing(sim: Sim) -> None:
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_tolerations_by_default_are_those_that_are_missing(cluster: NodeCluster) -> None:
     """Behaviour C4: a pod with one toleration gets the other."""
-    async with NodeCluster(sim, TAINT_EVICTION) as cluster:
-        own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
-        pod: Pod = await cluster.client.create(
-            kinds.PODS, builders.pod("p", spec={"tolerations": [own]}), namespace=NAMESPACE
-        )
-        assert [(each.key, each.toleration_seconds) for each in pod.spec.tolerations or ()] == [
-            ("node.kubernetes.io/not-ready", None),
-            ("node.kubernetes.io/unreachable", 300),
-        ]
+    own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
+    pod: Pod = await cluster.client.create(
+        kinds.PODS, builders.pod("p", spec={"tolerations": [own]}), namespace=NAMESPACE
+    )
+    assert [(each.key, each.toleration_seconds) for each in pod.spec.tolerations or ()] == [
+        ("node.kubernetes.io/not-ready", None),
+        ("node.kubernetes.io/unreachable", 300),
+    ]

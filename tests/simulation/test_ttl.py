@@ -128,109 +128,99 @@ class TtlCluster(ControllerCluster):
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
-@virtual()
-async def test_a_job_goes_when_its_time_is_over_and_not_before(sim: Sim, kind: str) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=100)
-        await cluster.sleep(50)
-        await cluster.end(kind=kind)
-        await cluster.sleep(98.9)
-        assert not await cluster.is_deleted()
-        await cluster.sleep(1.2)
-        assert await cluster.is_deleted()
+@virtual(TtlCluster)
+async def test_job_goes_when_its_time_is_over_not_before(cluster: TtlCluster, kind: str) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=100)
+    await cluster.sleep(50)
+    await cluster.end(kind=kind)
+    await cluster.sleep(98.9)
+    assert not await cluster.is_deleted()
+    await cluster.sleep(1.2)
+    assert await cluster.is_deleted()
 
 
-@virtual()
-async def test_it_is_deleted_with_all_that_it_owns_and_only_if_it_is_the_same(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        job = await cluster.job()
-        await cluster.end()
-        await cluster.sleep(20)
-        [options] = cluster.ttl_client.deletes()
-        assert options["propagationPolicy"] == "Foreground"
-        assert options["preconditions"] == {"uid": job.metadata.uid}
-        assert "foregroundDeletion" in ((await cluster.job()).metadata.finalizers or ())
+@virtual(TtlCluster)
+async def test_job_is_deleted_with_all_that_it_owns_by_its_uid(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    job = await cluster.job()
+    await cluster.end()
+    await cluster.sleep(20)
+    [options] = cluster.ttl_client.deletes()
+    assert options["propagationPolicy"] == "Foreground"
+    assert options["preconditions"] == {"uid": job.metadata.uid}
+    assert "foregroundDeletion" in ((await cluster.job()).metadata.finalizers or ())
 
 
-@virtual()
-async def test_it_is_looked_at_once_more_before_it_is_deleted(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        await cluster.end()
-        await cluster.sleep(20)
-        assert [each.method for each in cluster.ttl_client.requests] == ["GET", "DELETE"]
+@virtual(TtlCluster)
+async def test_it_is_looked_at_once_more_before_it_is_deleted(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    await cluster.end()
+    await cluster.sleep(20)
+    assert [each.method for each in cluster.ttl_client.requests] == ["GET", "DELETE"]
 
 
-@virtual()
-async def test_waiting_asks_nothing(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=100_000)
-        await cluster.end()
-        await cluster.sleep(90_000)
-        assert cluster.ttl_client.requests == []
+@virtual(TtlCluster)
+async def test_waiting_asks_nothing(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=100_000)
+    await cluster.end()
+    await cluster.sleep(90_000)
+    assert cluster.ttl_client.requests == []
 
 
-@virtual()
-async def test_a_job_that_is_gone_is_forgotten_within_the_hour(sim: Sim) -> None:
+@virtual(TtlCluster)
+async def test_a_job_that_is_gone_is_forgotten_within_the_hour(cluster: TtlCluster) -> None:
     """Though the Job was to stay for years."""
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=2**31 - 1)
-        await cluster.end()
-        await cluster.sleep(10)
-        await cluster.delete_at_once()
-        before = cluster.reconciles
-        await cluster.sleep(1e6)
-        assert cluster.reconciles - before <= 1
-        assert cluster.ttl_client.requests == []
+    await cluster.submit(ttlSecondsAfterFinished=2**31 - 1)
+    await cluster.end()
+    await cluster.sleep(10)
+    await cluster.delete_at_once()
+    before = cluster.reconciles
+    await cluster.sleep(1e6)
+    assert cluster.reconciles - before <= 1
+    assert cluster.ttl_client.requests == []
 
 
-@virtual()
-async def test_a_job_that_stays_is_looked_at_every_hour(sim: Sim) -> None:
+@virtual(TtlCluster)
+async def test_a_job_that_stays_is_looked_at_every_hour(cluster: TtlCluster) -> None:
     """A machine that slept would else be late by the length of the sleep."""
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=10 * 3600)
-        await cluster.end()
-        await cluster.sleep(1)
-        before = cluster.reconciles
-        await cluster.sleep(5 * 3600)
-        assert cluster.reconciles - before == 5
+    await cluster.submit(ttlSecondsAfterFinished=10 * 3600)
+    await cluster.end()
+    await cluster.sleep(1)
+    before = cluster.reconciles
+    await cluster.sleep(5 * 3600)
+    assert cluster.reconciles - before == 5
 
 
-@virtual()
-async def test_no_time_at_all_is_at_once(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=0)
-        await cluster.end()
-        await cluster.sleep(0.1)
-        assert await cluster.is_deleted()
+@virtual(TtlCluster)
+async def test_no_time_at_all_is_at_once(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=0)
+    await cluster.end()
+    await cluster.sleep(0.1)
+    assert await cluster.is_deleted()
 
 
-@virtual()
-async def test_without_a_time_a_job_stays(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit()
-        await cluster.end()
-        await cluster.sleep(1e6)
-        assert not await cluster.is_deleted()
+@virtual(TtlCluster)
+async def test_without_a_time_a_job_stays(cluster: TtlCluster) -> None:
+    await cluster.submit()
+    await cluster.end()
+    await cluster.sleep(1e6)
+    assert not await cluster.is_deleted()
 
 
-@virtual()
-async def test_a_job_that_runs_stays(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=0)
-        await cluster.sleep(1e6)
-        assert not await cluster.is_deleted()
+@virtual(TtlCluster)
+async def test_a_job_that_runs_stays(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=0)
+    await cluster.sleep(1e6)
+    assert not await cluster.is_deleted()
 
 
-@virtual()
-async def test_a_job_of_another_controller_goes_too(sim: Sim) -> None:
+@virtual(TtlCluster)
+async def test_a_job_of_another_controller_goes_too(cluster: TtlCluster) -> None:
     """Behaviour A21.2."""
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=5, managedBy="example.com/other")
-        await cluster.end()
-        await cluster.sleep(10)
-        assert await cluster.is_deleted()
+    await cluster.submit(ttlSecondsAfterFinished=5, managedBy="example.com/other")
+    await cluster.end()
+    await cluster.sleep(10)
+    assert await cluster.is_deleted()
 
 
 @cases(
@@ -243,23 +233,22 @@ async def test_a_job_of_another_controller_goes_too(sim: Sim) -> None:
         "taken back": (100, None, None),
     },
 )
-@virtual()
+@virtual(TtlCluster)
 async def test_another_time_counts_from_the_same_end(
-    sim: Sim, before: int | None, after: int | None, want: float | None
+    cluster: TtlCluster, before: int | None, after: int | None, want: float | None
 ) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=before)
-        await cluster.end()
-        await cluster.sleep(50)
-        await cluster.change(ttlSecondsAfterFinished=after)
-        if want is not None:
-            await cluster.sleep(want - 50 - 1.5)
-            assert want == 50 or not await cluster.is_deleted()
-            await cluster.sleep(2)
-            assert await cluster.is_deleted()
-        else:
-            await cluster.sleep(1e5)
-            assert not await cluster.is_deleted()
+    await cluster.submit(ttlSecondsAfterFinished=before)
+    await cluster.end()
+    await cluster.sleep(50)
+    await cluster.change(ttlSecondsAfterFinished=after)
+    if want is not None:
+        await cluster.sleep(want - 50 - 1.5)
+        assert want == 50 or not await cluster.is_deleted()
+        await cluster.sleep(2)
+        assert await cluster.is_deleted()
+    else:
+        await cluster.sleep(1e5)
+        assert not await cluster.is_deleted()
 
 
 @virtual()
@@ -276,61 +265,57 @@ async def test_an_end_in_the_future_is_waited_for(
     assert "Job default/job finished in the future" in caplog.text
 
 
-@virtual()
+@virtual(TtlCluster)
 async def test_an_end_without_a_time_deletes_nothing_until_there_is_one(
-    sim: Sim, caplog: pytest.LogCaptureFixture
+    cluster: TtlCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=0)
-        over = [{"type": each, "status": "True"} for each in ("FailureTarget", "Failed")]
-        await cluster.job_status("job", {"startTime": STARTED, "conditions": over})
-        await cluster.sleep(5000)
-        assert not await cluster.is_deleted()
-        assert "default/job: its condition does not say when it finished" in caplog.text
-        await cluster.end()
-        await cluster.sleep(1)
-        assert await cluster.is_deleted()
+    await cluster.submit(ttlSecondsAfterFinished=0)
+    over = [{"type": each, "status": "True"} for each in ("FailureTarget", "Failed")]
+    await cluster.job_status("job", {"startTime": STARTED, "conditions": over})
+    await cluster.sleep(5000)
+    assert not await cluster.is_deleted()
+    assert "default/job: its condition does not say when it finished" in caplog.text
+    await cluster.end()
+    await cluster.sleep(1)
+    assert await cluster.is_deleted()
 
 
-@virtual(seeds=5)
-async def test_whoever_starts_anew_goes_on_to_wait(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=100)
-        await cluster.end()
-        for _ in range(9):
-            await cluster.sleep(11)
-            await cluster.restart()
-        assert not await cluster.is_deleted()
-        await cluster.sleep(2)
-        assert await cluster.is_deleted()
-
-
-@virtual()
-async def test_what_was_due_while_nobody_was_there_goes_at_the_start(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=100)
-        await cluster.end()
-        await cluster.stop()
-        await cluster.sleep(1000)
-        assert not await cluster.is_deleted()
+@virtual(TtlCluster, seeds=5)
+async def test_whoever_starts_anew_goes_on_to_wait(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=100)
+    await cluster.end()
+    for _ in range(9):
+        await cluster.sleep(11)
         await cluster.restart()
-        await cluster.sleep(0.1)
-        assert await cluster.is_deleted()
-        assert cluster.measured("sum") == pytest.approx(900, abs=1.5)
+    assert not await cluster.is_deleted()
+    await cluster.sleep(2)
+    assert await cluster.is_deleted()
 
 
-@virtual()
-async def test_how_late_it_was_is_measured(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        cluster.ttl_client.seconds = 1.0  # for each of two requests
-        await cluster.submit(ttlSecondsAfterFinished=100)
-        await cluster.end()
-        await cluster.sleep(200)
-        assert cluster.measured("count") == 1
-        assert cluster.measured("sum") == pytest.approx(2, abs=0.1)
-        assert cluster.measured("bucket", le="1.6") == 0
-        assert cluster.measured("bucket", le="3.2") == 1
-        assert cluster.measured("bucket", le="819.2") == 1
+@virtual(TtlCluster)
+async def test_what_was_due_while_nobody_was_there_goes_at_the_start(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=100)
+    await cluster.end()
+    await cluster.stop()
+    await cluster.sleep(1000)
+    assert not await cluster.is_deleted()
+    await cluster.restart()
+    await cluster.sleep(0.1)
+    assert await cluster.is_deleted()
+    assert cluster.measured("sum") == pytest.approx(900, abs=1.5)
+
+
+@virtual(TtlCluster)
+async def test_how_late_it_was_is_measured(cluster: TtlCluster) -> None:
+    cluster.ttl_client.seconds = 1.0  # for each of two requests
+    await cluster.submit(ttlSecondsAfterFinished=100)
+    await cluster.end()
+    await cluster.sleep(200)
+    assert cluster.measured("count") == 1
+    assert cluster.measured("sum") == pytest.approx(2, abs=0.1)
+    assert cluster.measured("bucket", le="1.6") == 0
+    assert cluster.measured("bucket", le="3.2") == 1
+    assert cluster.measured("bucket", le="819.2") == 1
 
 
 def test_its_buckets_are_those_of_kubernetes() -> None:
@@ -341,82 +326,76 @@ def test_its_buckets_are_those_of_kubernetes() -> None:
     assert bounds == [f"{0.1 * 2**power:.1f}" for power in range(14)] + ["+Inf"]
 
 
-@virtual()
+@virtual(TtlCluster)
 async def test_a_job_that_may_stay_after_all_is_not_deleted_by_a_cache_that_is_behind(
-    sim: Sim,
+    cluster: TtlCluster,
 ) -> None:
     """1. Its time is over. 2. The GET is on its way. 3. The user gives it longer."""
-    async with TtlCluster(sim) as cluster:
-        cluster.ttl_client.seconds = 5.0
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        await cluster.end()
-        await cluster.sleep(11)
-        await cluster.change(ttlSecondsAfterFinished=1000)
-        await cluster.sleep(900)
-        assert not await cluster.is_deleted()
-        assert cluster.ttl_client.deletes() == []
-        await cluster.sleep(120)
-        assert await cluster.is_deleted()
+    cluster.ttl_client.seconds = 5.0
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    await cluster.end()
+    await cluster.sleep(11)
+    await cluster.change(ttlSecondsAfterFinished=1000)
+    await cluster.sleep(900)
+    assert not await cluster.is_deleted()
+    assert cluster.ttl_client.deletes() == []
+    await cluster.sleep(120)
+    assert await cluster.is_deleted()
 
 
-@virtual()
-async def test_a_job_of_the_same_name_is_not_deleted_in_its_place(sim: Sim) -> None:
+@virtual(TtlCluster)
+async def test_a_job_of_the_same_name_is_not_deleted_in_its_place(cluster: TtlCluster) -> None:
     """1. The GET has the old Job. 2. That Job goes, a new one comes. 3. The DELETE arrives."""
-    async with TtlCluster(sim) as cluster:
-        cluster.ttl_client.seconds = 5.0
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        await cluster.end()
-        await cluster.sleep(17)
-        assert len(cluster.ttl_client.deletes()) == 1  # on its way
-        await cluster.delete_at_once()
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        await cluster.sleep(1000)
-        assert not await cluster.is_deleted()
+    cluster.ttl_client.seconds = 5.0
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    await cluster.end()
+    await cluster.sleep(17)
+    assert len(cluster.ttl_client.deletes()) == 1  # on its way
+    await cluster.delete_at_once()
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    await cluster.sleep(1000)
+    assert not await cluster.is_deleted()
 
 
-@virtual()
-async def test_a_job_that_somebody_else_deletes_is_no_failure(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        cluster.ttl_client.seconds = 5.0
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        await cluster.end()
-        await cluster.sleep(11)
-        await cluster.delete_at_once()
-        await cluster.sleep(100)
-        assert len(cluster.ttl_client.requests) == 1
-        assert cluster.measured("count") == 0
+@virtual(TtlCluster)
+async def test_a_job_that_somebody_else_deletes_is_no_failure(cluster: TtlCluster) -> None:
+    cluster.ttl_client.seconds = 5.0
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    await cluster.end()
+    await cluster.sleep(11)
+    await cluster.delete_at_once()
+    await cluster.sleep(100)
+    assert len(cluster.ttl_client.requests) == 1
+    assert cluster.measured("count") == 0
 
 
 @pytest.mark.parametrize("many", [1, 5])
-@virtual()
-async def test_a_failure_is_tried_again_soon(sim: Sim, many: int) -> None:
-    async with TtlCluster(sim) as cluster:
-        cluster.ttl_client.failures = [errors.Unavailable("no") for _ in range(many)]
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        await cluster.end()
-        await cluster.sleep(12)
-        assert await cluster.is_deleted()
+@virtual(TtlCluster)
+async def test_a_failure_is_tried_again_soon(cluster: TtlCluster, many: int) -> None:
+    cluster.ttl_client.failures = [errors.Unavailable("no") for _ in range(many)]
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    await cluster.end()
+    await cluster.sleep(12)
+    assert await cluster.is_deleted()
 
 
-@virtual()
-async def test_a_delete_whose_answer_was_lost_is_not_made_twice(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        await cluster.submit(ttlSecondsAfterFinished=10)
-        await cluster.end()
-        await cluster.sleep(8.5)
-        cluster.ttl_client.lost = [errors.Unavailable("lost"), errors.Unavailable("lost")]
-        await cluster.sleep(60)
-        assert await cluster.is_deleted()
-        assert len(cluster.ttl_client.deletes()) == 1
+@virtual(TtlCluster)
+async def test_a_delete_whose_answer_was_lost_is_not_made_twice(cluster: TtlCluster) -> None:
+    await cluster.submit(ttlSecondsAfterFinished=10)
+    await cluster.end()
+    await cluster.sleep(8.5)
+    cluster.ttl_client.lost = [errors.Unavailable("lost"), errors.Unavailable("lost")]
+    await cluster.sleep(60)
+    assert await cluster.is_deleted()
+    assert len(cluster.ttl_client.deletes()) == 1
 
 
-@virtual()
-async def test_five_go_at_once(sim: Sim) -> None:
-    async with TtlCluster(sim) as cluster:
-        cluster.ttl_client.seconds = 1.0
-        for number in range(20):
-            await cluster.submit(f"job-{number}", ttlSecondsAfterFinished=10)
-            await cluster.end(f"job-{number}")
-        await cluster.sleep(60)
-        assert cluster.ttl_client.most_in_flight == 5
-        assert all([await cluster.is_deleted(f"job-{number}") for number in range(20)])
+@virtual(TtlCluster)
+async def test_five_go_at_once(cluster: TtlCluster) -> None:
+    cluster.ttl_client.seconds = 1.0
+    for number in range(20):
+        await cluster.submit(f"job-{number}", ttlSecondsAfterFinished=10)
+        await cluster.end(f"job-{number}")
+    await cluster.sleep(60)
+    assert cluster.ttl_client.most_in_flight == 5
+    assert all([await cluster.is_deleted(f"job-{number}") for number in range(20)])

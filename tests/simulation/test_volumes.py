@@ -139,314 +139,292 @@ async def phases(cluster: ControllerCluster) -> tuple[str, str]:
     return claim.status.phase, volume.status.phase
 
 
-@virtual()
-async def test_a_claim_that_names_a_volume_gets_it(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await sim.clock.sleep(1)
-        assert await phases(cluster) == ("Bound", "Bound")
-        await cluster.client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, "c", namespace="default")
-        await sim.clock.sleep(1)
-        volume = await cluster.client.get(kinds.PERSISTENT_VOLUMES, "v")
-        assert volume.status.phase == "Released"
+@virtual(running, new_cluster)
+async def test_a_claim_that_names_a_volume_gets_it(cluster: ControllerCluster) -> None:
+    await cluster.sim.clock.sleep(1)
+    assert await phases(cluster) == ("Bound", "Bound")
+    await cluster.client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, "c", namespace="default")
+    await cluster.sim.clock.sleep(1)
+    volume = await cluster.client.get(kinds.PERSISTENT_VOLUMES, "v")
+    assert volume.status.phase == "Released"
 
 
-@virtual()
-async def test_a_volume_that_names_a_claim_gets_it(sim: Sim) -> None:
-    async with running(new_cluster(sim, volume="")) as cluster:
-        await sim.clock.sleep(1)
-        assert await phases(cluster) == ("Pending", "Available")
-        reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
-        patch = {"spec": {"claimRef": reference}}
-        await cluster.client.patch(kinds.PERSISTENT_VOLUMES, "v", patch)
-        await sim.clock.sleep(1)
-        assert await phases(cluster) == ("Bound", "Bound")
+@virtual(running, new_cluster, volume="")
+async def test_a_volume_that_names_a_claim_gets_it(cluster: ControllerCluster) -> None:
+    await cluster.sim.clock.sleep(1)
+    assert await phases(cluster) == ("Pending", "Available")
+    reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
+    patch = {"spec": {"claimRef": reference}}
+    await cluster.client.patch(kinds.PERSISTENT_VOLUMES, "v", patch)
+    await cluster.sim.clock.sleep(1)
+    assert await phases(cluster) == ("Bound", "Bound")
 
 
-@virtual()
-async def test_a_volume_is_claimed_once(sim: Sim) -> None:
-    async with running(new_cluster(sim)) as cluster:
-        await sim.clock.sleep(1)
-        late = builders.claim("late", volume="v")
-        await cluster.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, late, namespace="default")
-        await sim.clock.sleep(1)
-        claim = await cluster.client.get(
-            kinds.PERSISTENT_VOLUME_CLAIMS, "late", namespace="default"
-        )
-        assert claim.status.phase == "Pending"
-        assert cluster.event_log.events[-1] == (
-            "Warning",
-            "FailedBinding",
-            'volume "v" already bound to a different claim.',
-        )
+@virtual(running, new_cluster)
+async def test_a_volume_is_claimed_once(cluster: ControllerCluster) -> None:
+    await cluster.sim.clock.sleep(1)
+    late = builders.claim("late", volume="v")
+    await cluster.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, late, namespace="default")
+    await cluster.sim.clock.sleep(1)
+    claim = await cluster.client.get(kinds.PERSISTENT_VOLUME_CLAIMS, "late", namespace="default")
+    assert claim.status.phase == "Pending"
+    assert cluster.event_log.events[-1] == (
+        "Warning",
+        "FailedBinding",
+        'volume "v" already bound to a different claim.',
+    )
 
 
-@virtual()
-async def test_a_claim_gets_no_volume_that_cannot_be_used_so(sim: Sim) -> None:
-    async with new_cluster(sim, volume="") as cluster:
-        env = builders.claim("env", volume="v", modes=["ReadWriteMany"])
-        await cluster.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, env, namespace="default")
-        await cluster.start()
-        await sim.clock.sleep(1)
-        assert await phases(cluster) == ("Pending", "Available")
-        assert "incompatible accessMode" in cluster.event_log.events[-1][2]
+@virtual(new_cluster, volume="")
+async def test_a_claim_gets_no_volume_that_cannot_be_used_so(cluster: ControllerCluster) -> None:
+    env = builders.claim("env", volume="v", modes=["ReadWriteMany"])
+    await cluster.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, env, namespace="default")
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    assert await phases(cluster) == ("Pending", "Available")
+    assert "incompatible accessMode" in cluster.event_log.events[-1][2]
 
 
-@virtual(seeds=5)
-async def test_a_volume_goes_from_node_to_node(sim: Sim) -> None:
-    async with attached_volume(sim) as cluster:
-        assert await attached(cluster) == ["a"]
-        await status(cluster, "a", volumesInUse=[NAME])
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        await sim.clock.sleep(60)
-        assert await attached(cluster) == ["a"]
-        assert ("Warning", "FailedAttachVolume") in [each[:2] for each in cluster.event_log.events]
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await sim.clock.sleep(60)
-        assert await attached(cluster) == ["a"]  # the node has not unmounted the volume yet
-        await status(cluster, "a", volumesInUse=None)
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["b"]
-        assert cluster.event_log.events[-1][1] == "SuccessfulAttachVolume"
+@virtual(attached_volume, seeds=5)
+async def test_a_volume_goes_from_node_to_node(cluster: ControllerCluster) -> None:
+    assert await attached(cluster) == ["a"]
+    await status(cluster, "a", volumesInUse=[NAME])
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == ["a"]
+    assert ("Warning", "FailedAttachVolume") in [each[:2] for each in cluster.event_log.events]
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == ["a"]  # the node has not unmounted the volume yet
+    await status(cluster, "a", volumesInUse=None)
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["b"]
+    assert cluster.event_log.events[-1][1] == "SuccessfulAttachVolume"
 
 
-@virtual()
-async def test_a_pod_that_has_ended_needs_no_volume(sim: Sim) -> None:
-    async with attached_volume(sim) as cluster:
-        await cluster.status("one", phase="Succeeded")
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == []
+@virtual(attached_volume)
+async def test_a_pod_that_has_ended_needs_no_volume(cluster: ControllerCluster) -> None:
+    await cluster.status("one", phase="Succeeded")
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == []
 
 
-@virtual()
-async def test_a_node_that_is_down_keeps_a_volume_for_six_minutes(sim: Sim) -> None:
-    async with attached_volume(sim) as cluster:
-        await status(cluster, "a", volumesInUse=[NAME])
-        await ready(cluster, "a", "Unknown")
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        await sim.clock.sleep(359)
-        assert await attached(cluster) == ["a"]
-        await sim.clock.sleep(2)
-        assert await attached(cluster) == ["b"]
+@virtual(attached_volume)
+async def test_node_that_is_down_keeps_a_volume_for_six_minutes(cluster: ControllerCluster) -> None:
+    await status(cluster, "a", volumesInUse=[NAME])
+    await ready(cluster, "a", "Unknown")
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.sim.clock.sleep(359)
+    assert await attached(cluster) == ["a"]
+    await cluster.sim.clock.sleep(2)
+    assert await attached(cluster) == ["b"]
 
 
-@virtual()
-async def test_out_of_service_frees_it_at_once(sim: Sim) -> None:
-    async with attached_volume(sim) as cluster:
-        await status(cluster, "a", volumesInUse=[NAME])
-        await ready(cluster, "a", "Unknown")
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
-        await cluster.client.patch(kinds.NODES, "a", {"spec": {"taints": [taint]}})
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["b"]
+@virtual(attached_volume)
+async def test_out_of_service_frees_it_at_once(cluster: ControllerCluster) -> None:
+    await status(cluster, "a", volumesInUse=[NAME])
+    await ready(cluster, "a", "Unknown")
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+    await cluster.client.patch(kinds.NODES, "a", {"spec": {"taints": [taint]}})
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["b"]
 
 
-@virtual()
-async def test_a_node_whose_lists_are_cleared_keeps_a_volume_until_it_is_evicted(sim: Sim) -> None:
+@virtual(attached_volume)
+async def test_node_with_cleared_lists_keeps_a_volume(cluster: ControllerCluster) -> None:
     """The node may return with a mounted volume: then force eviction refuses."""
-    async with attached_volume(sim) as cluster:
-        await ready(cluster, "a", "Unknown")
-        await progress(cluster, "a", '{"step":"VolumesCleared"}')
-        await status(cluster, "a", volumesAttached=None)
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        await sim.clock.sleep(300)
-        assert await holders(cluster) == ["a"]
-        await progress(cluster, "a", '{"step":"Evicting","started":"2026-01-01T00:00:00Z"}')
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["b"]
+    await ready(cluster, "a", "Unknown")
+    await progress(cluster, "a", '{"step":"VolumesCleared"}')
+    await status(cluster, "a", volumesAttached=None)
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.sim.clock.sleep(300)
+    assert await holders(cluster) == ["a"]
+    await progress(cluster, "a", '{"step":"Evicting","started":"2026-01-01T00:00:00Z"}')
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["b"]
 
 
-@virtual()
-async def test_a_node_that_nobody_says_is_down_any_more_gets_volumes(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_node_whose_taint_is_gone_gets_volumes_again(cluster: ControllerCluster) -> None:
     """The controller that would remove the annotation may be switched off."""
-    async with new_cluster(sim) as cluster:
-        await progress(cluster, "a", '{"step":"Evicting","started":"2026-01-01T00:00:00Z"}')
-        await cluster.pod("one", node="a", spec=CLAIMING)
-        await cluster.start()
-        await sim.clock.sleep(60)
-        assert await attached(cluster) == []
-        await cluster.client.patch(kinds.NODES, "a", {"spec": {"taints": None}})
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["a"]
+    await progress(cluster, "a", '{"step":"Evicting","started":"2026-01-01T00:00:00Z"}')
+    await cluster.pod("one", node="a", spec=CLAIMING)
+    await cluster.start()
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == []
+    await cluster.client.patch(kinds.NODES, "a", {"spec": {"taints": None}})
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["a"]
 
 
-@virtual()
-async def test_a_node_is_told_of_no_volume_that_another_has_by_now(sim: Sim) -> None:
+@virtual(new_cluster)
+async def test_node_hears_of_no_volume_that_another_has_by_now(cluster: ControllerCluster) -> None:
     """The caches may be behind."""
-    async with new_cluster(sim) as cluster:
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        await cluster.start()
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["b"]
-        name = name_of(NAME, "a", exclusive=True)
-        assert not await AttachmentWriter(cluster.client).report(NAME, "a", name)
-        assert await attached(cluster) == ["b"]
-        await cluster.stop()
-        await cluster.client.delete(kinds.VOLUME_ATTACHMENTS, name)
-        assert not await AttachmentWriter(cluster.client).report(NAME, "a", name)
-        assert (await cluster.client.get(kinds.NODES, "a")).status.volumes_attached is None
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["b"]
+    name = name_of(NAME, "a", exclusive=True)
+    assert not await AttachmentWriter(cluster.client).report(NAME, "a", name)
+    assert await attached(cluster) == ["b"]
+    await cluster.stop()
+    await cluster.client.delete(kinds.VOLUME_ATTACHMENTS, name)
+    assert not await AttachmentWriter(cluster.client).report(NAME, "a", name)
+    assert (await cluster.client.get(kinds.NODES, "a")).status.volumes_attached is None
 
 
-@virtual()
-async def test_a_shared_volume_is_on_all_nodes_that_need_it(sim: Sim) -> None:
-    async with new_cluster(sim, "ReadWriteMany") as cluster:
-        await cluster.pod("one", node="a", spec=CLAIMING)
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        await cluster.start()
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["a", "b"]
+@virtual(new_cluster, "ReadWriteMany")
+async def test_a_shared_volume_is_on_all_nodes_that_need_it(cluster: ControllerCluster) -> None:
+    await cluster.pod("one", node="a", spec=CLAIMING)
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["a", "b"]
 
 
-@virtual(seeds=5)
-async def test_two_persistent_volumes_of_one_folder_are_on_one_node_at_a_time(sim: Sim) -> None:
-    """Both pods would write the volume."""
-    async with new_cluster(sim) as cluster:
-        await twin(cluster)
-        await cluster.pod("one", node="a", spec=CLAIMING)
-        await cluster.pod("two", node="b", spec=claiming("d"))
-        await cluster.start()
-        await sim.clock.sleep(60)
-        (holder,) = await attached(cluster)
-        events = [each for each in cluster.event_log.events if each[1] == "FailedAttachVolume"]
-        user, volume = ("one", "twin") if holder == "a" else ("two", "v")
-        assert events == [blocked(volume, f"used by pod(s) {user}")]
-        await cluster.client.delete(kinds.PODS, user, namespace="default", options=AT_ONCE)
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["b" if holder == "a" else "a"]
-
-
-@virtual()
-async def test_a_folder_stays_while_a_pod_needs_it_by_either_persistent_volume(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await twin(cluster)
-        await cluster.pod("one", node="a", spec=CLAIMING)
-        await cluster.pod("two", node="a", spec=claiming("d"))
-        await cluster.start()
-        await sim.clock.sleep(1)
-        for name, names in (("one", ["a"]), ("two", [])):
-            assert await attached(cluster) == ["a"]
-            await cluster.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
-            await sim.clock.sleep(1)
-            assert await attached(cluster) == names
-
-
-@virtual()
-async def test_an_attachment_under_another_name_is_found_and_detached(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await other_attachment(cluster, "a")
-        await cluster.pod("one", node="a", spec=CLAIMING)
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        await cluster.start()
-        await sim.clock.sleep(60)
-        assert await attached(cluster) == ["a"]
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["b"]
-
-
-@virtual(seeds=3)
-async def test_what_is_attached_of_a_deleted_volume_is_detached(sim: Sim) -> None:
-    async with attached_volume(sim) as cluster:
-        await status(cluster, "a", volumesInUse=[NAME])
-        await gone(cluster)
-        await sim.clock.sleep(60)
-        assert await attached(cluster) == ["a"]  # the pod uses the volume
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await sim.clock.sleep(60)
-        assert await attached(cluster) == ["a"]  # the node has not unmounted the volume yet
-        await status(cluster, "a", volumesInUse=None)
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == []
-
-
-@virtual()
-async def test_what_nobody_needed_when_its_volume_was_deleted_is_detached(sim: Sim) -> None:
-    """No controller ran meanwhile."""
-    async with attached_volume(sim) as cluster:
-        await cluster.stop()
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await gone(cluster)
-        await cluster.start()
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == []
-
-
-@virtual()
-async def test_what_is_attached_of_a_deleted_volume_under_another_name_is_detached(
-    sim: Sim,
+@virtual(new_cluster, seeds=5)
+async def test_two_volumes_of_a_folder_are_on_one_node_at_a_time(
+    cluster: ControllerCluster,
 ) -> None:
-    async with new_cluster(sim) as cluster:
-        await other_attachment(cluster, "a")
-        await status(cluster, "a", volumesInUse=[NAME])
-        await gone(cluster)
-        await cluster.start()
-        await sim.clock.sleep(60)
+    """Both pods would write the volume."""
+    await twin(cluster)
+    await cluster.pod("one", node="a", spec=CLAIMING)
+    await cluster.pod("two", node="b", spec=claiming("d"))
+    await cluster.start()
+    await cluster.sim.clock.sleep(60)
+    (holder,) = await attached(cluster)
+    events = [each for each in cluster.event_log.events if each[1] == "FailedAttachVolume"]
+    user, volume = ("one", "twin") if holder == "a" else ("two", "v")
+    assert events == [blocked(volume, f"used by pod(s) {user}")]
+    await cluster.client.delete(kinds.PODS, user, namespace="default", options=AT_ONCE)
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["b" if holder == "a" else "a"]
+
+
+@virtual(new_cluster)
+async def test_folder_stays_while_a_pod_needs_it_by_any_volume(cluster: ControllerCluster) -> None:
+    await twin(cluster)
+    await cluster.pod("one", node="a", spec=CLAIMING)
+    await cluster.pod("two", node="a", spec=claiming("d"))
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    for name, names in (("one", ["a"]), ("two", [])):
         assert await attached(cluster) == ["a"]
-        await status(cluster, "a", volumesInUse=None)
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == []
+        await cluster.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
+        await cluster.sim.clock.sleep(1)
+        assert await attached(cluster) == names
 
 
-@virtual()
-async def test_what_a_deleted_volume_has_left_keeps_its_folder_from_other_nodes(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        await twin(cluster)
-        await cluster.pod("one", node="a", spec=CLAIMING)
-        await cluster.start()
-        await sim.clock.sleep(1)
-        await status(cluster, "a", volumesInUse=[NAME])
-        await gone(cluster)
-        await cluster.pod("two", node="b", spec=claiming("d"))
-        await sim.clock.sleep(60)
-        assert await attached(cluster) == ["a"]
-        assert cluster.event_log.events[-1] == blocked("twin", "used by pod(s) one")
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await status(cluster, "a", volumesInUse=None)
-        await sim.clock.sleep(1)
-        assert await attached(cluster) == ["b"]
+@virtual(new_cluster)
+async def test_attachment_under_another_name_is_detached(cluster: ControllerCluster) -> None:
+    await other_attachment(cluster, "a")
+    await cluster.pod("one", node="a", spec=CLAIMING)
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.start()
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == ["a"]
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["b"]
 
 
-@virtual()
-async def test_attachments_of_others_are_left_alone(sim: Sim) -> None:
-    async with new_cluster(sim) as cluster:
-        attachment = builders.volume_attachment("other", node="a")
-        await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment)
-        await cluster.start()
-        await sim.clock.sleep(1)
-        newest = await cluster.client.get(kinds.VOLUME_ATTACHMENTS, "other")
-        assert not newest.metadata.deletion_timestamp
+@virtual(attached_volume, seeds=3)
+async def test_what_is_attached_of_a_deleted_volume_is_detached(cluster: ControllerCluster) -> None:
+    await status(cluster, "a", volumesInUse=[NAME])
+    await gone(cluster)
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == ["a"]  # the pod uses the volume
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == ["a"]  # the node has not unmounted the volume yet
+    await status(cluster, "a", volumesInUse=None)
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == []
 
 
-@virtual()
-async def test_who_waits_for_a_volume_is_told_once_for_whom(sim: Sim) -> None:
-    async with attached_volume(sim) as cluster:
+@virtual(attached_volume)
+async def test_unneeded_attachment_of_a_deleted_volume_goes(cluster: ControllerCluster) -> None:
+    """No controller ran meanwhile."""
+    await cluster.stop()
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await gone(cluster)
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == []
+
+
+@virtual(new_cluster)
+async def test_what_is_attached_of_a_deleted_volume_under_another_name_is_detached(
+    cluster: ControllerCluster,
+) -> None:
+    await other_attachment(cluster, "a")
+    await status(cluster, "a", volumesInUse=[NAME])
+    await gone(cluster)
+    await cluster.start()
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == ["a"]
+    await status(cluster, "a", volumesInUse=None)
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == []
+
+
+@virtual(new_cluster)
+async def test_attachment_of_a_deleted_volume_keeps_its_folder(cluster: ControllerCluster) -> None:
+    await twin(cluster)
+    await cluster.pod("one", node="a", spec=CLAIMING)
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    await status(cluster, "a", volumesInUse=[NAME])
+    await gone(cluster)
+    await cluster.pod("two", node="b", spec=claiming("d"))
+    await cluster.sim.clock.sleep(60)
+    assert await attached(cluster) == ["a"]
+    assert cluster.event_log.events[-1] == blocked("twin", "used by pod(s) one")
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await status(cluster, "a", volumesInUse=None)
+    await cluster.sim.clock.sleep(1)
+    assert await attached(cluster) == ["b"]
+
+
+@virtual(new_cluster)
+async def test_attachments_of_others_are_left_alone(cluster: ControllerCluster) -> None:
+    attachment = builders.volume_attachment("other", node="a")
+    await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment)
+    await cluster.start()
+    await cluster.sim.clock.sleep(1)
+    newest = await cluster.client.get(kinds.VOLUME_ATTACHMENTS, "other")
+    assert not newest.metadata.deletion_timestamp
+
+
+@virtual(attached_volume)
+async def test_who_waits_for_a_volume_is_told_once_for_whom(cluster: ControllerCluster) -> None:
+    cluster.event_log.events.clear()
+    await status(cluster, "a", volumesInUse=[NAME])
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.sim.clock.sleep(60)
+    assert cluster.event_log.events == [blocked("v", "used by pod(s) one")]
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.sim.clock.sleep(60)
+    assert cluster.event_log.events == [blocked("v", "used by pod(s) one")]
+
+
+@virtual(attached_volume)
+async def test_who_waits_for_node_to_unmount_volume_is_told_so(cluster: ControllerCluster) -> None:
+    await status(cluster, "a", volumesInUse=[NAME])
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.sim.clock.sleep(1)
+    cluster.event_log.events.clear()
+    for name in ("two", "three"):
+        await cluster.pod(name, node="b", spec=CLAIMING)
+        await cluster.sim.clock.sleep(10)
+        assert cluster.event_log.events == [blocked("v", EXCLUSIVE)]
+        await cluster.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
+        await cluster.sim.clock.sleep(1)
         cluster.event_log.events.clear()
-        await status(cluster, "a", volumesInUse=[NAME])
-        await cluster.pod("two", node="b", spec=CLAIMING)
-        await sim.clock.sleep(60)
-        assert cluster.event_log.events == [blocked("v", "used by pod(s) one")]
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await sim.clock.sleep(60)
-        assert cluster.event_log.events == [blocked("v", "used by pod(s) one")]
-
-
-@virtual()
-async def test_who_waits_for_a_node_to_unmount_a_volume_is_told_so(sim: Sim) -> None:
-    async with attached_volume(sim) as cluster:
-        await status(cluster, "a", volumesInUse=[NAME])
-        await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-        await sim.clock.sleep(1)
-        cluster.event_log.events.clear()
-        for name in ("two", "three"):
-            await cluster.pod(name, node="b", spec=CLAIMING)
-            await sim.clock.sleep(10)
-            assert cluster.event_log.events == [blocked("v", EXCLUSIVE)]
-            await cluster.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
-            await sim.clock.sleep(1)
-            cluster.event_log.events.clear()
 
 
 @pytest.mark.parametrize("number", range(1, 11))

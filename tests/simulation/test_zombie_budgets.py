@@ -27,92 +27,84 @@ from tests.virtual import virtual
 THREE_A_MINUTE = FailureRecoveryPolicy(budget=Budget(3, timedelta(minutes=1)))
 
 
-@virtual(seeds=5)
-async def test_a_budget_is_kept_exactly(sim: Sim) -> None:
-    async with lost_node(sim, THREE_A_MINUTE) as cluster:
-        names = await zombies(cluster, 8)
-        await cluster.until(FREED_AFTER)
-        metric = "refloat_failure_recovery_held"
-        assert cluster.sample(metric, cause="Budget") == 5
-        await cluster.until(FREED_AFTER + 200)
-        freed = Counter([await cluster.freed_at(name) for name in names])
-        assert freed == {90: 3, 150: 3, 210: 2}
-        assert cluster.sample(metric, cause="Budget") == 0
-        (note,) = cluster.event_log.notes("FailureRecoveryHeld")
-        assert note.startswith("Pods that hang on this node are not freed for now: ")
-        assert note.endswith("the budget of 3 pods in 1m0s is used up")
-        assert cluster.decided("held", "Budget") == 5
-        assert cluster.decided("terminated", "Annotation") == 8
+@virtual(lost_node, THREE_A_MINUTE, seeds=5)
+async def test_a_budget_is_kept_exactly(cluster: RecoveryCluster) -> None:
+    names = await zombies(cluster, 8)
+    await cluster.until(FREED_AFTER)
+    metric = "refloat_failure_recovery_held"
+    assert cluster.sample(metric, cause="Budget") == 5
+    await cluster.until(FREED_AFTER + 200)
+    freed = Counter([await cluster.freed_at(name) for name in names])
+    assert freed == {90: 3, 150: 3, 210: 2}
+    assert cluster.sample(metric, cause="Budget") == 0
+    (note,) = cluster.event_log.notes("FailureRecoveryHeld")
+    assert note.startswith("Pods that hang on this node are not freed for now: ")
+    assert note.endswith("the budget of 3 pods in 1m0s is used up")
+    assert cluster.decided("held", "Budget") == 5
+    assert cluster.decided("terminated", "Annotation") == 8
 
 
-@virtual(seeds=3)
-async def test_many_pods_of_one_namespace_do_not_use_up_the_budget_of_another(sim: Sim) -> None:
+@virtual(lost_node, THREE_A_MINUTE, seeds=3)
+async def test_pods_of_one_namespace_leave_budget_to_another(cluster: RecoveryCluster) -> None:
     """A user can bind pods to a lost node, and delete them."""
-    async with lost_node(sim, THREE_A_MINUTE) as cluster:
-        client = cluster.client
-        await client.create(kinds.NAMESPACES, {"metadata": {"name": "quiet"}})
-        await zombies(cluster, 20)
-        pod = builders.pod("p", node="n", grace=GRACE_SECONDS, annotations=SAFE, namespace="quiet")
-        await client.create(kinds.PODS, pod, namespace="quiet")
-        running = {"status": {"phase": "Running"}}
-        await client.patch(kinds.PODS, "p", running, namespace="quiet", subresource="status")
-        await client.delete(kinds.PODS, "p", namespace="quiet")
-        await cluster.until(FREED_AFTER + 65)
-        newest = await client.get(kinds.PODS, "p", namespace="quiet")
-        assert newest.status.phase == "Failed"
+    client = cluster.client
+    await client.create(kinds.NAMESPACES, {"metadata": {"name": "quiet"}})
+    await zombies(cluster, 20)
+    pod = builders.pod("p", node="n", grace=GRACE_SECONDS, annotations=SAFE, namespace="quiet")
+    await client.create(kinds.PODS, pod, namespace="quiet")
+    running = {"status": {"phase": "Running"}}
+    await client.patch(kinds.PODS, "p", running, namespace="quiet", subresource="status")
+    await client.delete(kinds.PODS, "p", namespace="quiet")
+    await cluster.until(FREED_AFTER + 65)
+    newest = await client.get(kinds.PODS, "p", namespace="quiet")
+    assert newest.status.phase == "Failed"
 
 
-@virtual(seeds=5)
-async def test_a_restart_does_not_give_the_budget_anew(sim: Sim) -> None:
-    async with lost_node(sim, THREE_A_MINUTE) as cluster:
-        names = await zombies(cluster, 8)
-        await cluster.until(100)
-        await cluster.restart()
-        await cluster.until(148)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 3
-        await cluster.until(300)
-        freed = Counter([await cluster.freed_at(name) for name in names])
-        assert freed == {90: 3, 151: 3, 211: 2}
+@virtual(lost_node, THREE_A_MINUTE, seeds=5)
+async def test_a_restart_does_not_give_the_budget_anew(cluster: RecoveryCluster) -> None:
+    names = await zombies(cluster, 8)
+    await cluster.until(100)
+    await cluster.restart()
+    await cluster.until(148)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 3
+    await cluster.until(300)
+    freed = Counter([await cluster.freed_at(name) for name in names])
+    assert freed == {90: 3, 151: 3, 211: 2}
 
 
-@virtual()
-async def test_a_pod_that_goes_does_not_keep_its_place_in_the_line(sim: Sim) -> None:
-    async with lost_node(sim, THREE_A_MINUTE) as cluster:
-        names = await zombies(cluster, 7)
-        await cluster.until(100)
-        waiting = [name for name in names if await cluster.phase(name) == "Running"]
-        for name in waiting[:3]:
-            await cluster.annotate(name, dict.fromkeys(SAFE))
-        await cluster.until(151)
-        assert await cluster.freed_at(waiting[3]) == 150
+@virtual(lost_node, THREE_A_MINUTE)
+async def test_pod_that_goes_does_not_keep_its_place_in_the_line(cluster: RecoveryCluster) -> None:
+    names = await zombies(cluster, 7)
+    await cluster.until(100)
+    waiting = [name for name in names if await cluster.phase(name) == "Running"]
+    for name in waiting[:3]:
+        await cluster.annotate(name, dict.fromkeys(SAFE))
+    await cluster.until(151)
+    assert await cluster.freed_at(waiting[3]) == 150
 
 
-@virtual()
-async def test_a_refused_write_spends_nothing(sim: Sim) -> None:
-    async with RecoveryCluster(
-        sim, FailureRecoveryPolicy(budget=Budget(1, timedelta(hours=1)))
-    ) as cluster:
+@virtual(RecoveryCluster, FailureRecoveryPolicy(budget=Budget(1, timedelta(hours=1))))
+async def test_a_refused_write_spends_nothing(cluster: RecoveryCluster) -> None:
 
-        async def changes(_: Request) -> None:
-            if cluster.faulty.writes == 1:
-                await cluster.annotate("p", {"example.com/note": "x"})
+    async def changes(_: Request) -> None:
+        if cluster.faulty.writes == 1:
+            await cluster.annotate("p", {"example.com/note": "x"})
 
-        await cluster.node()
-        await cluster.start(before=changes)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 5)
-        assert cluster.faulty.writes == 2
-        assert await cluster.phase() == "Failed"
+    await cluster.node()
+    await cluster.start(before=changes)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 5)
+    assert cluster.faulty.writes == 2
+    assert await cluster.phase() == "Failed"
 
 
-@virtual()
-async def test_another_budget_lets_those_go_that_wait(sim: Sim) -> None:
-    async with lost_node(sim, THREE_A_MINUTE) as cluster:
-        names = await zombies(cluster, 8)
-        await cluster.until(100)
-        cluster.switch(FailureRecoveryPolicy())
-        await cluster.until(101)
-        assert Counter([await cluster.freed_at(name) for name in names]) == {90: 3, 100: 5}
+@virtual(lost_node, THREE_A_MINUTE)
+async def test_another_budget_lets_those_go_that_wait(cluster: RecoveryCluster) -> None:
+    names = await zombies(cluster, 8)
+    await cluster.until(100)
+    cluster.switch(FailureRecoveryPolicy())
+    await cluster.until(101)
+    assert Counter([await cluster.freed_at(name) for name in names]) == {90: 3, 100: 5}
 
 
 @virtual(seeds=5)
@@ -139,56 +131,52 @@ def leads(cluster: RecoveryCluster, *, leads: bool) -> None:
     worker.lead(leads=leads)
 
 
-@virtual(seeds=5)
-async def test_leadership_that_is_lost_and_won_gives_no_budget_anew(sim: Sim) -> None:
+@virtual(RecoveryCluster, FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1))), seeds=5)
+async def test_leadership_lost_and_won_gives_no_budget_anew(cluster: RecoveryCluster) -> None:
     """Neither what writes under way spend, nor what this process or another one spent."""
-    policy = FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1)))
-    async with RecoveryCluster(sim, policy) as cluster:
 
-        async def slowly(_: Request, call: Callable[[], Awaitable[bytes]]) -> bytes:
-            answer = await call() if cluster.faulty.writes < 3 else b""
-            await sim.clock.sleep(NODE_GRACE + 10)
-            return answer or await call()
+    async def slowly(_: Request, call: Callable[[], Awaitable[bytes]]) -> bytes:
+        answer = await call() if cluster.faulty.writes < 3 else b""
+        await cluster.sim.clock.sleep(NODE_GRACE + 10)
+        return answer or await call()
 
-        await cluster.node()
-        await cluster.start(answers=slowly)
-        names = await zombies(cluster, 8)
-        await cluster.until(FREED_AFTER + 1)
-        for _ in range(3):
-            leads(cluster, leads=False)
-            await sim.clock.sleep(1)
-            leads(cluster, leads=True)
-        await cluster.until(FREED_AFTER + 300)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 3
+    await cluster.node()
+    await cluster.start(answers=slowly)
+    names = await zombies(cluster, 8)
+    await cluster.until(FREED_AFTER + 1)
+    for _ in range(3):
         leads(cluster, leads=False)
+        await cluster.sim.clock.sleep(1)
         leads(cluster, leads=True)
-        await cluster.until(FREED_AFTER + 3500)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 3
-        await cluster.until(FREED_AFTER + 3800)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 6
+    await cluster.until(FREED_AFTER + 300)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 3
+    leads(cluster, leads=False)
+    leads(cluster, leads=True)
+    await cluster.until(FREED_AFTER + 3500)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 3
+    await cluster.until(FREED_AFTER + 3800)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 6
 
 
-@virtual(seeds=3)
-async def test_what_another_leader_spent_meanwhile_counts_once(sim: Sim) -> None:
-    policy = FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1)))
-    async with lost_node(sim, policy) as cluster:
-        await cluster.zombie("mine")
-        await cluster.until(FREED_AFTER + 1)
-        leads(cluster, leads=False)
-        await cluster.zombie("other")
-        condition = {
-            "type": zombie.CONDITION,
-            "status": "True",
-            "reason": zombie.REASON,
-            "lastTransitionTime": times.format_time(sim.clock.now()),
-        }
-        await cluster.status("other", phase="Failed", conditions=[condition])
-        for _ in range(3):
-            await sim.clock.sleep(1)
-            leads(cluster, leads=True)
-        names = await zombies(cluster, 4)
-        await cluster.until(FREED_AFTER + 300)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 1
+@virtual(lost_node, FailureRecoveryPolicy(budget=Budget(3, timedelta(hours=1))), seeds=3)
+async def test_what_another_leader_spent_meanwhile_counts_once(cluster: RecoveryCluster) -> None:
+    await cluster.zombie("mine")
+    await cluster.until(FREED_AFTER + 1)
+    leads(cluster, leads=False)
+    await cluster.zombie("other")
+    condition = {
+        "type": zombie.CONDITION,
+        "status": "True",
+        "reason": zombie.REASON,
+        "lastTransitionTime": times.format_time(cluster.sim.clock.now()),
+    }
+    await cluster.status("other", phase="Failed", conditions=[condition])
+    for _ in range(3):
+        await cluster.sim.clock.sleep(1)
+        leads(cluster, leads=True)
+    names = await zombies(cluster, 4)
+    await cluster.until(FREED_AFTER + 300)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 1
 
 
 @virtual()
@@ -203,69 +191,68 @@ async def test_a_reload_does_not_forget_pods_that_were_freed_and_are_gone(sim: S
             cluster.switch(policy)
 
 
-@virtual()
-async def test_a_hold_does_not_save_up_the_budget(sim: Sim) -> None:
+@virtual(RecoveryCluster, THREE_A_MINUTE)
+async def test_a_hold_does_not_save_up_the_budget(cluster: RecoveryCluster) -> None:
     """Pods that could have been freed meanwhile are not freed on top of the budget."""
-    async with RecoveryCluster(sim, THREE_A_MINUTE) as cluster:
-        for number in range(4):
-            await cluster.node(f"n{number}", lost=number == 0)
-        await cluster.start()
-        names = await zombies(cluster, 9, node="n0")
-        await cluster.until(100)  # three are freed, six stand in the line
-        await cluster.lose("n1")
-        await cluster.lose("n2")
-        await cluster.until(500)
-        assert [await cluster.phase(name) for name in names].count("Failed") == 3
-        await cluster.recover("n2")
-        await cluster.until(700)
-        assert Counter([await cluster.freed_at(name) for name in names]) == {90: 3, 500: 3, 560: 3}
+    for number in range(4):
+        await cluster.node(f"n{number}", lost=number == 0)
+    await cluster.start()
+    names = await zombies(cluster, 9, node="n0")
+    await cluster.until(100)  # three are freed, six stand in the line
+    await cluster.lose("n1")
+    await cluster.lose("n2")
+    await cluster.until(500)
+    assert [await cluster.phase(name) for name in names].count("Failed") == 3
+    await cluster.recover("n2")
+    await cluster.until(700)
+    assert Counter([await cluster.freed_at(name) for name in names]) == {90: 3, 500: 3, 560: 3}
 
 
-@virtual(seeds=5)
-async def test_a_slot_that_meets_a_hold_goes_to_the_next_in_the_line(sim: Sim) -> None:
+@virtual(RecoveryCluster, FailureRecoveryPolicy(budget=Budget(2, timedelta(minutes=1))), seeds=5)
+async def test_slot_that_meets_a_hold_goes_to_next_in_the_line(cluster: RecoveryCluster) -> None:
     """The first node of the line comes back; the pods of the second are freed all the same."""
-    async with RecoveryCluster(
-        sim, FailureRecoveryPolicy(budget=Budget(2, timedelta(minutes=1)))
-    ) as cluster:
-        for number in range(5):
-            await cluster.node(f"n{number}", lost=number < 2)
-        await cluster.start()
-        first = [f"p{number}" for number in range(4)]
-        for name in first:
-            await cluster.zombie(name, node="n0")
-        await cluster.until(1)
-        second = ["p4", "p5"]
-        for name in second:
-            await cluster.zombie(name, node="n1")
-        await cluster.until(100)
-        assert [await cluster.phase(name) for name in first].count("Failed") == 2
-        await cluster.lose("n2")
-        await cluster.until(200)
-        metric = "refloat_failure_recovery_held"
-        assert cluster.sample(metric, cause="Budget") == 0
-        assert cluster.sample(metric, cause="UnreachableNodes") == 4
-        await cluster.recover("n0")
-        await cluster.until(201)
-        assert [await cluster.freed_at(name) for name in second] == [200, 200]
-        assert [await cluster.phase(name) for name in first].count("Failed") == 2
+    for number in range(5):
+        await cluster.node(f"n{number}", lost=number < 2)
+    await cluster.start()
+    first = [f"p{number}" for number in range(4)]
+    for name in first:
+        await cluster.zombie(name, node="n0")
+    await cluster.until(1)
+    second = ["p4", "p5"]
+    for name in second:
+        await cluster.zombie(name, node="n1")
+    await cluster.until(100)
+    assert [await cluster.phase(name) for name in first].count("Failed") == 2
+    await cluster.lose("n2")
+    await cluster.until(200)
+    metric = "refloat_failure_recovery_held"
+    assert cluster.sample(metric, cause="Budget") == 0
+    assert cluster.sample(metric, cause="UnreachableNodes") == 4
+    await cluster.recover("n0")
+    await cluster.until(201)
+    assert [await cluster.freed_at(name) for name in second] == [200, 200]
+    assert [await cluster.phase(name) for name in first].count("Failed") == 2
 
 
-@virtual()
-async def test_a_pod_that_ended_by_itself_needs_no_slot_to_be_deleted(sim: Sim) -> None:
+@virtual(
+    RecoveryCluster,
+    FailureRecoveryPolicy(
+        annotated=AnnotationRule(delete_after=timedelta()), budget=Budget(1, timedelta(minutes=1))
+    ),
+)
+async def test_a_pod_that_ended_by_itself_needs_no_slot_to_be_deleted(
+    cluster: RecoveryCluster,
+) -> None:
     """Even if the pod cannot be freed: the slot is for pods that wait."""
 
     def refuse(request: Request, _: int) -> errors.ClientError | None:
         return errors.Forbidden("no", code=403) if request.method == "DELETE" else None
 
-    policy = FailureRecoveryPolicy(
-        annotated=AnnotationRule(delete_after=timedelta()), budget=Budget(1, timedelta(minutes=1))
-    )
-    async with RecoveryCluster(sim, policy) as cluster:
-        await cluster.node()
-        await cluster.start(refuses=refuse)
-        names = await zombies(cluster, 3)
-        await cluster.until(100)
-        next_pod, other = [name for name in names if await cluster.phase(name) == "Running"]
-        await cluster.status(next_pod, phase="Failed")
-        await cluster.until(155)
-        assert await cluster.freed_at(other) == 150
+    await cluster.node()
+    await cluster.start(refuses=refuse)
+    names = await zombies(cluster, 3)
+    await cluster.until(100)
+    next_pod, other = [name for name in names if await cluster.phase(name) == "Running"]
+    await cluster.status(next_pod, phase="Failed")
+    await cluster.until(155)
+    assert await cluster.freed_at(other) == 150

@@ -25,7 +25,7 @@ from refloat.policy.recovery.failure_recovery import (
 )
 from refloat.sim.cluster import ALL_CONTROLLERS, NAMESPACE, Cluster
 from refloat.sim.journal import GONE
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.virtual import virtual
 
@@ -74,44 +74,40 @@ def is_complete(c: Cluster) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
-def test_the_keps_job_goes_on_after_its_node_is_lost(mode: str) -> None:
-    async def program(sim: Sim) -> None:
-        async with Cluster(sim, gates=ON) as c:
-            await submit(c, completionMode=mode)
-            first = await freeze_first(c)
-            await c.until(1000)
-            when = freed_at(c, first)
-            assert 20 + SOONEST <= when <= 20 + LATEST
-            replaced = [pod for pod in c.pods() if c.history(pod)[0][0] >= when]
-            assert len(replaced) == 1
-            assert c.history(replaced[0])[0][0] <= when + 2
-            assert c.node_of(replaced[0]) != c.node_of(first)
-            assert is_complete(c)
-            assert c.job().status.failed == 1
-            condition = structs.find((await found(c, first)).status.conditions, zombie.CONDITION)
-            assert condition is not None
-            assert condition.message.startswith("Pod forcefully terminated after 90s grace period")
-
-    run(program, seed=0)
+@virtual(Cluster, gates=ON)
+async def test_the_keps_job_goes_on_after_its_node_is_lost(c: Cluster, mode: str) -> None:
+    await submit(c, completionMode=mode)
+    first = await freeze_first(c)
+    await c.until(1000)
+    when = freed_at(c, first)
+    assert 20 + SOONEST <= when <= 20 + LATEST
+    replaced = [pod for pod in c.pods() if c.history(pod)[0][0] >= when]
+    assert len(replaced) == 1
+    assert c.history(replaced[0])[0][0] <= when + 2
+    assert c.node_of(replaced[0]) != c.node_of(first)
+    assert is_complete(c)
+    assert c.job().status.failed == 1
+    condition = structs.find((await found(c, first)).status.conditions, zombie.CONDITION)
+    assert condition is not None
+    assert condition.message.startswith("Pod forcefully terminated after 90s grace period")
 
 
-@virtual()
-async def test_the_sequence_that_can_be_seen(sim: Sim) -> None:
+@virtual(Cluster, gates=ON)
+async def test_the_sequence_that_can_be_seen(c: Cluster) -> None:
     """behaviour G7"""
-    async with Cluster(sim, gates=ON) as c:
-        await submit(c, parallelism=1, completions=1)
-        pod = await freeze_first(c)
-        await c.until(1000)
-        lost_at = c.lost_at(c.node_of(pod))
-        assert c.history(pod, since=20) == [
-            (lost_at, "Running"),
-            (lost_at + 300, "Running DeletionByTaintManager"),
-            (lost_at + 300, "Running terminating(30) DeletionByTaintManager"),
-            (lost_at + 390, "Failed terminating(30) DeletionByTaintManager"),
-        ]
-        job = [text for _, text in c.history(c.job(), since=20)]
-        assert job[0] == "active 0 terminating 1 failed 0 succeeded 0"
-        assert job[-1].startswith("active 0 terminating 0 failed 1 succeeded 1")
+    await submit(c, parallelism=1, completions=1)
+    pod = await freeze_first(c)
+    await c.until(1000)
+    lost_at = c.lost_at(c.node_of(pod))
+    assert c.history(pod, since=20) == [
+        (lost_at, "Running"),
+        (lost_at + 300, "Running DeletionByTaintManager"),
+        (lost_at + 300, "Running terminating(30) DeletionByTaintManager"),
+        (lost_at + 390, "Failed terminating(30) DeletionByTaintManager"),
+    ]
+    job = [text for _, text in c.history(c.job(), since=20)]
+    assert job[0] == "active 0 terminating 1 failed 0 succeeded 0"
+    assert job[-1].startswith("active 0 terminating 0 failed 1 succeeded 1")
 
 
 @cases(
@@ -122,59 +118,56 @@ async def test_the_sequence_that_can_be_seen(sim: Sim) -> None:
         "only a report is wanted": (ON, {}, FailureRecoveryPolicy(mode="Report")),
     },
 )
-def test_nothing_is_forced(gates: Gates, spec: Any, policy: FailureRecoveryPolicy | None) -> None:
+@virtual()
+async def test_nothing_is_forced(
+    sim: Sim, gates: Gates, spec: Any, policy: FailureRecoveryPolicy | None
+) -> None:
     """behaviour G5, A16.4: the pod hangs until the node is back, and then ends as it should."""
-
-    async def program(sim: Sim) -> None:
-        async with Cluster(sim, gates=gates, recovery=policy) as c:
-            await submit(c, **spec)
-            pod = await freeze_first(c)
-            await c.until(3000)
-            assert (await found(c, pod)).status.phase == "Running"
-            assert len(c.pods()) == 3
-            assert not is_complete(c)
-            c.fleet.heal(c.node_of(pod))
-            await c.until(3200)
-            assert is_complete(c)
-            assert c.history(pod)[-1][1] == GONE
-
-    run(program, seed=0)
-
-
-@virtual()
-async def test_a_node_that_is_healed_in_time_ends_its_pod_itself(sim: Sim) -> None:
-    async with Cluster(sim, gates=ON) as c:
-        await submit(c)
+    async with Cluster(sim, gates=gates, recovery=policy) as c:
+        await submit(c, **spec)
         pod = await freeze_first(c)
-        lost_at = 20 + 60
-        await c.until(lost_at + 340)  # terminating, its grace over, not yet forced
-        assert (await found(c, pod)).is_terminating
+        await c.until(3000)
+        assert (await found(c, pod)).status.phase == "Running"
+        assert len(c.pods()) == 3
+        assert not is_complete(c)
         c.fleet.heal(c.node_of(pod))
-        await c.until(1000)
+        await c.until(3200)
         assert is_complete(c)
-        conditions = (await c.raw("jobs", "j"))["status"]["conditions"]
-        assert [each["type"] for each in conditions][-1] == "Complete"
-        assert await c.find_pod(pod.metadata.name) is None
-        last = c.journal.objects[pod.metadata.uid]
-        assert isinstance(last, Pod)
-        assert structs.find(last.status.conditions, zombie.CONDITION) is None
+        assert c.history(pod)[-1][1] == GONE
 
 
-@virtual()
-async def test_a_node_that_comes_back_later_keeps_failed_and_removes_its_pod(sim: Sim) -> None:
+@virtual(Cluster, gates=ON)
+async def test_a_node_that_is_healed_in_time_ends_its_pod_itself(c: Cluster) -> None:
+    await submit(c)
+    pod = await freeze_first(c)
+    lost_at = 20 + 60
+    await c.until(lost_at + 340)  # terminating, its grace over, not yet forced
+    assert (await found(c, pod)).is_terminating
+    c.fleet.heal(c.node_of(pod))
+    await c.until(1000)
+    assert is_complete(c)
+    conditions = (await c.raw("jobs", "j"))["status"]["conditions"]
+    assert [each["type"] for each in conditions][-1] == "Complete"
+    assert await c.find_pod(pod.metadata.name) is None
+    last = c.journal.objects[pod.metadata.uid]
+    assert isinstance(last, Pod)
+    assert structs.find(last.status.conditions, zombie.CONDITION) is None
+
+
+@virtual(Cluster, gates=ON)
+async def test_a_node_that_comes_back_later_keeps_failed_and_removes_its_pod(c: Cluster) -> None:
     """behaviour D8.2"""
-    async with Cluster(sim, gates=ON) as c:
-        await submit(c)
-        pod = await freeze_first(c)
-        await c.until(600)
-        assert is_complete(c)
-        assert (await found(c, pod)).status.phase == "Failed"
-        c.fleet.heal(c.node_of(pod))
-        await c.until(700)
-        assert await c.find_pod(pod.metadata.name) is None
-        phases = [text.split()[0] for _, text in c.history(pod)]
-        assert phases[phases.index("Failed") :] in (["Failed", GONE], ["Failed", "Failed", GONE])
-        assert c.job().status.failed == 1
+    await submit(c)
+    pod = await freeze_first(c)
+    await c.until(600)
+    assert is_complete(c)
+    assert (await found(c, pod)).status.phase == "Failed"
+    c.fleet.heal(c.node_of(pod))
+    await c.until(700)
+    assert await c.find_pod(pod.metadata.name) is None
+    phases = [text.split()[0] for _, text in c.history(pod)]
+    assert phases[phases.index("Failed") :] in (["Failed", GONE], ["Failed", "Failed", GONE])
+    assert c.job().status.failed == 1
 
 
 @virtual()
@@ -190,39 +183,37 @@ async def test_the_object_of_a_freed_pod_goes_too_if_that_is_wanted(sim: Sim) ->
         assert c.history(pod)[-1] == (freed + 600, GONE)
 
 
-@virtual()
+@virtual(Cluster, gates=ON)
 async def test_a_job_that_replaces_early_can_finish_only_when_the_zombie_is_freed(
-    sim: Sim,
+    c: Cluster,
 ) -> None:
     """behaviour E2.2, H13"""
-    async with Cluster(sim, gates=ON) as c:
-        await submit(c, podReplacementPolicy="TerminatingOrFailed")
-        pod = await freeze_first(c)
-        await c.until(1000)
-        when = freed_at(c, pod)
-        finished = next(at for at, text in c.history(c.job()) if "Complete=" in text)
-        assert when <= finished <= when + 2
+    await submit(c, podReplacementPolicy="TerminatingOrFailed")
+    pod = await freeze_first(c)
+    await c.until(1000)
+    when = freed_at(c, pod)
+    finished = next(at for at, text in c.history(c.job()) if "Complete=" in text)
+    assert when <= finished <= when + 2
 
 
-@virtual()
-async def test_with_short_waits_it_is_a_tenth(sim: Sim) -> None:
+@virtual(Cluster, FAST, gates=ON)
+async def test_with_short_waits_it_is_a_tenth(c: Cluster) -> None:
     """10 s + 50 s + 300 s + 60 s become a tenth; the pod's own grace stays."""
-    async with Cluster(sim, FAST, gates=ON) as c:
-        toleration = {
-            "key": "node.kubernetes.io/unreachable",
-            "operator": "Exists",
-            "effect": "NoExecute",
-            "tolerationSeconds": 30,
-        }
-        pod = {"terminationGracePeriodSeconds": 3, "tolerations": [toleration]}
-        await submit(c, pod=pod)
-        first = await freeze_first(c)
-        await c.until(200)
-        assert 20 + 4 + 30 + 3 + 6 <= freed_at(c, first) <= 20 + 6 + 30 + 3 + 6 + 2
-        condition = structs.find((await found(c, first)).status.conditions, zombie.CONDITION)
-        assert condition is not None
-        assert " after 9s grace period " in condition.message
-        assert is_complete(c)
+    toleration = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 30,
+    }
+    pod = {"terminationGracePeriodSeconds": 3, "tolerations": [toleration]}
+    await submit(c, pod=pod)
+    first = await freeze_first(c)
+    await c.until(200)
+    assert 20 + 4 + 30 + 3 + 6 <= freed_at(c, first) <= 20 + 6 + 30 + 3 + 6 + 2
+    condition = structs.find((await found(c, first)).status.conditions, zombie.CONDITION)
+    assert condition is not None
+    assert " after 9s grace period " in condition.message
+    assert is_complete(c)
 
 
 @virtual()
@@ -246,18 +237,17 @@ async def test_a_node_out_of_service_lets_its_job_go_on_and_comes_back(sim: Sim)
         assert (await c.raw("nodes", node))["spec"].get("taints") is None
 
 
-@virtual()
-async def test_all_nodes_lost_force_nothing(sim: Sim) -> None:
+@virtual(Cluster, gates=ON)
+async def test_all_nodes_lost_force_nothing(c: Cluster) -> None:
     """behaviour C3.15, E4.9: Kueue forces here what was terminating already."""
-    async with Cluster(sim, gates=ON) as c:
-        await submit(c)
-        await c.until(20)
-        for number in range(3):
-            c.fleet.fail(f"node-{number}", "freeze")
-        for pod in c.pods():
-            await c.client.delete(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
-        await c.until(3000)
-        assert {(await found(c, pod)).status.phase for pod in c.pods()} == {"Running"}
+    await submit(c)
+    await c.until(20)
+    for number in range(3):
+        c.fleet.fail(f"node-{number}", "freeze")
+    for pod in c.pods():
+        await c.client.delete(kinds.PODS, pod.metadata.name, namespace=NAMESPACE)
+    await c.until(3000)
+    assert {(await found(c, pod)).status.phase for pod in c.pods()} == {"Running"}
 
 
 @virtual()

@@ -21,7 +21,6 @@ from refloat.policy.recovery.failure_recovery import (
     TaintNodeOutOfService,
 )
 from refloat.sim.faulty_client import nothing
-from refloat.sim.run import Sim, run
 from tests.cases import cases
 from tests.simulation.recovery_cluster import FREED_AFTER, NODE_GRACE, SAFE, RecoveryCluster
 from tests.virtual import virtual
@@ -90,85 +89,75 @@ async def looked_at_slowly(cluster: RecoveryCluster, change: Change) -> None:
 
 
 @CHANGES
-def test_what_changes_while_a_node_is_looked_at_keeps_its_pod(change: Change, undo: Change) -> None:
+@virtual(RecoveryCluster, HOURLY)
+async def test_what_changes_while_a_node_is_looked_at_keeps_its_pod(
+    cluster: RecoveryCluster, change: Change, undo: Change
+) -> None:
     """And the slot of the budget is there when the pod may be forced again."""
-
-    async def program(sim: Sim) -> None:
-        async with RecoveryCluster(sim, HOURLY) as cluster:
-            await looked_at_slowly(cluster, change)
-            await cluster.zombie()
-            await cluster.until(FREED_AFTER + 100)
-            assert await cluster.phase() == "Running"
-            assert cluster.faulty.writes == 0
-            assert cluster.decided("terminated", "Annotation") == 0
-            await undo(cluster)
-            await cluster.until(FREED_AFTER + 101)
-            assert await cluster.freed_at() == FREED_AFTER + 100
-
-    run(program, seed=0)
+    await looked_at_slowly(cluster, change)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 100)
+    assert await cluster.phase() == "Running"
+    assert cluster.faulty.writes == 0
+    assert cluster.decided("terminated", "Annotation") == 0
+    await undo(cluster)
+    await cluster.until(FREED_AFTER + 101)
+    assert await cluster.freed_at() == FREED_AFTER + 100
 
 
 @CHANGES
-def test_what_changes_while_a_node_is_looked_at_keeps_its_object(
-    change: Change, undo: Change
+@virtual(RecoveryCluster, AT_ONCE)
+async def test_what_changes_while_a_node_is_looked_at_keeps_its_object(
+    cluster: RecoveryCluster, change: Change, undo: Change
 ) -> None:
-    async def program(sim: Sim) -> None:
-        async with RecoveryCluster(sim, AT_ONCE) as cluster:
-            await looked_at_slowly(cluster, change)
-            await cluster.zombie()
-            await cluster.status("p", phase="Succeeded")
-            await cluster.until(FREED_AFTER + 100)
-            assert await cluster.phase() == "Succeeded"
-            assert cluster.faulty.writes == 0
-            await undo(cluster)
-            await cluster.until(FREED_AFTER + 101)
-            assert await cluster.phase() == "gone"
-
-    run(program, seed=0)
+    await looked_at_slowly(cluster, change)
+    await cluster.zombie()
+    await cluster.status("p", phase="Succeeded")
+    await cluster.until(FREED_AFTER + 100)
+    assert await cluster.phase() == "Succeeded"
+    assert cluster.faulty.writes == 0
+    await undo(cluster)
+    await cluster.until(FREED_AFTER + 101)
+    assert await cluster.phase() == "gone"
 
 
 @CHANGES
-def test_what_changes_while_a_node_is_looked_at_keeps_it_in_service(
-    change: Change, undo: Change
+@virtual(RecoveryCluster, TAINTING)
+async def test_what_changes_while_a_node_is_looked_at_keeps_it_in_service(
+    cluster: RecoveryCluster, change: Change, undo: Change
 ) -> None:
-    async def program(sim: Sim) -> None:
-        async with RecoveryCluster(sim, TAINTING) as cluster:
-            await looked_at_slowly(cluster, change)
-            await cluster.running()
-            await cluster.until(TAINT_AFTER + 100)
-            assert cluster.faulty.writes == 0
-            assert cluster.event_log.notes("FailureRecoveryTaintedNode") == []
-            await undo(cluster)
-            await cluster.until(TAINT_AFTER + 101)
-            assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
-
-    run(program, seed=0)
+    await looked_at_slowly(cluster, change)
+    await cluster.running()
+    await cluster.until(TAINT_AFTER + 100)
+    assert cluster.faulty.writes == 0
+    assert cluster.event_log.notes("FailureRecoveryTaintedNode") == []
+    await undo(cluster)
+    await cluster.until(TAINT_AFTER + 101)
+    assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
 
 
-@virtual()
-async def test_a_gate_that_is_switched_off_during_the_look_leaves_the_taint(sim: Sim) -> None:
+@virtual(RecoveryCluster, TAINTING)
+async def test_gate_switched_off_during_the_look_leaves_the_taint(cluster: RecoveryCluster) -> None:
     ours = {"key": "node.kubernetes.io/out-of-service", "value": out_of_service.OURS}
-    async with RecoveryCluster(sim, TAINTING) as cluster:
 
-        async def slowly(request: Request) -> None:
-            cluster.faulty.before_read = nothing
-            cluster.switch(on=False)
-            await sim.clock.sleep(2)
+    async def slowly(request: Request) -> None:
+        cluster.faulty.before_read = nothing
+        cluster.switch(on=False)
+        await cluster.sim.clock.sleep(2)
 
-        await cluster.node(lost=False)
-        await cluster.start(before_read=slowly)
-        await cluster.taint("n", {**ours, "effect": "NoExecute"})
-        await cluster.until(60)
-        assert cluster.faulty.writes == 0
+    await cluster.node(lost=False)
+    await cluster.start(before_read=slowly)
+    await cluster.taint("n", {**ours, "effect": "NoExecute"})
+    await cluster.until(60)
+    assert cluster.faulty.writes == 0
 
 
-@virtual()
-async def test_a_pod_that_is_kept_in_mode_report_is_told_of(sim: Sim) -> None:
-    async with RecoveryCluster(sim) as cluster:
-        await looked_at_slowly(cluster, _report)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 100)
-        assert len(cluster.event_log.notes("WouldForcefullyTerminate")) == 1
+@virtual(RecoveryCluster)
+async def test_a_pod_that_is_kept_in_mode_report_is_told_of(cluster: RecoveryCluster) -> None:
+    await looked_at_slowly(cluster, _report)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 100)
+    assert len(cluster.event_log.notes("WouldForcefullyTerminate")) == 1
 
 
 # -- caches that are behind
@@ -223,106 +212,95 @@ async def _is_bound(cluster: RecoveryCluster) -> None:
 
 @cases(
     "change",
-    {
-        "its user takes the opt-in back": _takes_it_back,
-        "another is bound to the node": _is_bound,
-    },
+    {"its user takes the opt-in back": _takes_it_back, "another is bound to the node": _is_bound},
 )
-def test_a_pod_that_the_cache_does_not_know_keeps_its_node_in_service(change: Change) -> None:
-    async def program(sim: Sim) -> None:
-        async with RecoveryCluster(sim, TAINTING) as cluster:
-            cluster.reader = cut = Cut(cluster, kinds.PODS)
-            await cluster.node()
-            await cluster.running()
-            await cluster.start()
-            await cluster.until(500)
-            cut.goes_on.clear()
-            await change(cluster)
-            await cluster.until(TAINT_AFTER + 100)
-            assert cluster.faulty.writes == 0
-            assert cluster.decided("ignored", "PodNotOptedIn", "node") == 1
+@virtual(RecoveryCluster, TAINTING)
+async def test_a_pod_that_the_cache_does_not_know_keeps_its_node_in_service(
+    cluster: RecoveryCluster, change: Change
+) -> None:
+    cluster.reader = cut = Cut(cluster, kinds.PODS)
+    await cluster.node()
+    await cluster.running()
+    await cluster.start()
+    await cluster.until(500)
+    cut.goes_on.clear()
+    await change(cluster)
+    await cluster.until(TAINT_AFTER + 100)
+    assert cluster.faulty.writes == 0
+    assert cluster.decided("ignored", "PodNotOptedIn", "node") == 1
 
-    run(program, seed=0)
 
-
-@virtual()
-async def test_a_node_whose_pods_opt_in_after_the_look_is_tainted_when_they_do(sim: Sim) -> None:
-    async with RecoveryCluster(sim, TAINTING) as cluster:
-        cluster.reader = cut = Cut(cluster, kinds.PODS)
-        await cluster.node()
-        await cluster.running()
-        await cluster.start()
-        await cluster.until(500)
-        cut.goes_on.clear()
-        await _takes_it_back(cluster)
-        await cluster.until(TAINT_AFTER + 5)
-        await cluster.annotate("p", SAFE)
-        await cluster.until(TAINT_AFTER + LOOK_SECONDS + 1)
-        assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
+@virtual(RecoveryCluster, TAINTING)
+async def test_node_whose_pods_opt_in_later_is_tainted_then(cluster: RecoveryCluster) -> None:
+    cluster.reader = cut = Cut(cluster, kinds.PODS)
+    await cluster.node()
+    await cluster.running()
+    await cluster.start()
+    await cluster.until(500)
+    cut.goes_on.clear()
+    await _takes_it_back(cluster)
+    await cluster.until(TAINT_AFTER + 5)
+    await cluster.annotate("p", SAFE)
+    await cluster.until(TAINT_AFTER + LOOK_SECONDS + 1)
+    assert len(cluster.event_log.notes("FailureRecoveryTaintedNode")) == 1
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["to be freed", "to be deleted"])
-def test_a_pod_is_not_forgotten_that_only_the_look_kept(over: bool) -> None:
+@virtual(RecoveryCluster, AT_ONCE)
+async def test_a_pod_is_not_forgotten_that_only_the_look_kept(
+    cluster: RecoveryCluster, over: bool
+) -> None:
     """The node was back for a moment, and no watch ever shows that."""
-
-    async def program(sim: Sim) -> None:
-        async with RecoveryCluster(sim, AT_ONCE) as cluster:
-            cluster.reader = cut = Cut(cluster, kinds.NODES)
-            await cluster.node()
-            await cluster.start()
-            await cluster.zombie()
-            if over:
-                await cluster.status("p", phase="Succeeded")
-            await cluster.until(FREED_AFTER - 5)
-            cut.goes_on.clear()
-            await cluster.recover()
-            await cluster.until(FREED_AFTER + 1)
-            assert await cluster.phase() == ("Succeeded" if over else "Running")
-            assert cluster.decided("ignored", "NodeReachable") == 1
-            await cluster.lose()
-            cut.goes_on.set()
-            await cluster.until(FREED_AFTER + LOOK_SECONDS + 1)
-            assert await cluster.phase() == ("gone" if over else "Failed")
-
-    run(program, seed=0)
+    cluster.reader = cut = Cut(cluster, kinds.NODES)
+    await cluster.node()
+    await cluster.start()
+    await cluster.zombie()
+    if over:
+        await cluster.status("p", phase="Succeeded")
+    await cluster.until(FREED_AFTER - 5)
+    cut.goes_on.clear()
+    await cluster.recover()
+    await cluster.until(FREED_AFTER + 1)
+    assert await cluster.phase() == ("Succeeded" if over else "Running")
+    assert cluster.decided("ignored", "NodeReachable") == 1
+    await cluster.lose()
+    cut.goes_on.set()
+    await cluster.until(FREED_AFTER + LOOK_SECONDS + 1)
+    assert await cluster.phase() == ("gone" if over else "Failed")
 
 
-@virtual()
-async def test_a_pod_whose_node_is_back_for_good_is_left_alone(sim: Sim) -> None:
-    async with RecoveryCluster(sim) as cluster:
-        cluster.reader = cut = Cut(cluster, kinds.NODES)
-        await cluster.node()
-        await cluster.start()
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER - 5)
-        cut.goes_on.clear()
-        await cluster.recover()
-        await cluster.until(FREED_AFTER + 1)
-        cut.goes_on.set()
-        await cluster.until(5000)
-        assert await cluster.phase() == "Running"
-        assert cluster.event_log.notes(zombie.REASON) == []
-        assert cluster.decided("ignored", "NodeReachable") == 1
+@virtual(RecoveryCluster)
+async def test_a_pod_whose_node_is_back_for_good_is_left_alone(cluster: RecoveryCluster) -> None:
+    cluster.reader = cut = Cut(cluster, kinds.NODES)
+    await cluster.node()
+    await cluster.start()
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER - 5)
+    cut.goes_on.clear()
+    await cluster.recover()
+    await cluster.until(FREED_AFTER + 1)
+    cut.goes_on.set()
+    await cluster.until(5000)
+    assert await cluster.phase() == "Running"
+    assert cluster.event_log.notes(zombie.REASON) == []
+    assert cluster.decided("ignored", "NodeReachable") == 1
 
 
-@virtual(seeds=3)
-async def test_a_silence_from_before_an_outage_of_the_server_does_not_count(sim: Sim) -> None:
+@virtual(RecoveryCluster, seeds=3)
+async def test_silence_before_an_outage_of_server_is_not_counted(cluster: RecoveryCluster) -> None:
     """While the server is out no node can renew its Lease, so silence proves nothing."""
-    async with RecoveryCluster(sim) as cluster:
-        cluster.reader = cut = Cut(
-            cluster, kinds.LEASES, errors.Unavailable("the connection broke")
-        )
-        await cluster.node()
-        await cluster.node("n1", lost=False)
-        await cluster.start()
-        await cluster.zombie()
-        await cluster.until(70)
-        cut.goes_on.clear()
-        await cluster.renew("n1")
-        await cluster.until(80)
-        cut.goes_on.set()
-        await cluster.until(80 + NODE_GRACE - 1)
-        assert await cluster.phase() == "Running"
-        assert cluster.decided("waiting", "LeaseSilence") == 1
-        await cluster.until(80 + NODE_GRACE + 5)
-        assert await cluster.phase() == "Failed"
+    cluster.reader = cut = Cut(cluster, kinds.LEASES, errors.Unavailable("the connection broke"))
+    await cluster.node()
+    await cluster.node("n1", lost=False)
+    await cluster.start()
+    await cluster.zombie()
+    await cluster.until(70)
+    cut.goes_on.clear()
+    await cluster.renew("n1")
+    await cluster.until(80)
+    cut.goes_on.set()
+    await cluster.until(80 + NODE_GRACE - 1)
+    assert await cluster.phase() == "Running"
+    assert cluster.decided("waiting", "LeaseSilence") == 1
+    await cluster.until(80 + NODE_GRACE + 5)
+    assert await cluster.phase() == "Failed"

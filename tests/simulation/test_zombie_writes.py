@@ -14,7 +14,6 @@ from refloat.policy.recovery.failure_recovery import (
     TaintNodeOutOfService,
 )
 from refloat.sim.faulty_client import FaultyClient
-from refloat.sim.run import Sim, run
 from tests.simulation.recovery_cluster import FREED_AFTER, SAFE, RecoveryCluster, lost_node, zombies
 from tests.virtual import virtual
 
@@ -47,110 +46,104 @@ class Kept:
 
 
 @pytest.mark.parametrize("was_sent", [True, False], ids=["sent again", "sent late"])
-def test_a_node_that_heals_while_a_write_waits_keeps_its_pod(was_sent: bool) -> None:
-    async def program(sim: Sim) -> None:
-        async with RecoveryCluster(sim) as cluster:
-            answers = Kept(cluster, was_sent=was_sent, heals=True)
-            await cluster.node()
-            await cluster.start(before=answers)
-            await cluster.zombie()
-            await cluster.until(5000)
-            assert answers.sent == ([FREED_AFTER] if was_sent else [])
-            assert await cluster.phase() == "Running"
-            assert cluster.event_log.notes(zombie.REASON) == []
-
-    run(program, seed=0)
-
-
-@virtual()
-async def test_a_node_that_heals_while_its_taint_waits_is_not_tainted(sim: Sim) -> None:
-    rule = TaintNodeOutOfService("rules[0]", timedelta(minutes=10))
-    async with RecoveryCluster(sim, FailureRecoveryPolicy(taint=(rule,))) as cluster:
-        answers = Kept(cluster, was_sent=True, heals=True)
-        await cluster.node()
-        await cluster.running(annotations=SAFE)
-        await cluster.start(before=answers)
-        await cluster.until(5000)
-        assert answers.sent == [600]
-        assert await cluster.taints() == []
+@virtual(RecoveryCluster)
+async def test_a_node_that_heals_while_a_write_waits_keeps_its_pod(
+    cluster: RecoveryCluster, was_sent: bool
+) -> None:
+    answers = Kept(cluster, was_sent=was_sent, heals=True)
+    await cluster.node()
+    await cluster.start(before=answers)
+    await cluster.zombie()
+    await cluster.until(5000)
+    assert answers.sent == ([FREED_AFTER] if was_sent else [])
+    assert await cluster.phase() == "Running"
+    assert cluster.event_log.notes(zombie.REASON) == []
 
 
-@virtual()
-async def test_a_node_that_stays_lost_is_looked_at_anew_and_its_pod_freed(sim: Sim) -> None:
+@virtual(
+    RecoveryCluster,
+    FailureRecoveryPolicy(taint=(TaintNodeOutOfService("rules[0]", timedelta(minutes=10)),)),
+)
+async def test_node_that_heals_before_its_taint_is_not_tainted(cluster: RecoveryCluster) -> None:
+    answers = Kept(cluster, was_sent=True, heals=True)
+    await cluster.node()
+    await cluster.running(annotations=SAFE)
+    await cluster.start(before=answers)
+    await cluster.until(5000)
+    assert answers.sent == [600]
+    assert await cluster.taints() == []
+
+
+@virtual(RecoveryCluster, HOURLY)
+async def test_node_that_stays_lost_is_read_anew_its_pod_freed(cluster: RecoveryCluster) -> None:
     """And a write that was never sent spends nothing of the budget."""
-    async with RecoveryCluster(sim, HOURLY) as cluster:
-        answers = Kept(cluster, was_sent=False, heals=False)
-        await cluster.node()
-        await cluster.start(before=answers)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 10)
-        assert len(answers.sent) == 1
-        assert await cluster.phase() == "Failed"
-        assert len(cluster.event_log.notes(zombie.REASON)) == 1
+    answers = Kept(cluster, was_sent=False, heals=False)
+    await cluster.node()
+    await cluster.start(before=answers)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 10)
+    assert len(answers.sent) == 1
+    assert await cluster.phase() == "Failed"
+    assert len(cluster.event_log.notes(zombie.REASON)) == 1
 
 
-@virtual()
-async def test_a_write_that_was_sent_counts_as_spent(sim: Sim) -> None:
+@virtual(RecoveryCluster, HOURLY)
+async def test_a_write_that_was_sent_counts_as_spent(cluster: RecoveryCluster) -> None:
     """The write may have happened."""
-    async with RecoveryCluster(sim, HOURLY) as cluster:
-        await cluster.node()
-        await cluster.start(before=Kept(cluster, was_sent=True, heals=False))
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 3600)
-        assert await cluster.phase() == "Running"
-        await cluster.until(FREED_AFTER + 3606)
-        assert await cluster.phase() == "Failed"
+    await cluster.node()
+    await cluster.start(before=Kept(cluster, was_sent=True, heals=False))
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 3600)
+    assert await cluster.phase() == "Running"
+    await cluster.until(FREED_AFTER + 3606)
+    assert await cluster.phase() == "Failed"
 
 
-@virtual(seeds=5)
-async def test_a_pod_that_was_freed_is_not_decided_on_again(sim: Sim) -> None:
-    async with lost_node(sim) as cluster:
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 5)
-        assert len(cluster.event_log.notes(zombie.REASON)) == 1
-        assert cluster.decided("terminated", "Annotation") == 1
-        assert cluster.decided("ignored", "AlreadyEnded") == 0
+@virtual(lost_node, seeds=5)
+async def test_a_pod_that_was_freed_is_not_decided_on_again(cluster: RecoveryCluster) -> None:
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 5)
+    assert len(cluster.event_log.notes(zombie.REASON)) == 1
+    assert cluster.decided("terminated", "Annotation") == 1
+    assert cluster.decided("ignored", "AlreadyEnded") == 0
 
 
-@virtual(seeds=5)
-async def test_an_answer_that_is_lost_is_told_of_once(sim: Sim) -> None:
-    async with RecoveryCluster(sim) as cluster:
-        await cluster.node()
-        await cluster.start(loses=(1,))
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 60)
-        assert len(cluster.event_log.notes(zombie.REASON)) == 1
-        assert cluster.decided("terminated", "Annotation") == 1
-        assert cluster.faulty.writes == 1
+@virtual(RecoveryCluster, seeds=5)
+async def test_an_answer_that_is_lost_is_told_of_once(cluster: RecoveryCluster) -> None:
+    await cluster.node()
+    await cluster.start(loses=(1,))
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 60)
+    assert len(cluster.event_log.notes(zombie.REASON)) == 1
+    assert cluster.decided("terminated", "Annotation") == 1
+    assert cluster.faulty.writes == 1
 
 
-@virtual(seeds=5)
-async def test_an_answer_that_comes_after_the_watch_is_told_of_once(sim: Sim) -> None:
-    async with RecoveryCluster(sim) as cluster:
+@virtual(RecoveryCluster, seeds=5)
+async def test_answer_that_comes_after_the_watch_is_told_of_once(cluster: RecoveryCluster) -> None:
 
-        class Slow(FaultyClient):
-            async def _call(self, request: Request) -> bytes:
-                answer = await super()._call(request)
-                if request.method == "PATCH":
-                    await sim.clock.sleep(2)
-                return answer
+    class Slow(FaultyClient):
+        async def _call(self, request: Request) -> bytes:
+            answer = await super()._call(request)
+            if request.method == "PATCH":
+                await cluster.sim.clock.sleep(2)
+            return answer
 
-        await cluster.node()
-        await cluster.start(__class__=Slow)
-        await cluster.zombie()
-        await cluster.until(FREED_AFTER + 60)
-        assert len(cluster.event_log.notes(zombie.REASON)) == 1
-        assert cluster.decided("terminated", "Annotation") == 1
+    await cluster.node()
+    await cluster.start(__class__=Slow)
+    await cluster.zombie()
+    await cluster.until(FREED_AFTER + 60)
+    assert len(cluster.event_log.notes(zombie.REASON)) == 1
+    assert cluster.decided("terminated", "Annotation") == 1
 
 
-@virtual()
-async def test_a_pod_that_ends_by_itself_leaves_the_line_of_the_budget(sim: Sim) -> None:
-    async with lost_node(sim, HOURLY) as cluster:
-        names = await zombies(cluster, 2)
-        await cluster.until(FREED_AFTER + 5)
-        metric = "refloat_failure_recovery_held"
-        assert cluster.sample(metric, cause="Budget") == 1
-        (waits,) = [name for name in names if await cluster.phase(name) == "Running"]
-        await cluster.status(waits, phase="Succeeded")
-        await cluster.until(FREED_AFTER + 6)
-        assert cluster.sample(metric, cause="Budget") == 0
+@virtual(lost_node, HOURLY)
+async def test_pod_that_ends_by_itself_leaves_line_of_the_budget(cluster: RecoveryCluster) -> None:
+    names = await zombies(cluster, 2)
+    await cluster.until(FREED_AFTER + 5)
+    metric = "refloat_failure_recovery_held"
+    assert cluster.sample(metric, cause="Budget") == 1
+    (waits,) = [name for name in names if await cluster.phase(name) == "Running"]
+    await cluster.status(waits, phase="Succeeded")
+    await cluster.until(FREED_AFTER + 6)
+    assert cluster.sample(metric, cause="Budget") == 0

@@ -7,7 +7,6 @@ import pytest
 
 from refloat.client import kinds
 from refloat.policy.job.job_gates import JobGates
-from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
@@ -156,11 +155,7 @@ async def test_others_leave_for_a_critical_pod_and_it_starts_when_they_have(here
     assert target["message"] == "Pod was preempted by Kubelet to accommodate a critical pod."
     assert (await here.status("b"))["phase"] == "Running"
     assert (await here.status("c"))["phase"] == "Running"
-    assert here.events[0] == (
-        "Warning",
-        "Preempting",
-        "Preempted in order to admit critical pod",
-    )
+    assert here.events[0] == ("Warning", "Preempting", "Preempted in order to admit critical pod")
     assert [reason for _, reason, _ in here.events] == ["Preempting", "Killing"]
 
 
@@ -177,21 +172,20 @@ async def test_two_critical_pods_do_not_end_more_than_they_need(here: Nodes) -> 
     assert phases[4:] == ["Running", "Running"]
 
 
-@virtual()
-async def test_a_critical_pod_that_nobody_can_make_room_for_is_turned_away(sim: Sim) -> None:
-    async with nodes.running(sim) as here:
-        await here.create(busy("a", spec=spec(cpu="6")))
-        await here.after(1)
-        await here.create(busy("c", spec={**spec(cpu="9"), **CRITICAL}))
-        await here.after(1)
-        status = await here.status("c")
-        assert (status["phase"], status["reason"]) == ("Failed", "UnexpectedAdmissionError")
-        assert status["message"] == (
-            "Pod was rejected: Unexpected error while attempting to recover from admission "
-            "failure: preemption: error finding a set of pods to preempt: "
-            "no set of running pods found to reclaim resources: [(res: cpu, q: 1000), ]"
-        )
-        assert (await here.status("a"))["phase"] == "Running"
+@virtual(nodes.running)
+async def test_a_critical_pod_that_nobody_can_make_room_for_is_turned_away(here: Nodes) -> None:
+    await here.create(busy("a", spec=spec(cpu="6")))
+    await here.after(1)
+    await here.create(busy("c", spec={**spec(cpu="9"), **CRITICAL}))
+    await here.after(1)
+    status = await here.status("c")
+    assert (status["phase"], status["reason"]) == ("Failed", "UnexpectedAdmissionError")
+    assert status["message"] == (
+        "Pod was rejected: Unexpected error while attempting to recover from admission "
+        "failure: preemption: error finding a set of pods to preempt: "
+        "no set of running pods found to reclaim resources: [(res: cpu, q: 1000), ]"
+    )
+    assert (await here.status("a"))["phase"] == "Running"
 
 
 @on_nodes()
@@ -218,15 +212,13 @@ async def test_a_critical_pod_that_is_deleted_while_it_waits_is_gone(here: Nodes
     assert here.runtimes["n0"].containers(here.history[-1]["metadata"]["uid"]) != {}
 
 
-@virtual()
-async def test_without_its_gate_the_preempted_are_not_said_to_be_disrupted(sim: Sim) -> None:
+@virtual(nodes.running, ways=nodes.Ways(job_gates=JobGates(pod_disruption_conditions=False)))
+async def test_without_its_gate_the_preempted_are_not_said_to_be_disrupted(here: Nodes) -> None:
     """KEP-3329: `PodDisruptionConditions` off."""
-    ways = nodes.Ways(job_gates=JobGates(pod_disruption_conditions=False))
-    async with nodes.running(sim, ways=ways) as here:
-        await here.create(busy("a", spec=spec(cpu="6")))
-        await here.after(1)
-        await here.create(busy("c", spec={**spec(cpu="3"), **CRITICAL}))
-        await here.after(2)
-        status = await here.status("a")
-        assert status["reason"] == "Preempting"
-        assert "DisruptionTarget" not in [each["type"] for each in status["conditions"]]
+    await here.create(busy("a", spec=spec(cpu="6")))
+    await here.after(1)
+    await here.create(busy("c", spec={**spec(cpu="3"), **CRITICAL}))
+    await here.after(2)
+    status = await here.status("a")
+    assert status["reason"] == "Preempting"
+    assert "DisruptionTarget" not in [each["type"] for each in status["conditions"]]

@@ -50,10 +50,7 @@ SECRET = {
 
 CONTAINER: Object = {
     "name": "main",
-    "resources": {
-        "requests": {"cpu": "250m", "memory": "64Mi"},
-        "limits": {"memory": "100M"},
-    },
+    "resources": {"requests": {"cpu": "250m", "memory": "64Mi"}, "limits": {"memory": "100M"}},
 }
 POD: Object = {
     "metadata": {
@@ -152,32 +149,29 @@ RESOURCES = {
 }
 
 
-@virtual()
-async def test_fields_of_the_pod_become_variables(sim: Sim) -> None:
-    async with asking(sim) as here:
-        for path, want in FIELDS.items():
-            container = env(of("V", fieldRef={"fieldPath": path}))
-            assert await here.environment(POD, container) == {"V": want}, path
+@virtual(asking)
+async def test_fields_of_the_pod_become_variables(here: ContainerInputs) -> None:
+    for path, want in FIELDS.items():
+        container = env(of("V", fieldRef={"fieldPath": path}))
+        assert await here.environment(POD, container) == {"V": want}, path
 
 
-@virtual()
-async def test_resources_of_containers_become_variables(sim: Sim) -> None:
-    async with asking(sim) as here:
-        for case, (selector, want) in RESOURCES.items():
-            container = env(of("V", resourceFieldRef=selector))
-            assert await here.environment(POD, container) == {"V": want}, case
+@virtual(asking)
+async def test_resources_of_containers_become_variables(here: ContainerInputs) -> None:
+    for case, (selector, want) in RESOURCES.items():
+        container = env(of("V", resourceFieldRef=selector))
+        assert await here.environment(POD, container) == {"V": want}, case
 
 
-@virtual()
-async def test_a_limit_of_the_pod_stands_for_one_of_the_container(sim: Sim) -> None:
+@virtual(asking)
+async def test_a_limit_of_the_pod_stands_for_one_of_the_container(here: ContainerInputs) -> None:
     pod = {**POD, "spec": {**POD["spec"], "resources": {"limits": {"cpu": "3"}}}}
-    async with asking(sim) as here:
-        container = env(of("V", resourceFieldRef={"resource": "limits.cpu"}))
-        assert await here.environment(pod, container) == {"V": "3"}
+    container = env(of("V", resourceFieldRef={"resource": "limits.cpu"}))
+    assert await here.environment(pod, container) == {"V": "3"}
 
 
-@virtual()
-async def test_variables_see_those_before_them_and_override_imported_ones(sim: Sim) -> None:
+@virtual(asking)
+async def test_variables_see_earlier_ones_and_override_imports(here: ContainerInputs) -> None:
     container = env(
         {"name": "FIRST", "value": "$(colour) $(LATER)"},
         {"name": "LATER", "value": "x"},
@@ -189,17 +183,16 @@ async def test_variables_see_those_before_them_and_override_imported_ones(sim: S
             {"prefix": "S_", "secretRef": {"name": "login"}},
         ),
     )
-    async with asking(sim) as here:
-        assert await here.environment(POD, container) == {
-            "colour": "blue",
-            "size": "ann",
-            "S_user": "ann",
-            "S_password": "p w",
-            "FIRST": "blue $(LATER)",
-            "LATER": "x",
-            "KEY": "blue",
-            "EMPTY": "",
-        }
+    assert await here.environment(POD, container) == {
+        "colour": "blue",
+        "size": "ann",
+        "S_user": "ann",
+        "S_password": "p w",
+        "FIRST": "blue $(LATER)",
+        "LATER": "x",
+        "KEY": "blue",
+        "EMPTY": "",
+    }
 
 
 MISSING = {
@@ -239,27 +232,22 @@ MISSING = {
 }
 
 
-@virtual()
-async def test_what_a_variable_names_and_is_missing_keeps_the_container_waiting(sim: Sim) -> None:
-    async with asking(sim) as here:
-        for case, (container, want) in MISSING.items():
-            with pytest.raises(ContainerConfigError) as error:
-                await here.environment(POD, container)
-            assert (str(error.value), error.value.reason) == (
-                want,
-                "CreateContainerConfigError",
-            ), case
+@virtual(asking)
+async def test_missing_source_of_a_variable_keeps_containers_waiting(here: ContainerInputs) -> None:
+    for case, (container, want) in MISSING.items():
+        with pytest.raises(ContainerConfigError) as error:
+            await here.environment(POD, container)
+        assert (str(error.value), error.value.reason) == (want, "CreateContainerConfigError"), case
 
 
-@virtual()
-async def test_what_is_optional_may_be_missing(sim: Sim) -> None:
+@virtual(asking)
+async def test_what_is_optional_may_be_missing(here: ContainerInputs) -> None:
     container = env(
         of("A", configMapKeyRef={"name": "nope", "key": "k", "optional": True}),
         of("B", secretKeyRef={"name": "login", "key": "k", "optional": True}),
         source=({"configMapRef": {"name": "nope", "optional": True}},),
     )
-    async with asking(sim) as here:
-        assert await here.environment(POD, container) == {}
+    assert await here.environment(POD, container) == {}
 
 
 VOLUMES: dict[str, tuple[Object, dict[str, VolumeFile] | None]] = {
@@ -324,11 +312,10 @@ VOLUMES: dict[str, tuple[Object, dict[str, VolumeFile] | None]] = {
 }
 
 
-@virtual()
-async def test_volumes_have_the_files_that_they_name(sim: Sim) -> None:
-    async with asking(sim) as here:
-        for case, (source, want) in VOLUMES.items():
-            assert await here.files(POD, {"name": "v", **source}) == want, case
+@virtual(asking)
+async def test_volumes_have_the_files_that_they_name(here: ContainerInputs) -> None:
+    for case, (source, want) in VOLUMES.items():
+        assert await here.files(POD, {"name": "v", **source}) == want, case
 
 
 UNMOUNTED: dict[str, tuple[Object, str]] = {
@@ -349,31 +336,29 @@ UNMOUNTED: dict[str, tuple[Object, str]] = {
 }
 
 
-@virtual()
-async def test_a_volume_that_cannot_be_made_is_an_event_and_no_state(sim: Sim) -> None:
-    async with asking(sim) as here:
-        for case, (source, why) in UNMOUNTED.items():
-            with pytest.raises(MountError) as error:
-                await here.files(POD, {"name": "v", **source})
-            note = f'MountVolume.SetUp failed for volume "v" : {why}'
-            assert (error.value.event, error.value.note) == ("FailedMount", note), case
-            assert error.value.reason == ""
+@virtual(asking)
+async def test_a_volume_that_cannot_be_made_is_an_event_and_no_state(here: ContainerInputs) -> None:
+    for case, (source, why) in UNMOUNTED.items():
+        with pytest.raises(MountError) as error:
+            await here.files(POD, {"name": "v", **source})
+        note = f'MountVolume.SetUp failed for volume "v" : {why}'
+        assert (error.value.event, error.value.note) == ("FailedMount", note), case
+        assert error.value.reason == ""
 
 
-@virtual()
-async def test_claims_have_folders(sim: Sim) -> None:
+@virtual(asking)
+async def test_claims_have_folders(here: ContainerInputs) -> None:
     def claim(name: str) -> Object:
         return {"name": "v", "persistentVolumeClaim": {"claimName": name}}
 
-    async with asking(sim) as here:
-        assert await here.folder(POD, {"name": "v", "emptyDir": {}}) is None
-        assert await here.folder(POD, claim("shared")) == Path("/volumes/data")
-        assert await here.folder(POD, claim("odd")) == Path("/volumes/%2E%2E%2Fa%2Fb")
-        assert await here.folder(POD, claim("host")) == Path("/srv/x")
-        for name, why in (
-            ("nobody", 'persistentvolumeclaims "nobody" not found'),
-            ("missing", 'persistentvolumes "missing" not found'),
-            ("others", "only hostPath, and csi by the driver volumes.refloat.dev"),
-        ):
-            with pytest.raises(MountError, match=why):
-                await here.folder(POD, claim(name))
+    assert await here.folder(POD, {"name": "v", "emptyDir": {}}) is None
+    assert await here.folder(POD, claim("shared")) == Path("/volumes/data")
+    assert await here.folder(POD, claim("odd")) == Path("/volumes/%2E%2E%2Fa%2Fb")
+    assert await here.folder(POD, claim("host")) == Path("/srv/x")
+    for name, why in (
+        ("nobody", 'persistentvolumeclaims "nobody" not found'),
+        ("missing", 'persistentvolumes "missing" not found'),
+        ("others", "only hostPath, and csi by the driver volumes.refloat.dev"),
+    ):
+        with pytest.raises(MountError, match=why):
+            await here.folder(POD, claim(name))

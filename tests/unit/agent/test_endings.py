@@ -83,9 +83,7 @@ async def test_one_that_ran_is_not_said_to_be_deleted_while_pending(here: Nodes)
 
 
 NONE = JobGates(
-    job_pod_failure_policy=False,
-    job_pod_replacement_policy=False,
-    pod_disruption_conditions=False,
+    job_pod_failure_policy=False, job_pod_replacement_policy=False, pod_disruption_conditions=False
 )
 
 
@@ -154,18 +152,16 @@ async def test_the_disruption_is_said_together_with_the_end(here: Nodes) -> None
     assert len(ends) == 1
 
 
-@virtual()
-async def test_without_its_gate_a_node_disrupts_in_silence(sim: Sim) -> None:
+@virtual(nodes.running, ways=nodes.Ways(job_gates=JobGates(pod_disruption_conditions=False)))
+async def test_without_its_gate_a_node_disrupts_in_silence(here: Nodes) -> None:
     """KEP-3329: `PodDisruptionConditions` off."""
-    job_gates = JobGates(pod_disruption_conditions=False)
-    async with nodes.running(sim, ways=nodes.Ways(job_gates=job_gates)) as here:
-        await here.create(nodes.pod(script={"main": DEAF}))
-        await here.after(1)
-        await _kill(here)
-        await here.after(3)
-        status = await here.status()
-        assert outcome(status) == ("Failed", "Evicted", "low. ")
-        assert disruption(status) is None
+    await here.create(nodes.pod(script={"main": DEAF}))
+    await here.after(1)
+    await _kill(here)
+    await here.after(3)
+    status = await here.status()
+    assert outcome(status) == ("Failed", "Evicted", "low. ")
+    assert disruption(status) is None
 
 
 @on_nodes()
@@ -214,10 +210,7 @@ async def test_nobody_is_killed_twice_nor_after_its_end(here: Nodes) -> None:
 
 @cases(
     "grace patience",
-    {
-        "at least ten seconds": (1, 10),
-        "half as long again as it may take": (20, 30),
-    },
+    {"at least ten seconds": (1, 10), "half as long again as it may take": (20, 30)},
 )
 @on_nodes()
 async def test_a_kill_that_takes_too_long_is_told_and_goes_on(

@@ -183,25 +183,25 @@ async def test_a_critical_pod_is_never_evicted(here: Nodes) -> None:
     assert conditions(await here.node())["MemoryPressure"][0] == "True"
 
 
-@virtual()
-async def test_a_soft_threshold_has_patience_and_gives_grace(sim: Sim) -> None:
+@virtual(
+    nodes.running,
+    ways=nodes.Ways(
+        eviction=EvictionSettings(
+            hard={}, soft={MEMORY: "1Gi"}, soft_grace_seconds={MEMORY: 30}, max_pod_grace_seconds=20
+        )
+    ),
+)
+async def test_a_soft_threshold_has_patience_and_gives_grace(here: Nodes) -> None:
     """behaviour D6.2: min(maxPodGracePeriodSeconds, spec grace)."""
-    settings = EvictionSettings(
-        hard={},
-        soft={MEMORY: "1Gi"},
-        soft_grace_seconds={MEMORY: 30},
-        max_pod_grace_seconds=20,
-    )
-    async with nodes.running(sim, ways=nodes.Ways(eviction=settings)) as here:
-        await here.create(greedy(script={"memory": "7680Mi"}, grace=60))
-        await here.after(25)
-        assert conditions(await here.node())["MemoryPressure"][0] == "True"
-        assert [reason for _, reason, _ in here.events] == []
-        await here.after(10)
-        assert (await here.status())["phase"] == "Running"
-        assert [reason for _, reason, _ in here.events] == ["Evicted", "Killing"]
-        await here.after(20)
-        assert (await here.status())["reason"] == "Evicted"
+    await here.create(greedy(script={"memory": "7680Mi"}, grace=60))
+    await here.after(25)
+    assert conditions(await here.node())["MemoryPressure"][0] == "True"
+    assert [reason for _, reason, _ in here.events] == []
+    await here.after(10)
+    assert (await here.status())["phase"] == "Running"
+    assert [reason for _, reason, _ in here.events] == ["Evicted", "Killing"]
+    await here.after(20)
+    assert (await here.status())["reason"] == "Evicted"
 
 
 @cases(

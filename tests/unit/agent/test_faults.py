@@ -5,9 +5,9 @@ import pytest
 
 from refloat.agent.fleet import Fault
 from refloat.api.meta import Object
-from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
+from tests.virtual import virtual
 
 SILENT: list[Fault] = ["crash", "freeze", "partition"]
 
@@ -22,18 +22,17 @@ def state(status: Object, of: str = "state") -> Object:
 
 
 @pytest.mark.parametrize("fault", SILENT)
-def test_a_node_that_fails_says_nothing_of_its_pods_any_more(fault: Fault) -> None:
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            await here.create(nodes.pod(script=TEN))
-            await here.after(1)
-            before = await here.status()
-            here.fleet.fail("n0", fault)
-            await here.after(100)
-            assert before["phase"] == "Running"
-            assert await here.status() == before
-
-    run(program, seed=0)
+@virtual(nodes.running)
+async def test_a_node_that_fails_says_nothing_of_its_pods_any_more(
+    here: Nodes, fault: Fault
+) -> None:
+    await here.create(nodes.pod(script=TEN))
+    await here.after(1)
+    before = await here.status()
+    here.fleet.fail("n0", fault)
+    await here.after(100)
+    assert before["phase"] == "Running"
+    assert await here.status() == before
 
 
 @on_nodes()
@@ -81,25 +80,23 @@ async def test_a_node_that_is_cut_off_goes_on_with_what_it_knows(here: Nodes) ->
 
 
 @pytest.mark.parametrize("fault", ["freeze", "partition"])
-def test_a_pod_deleted_meanwhile_ends_with_its_grace_after_the_heal(fault: Fault) -> None:
+@virtual(nodes.running)
+async def test_a_pod_deleted_meanwhile_ends_with_its_grace_after_the_heal(
+    here: Nodes, fault: Fault
+) -> None:
     """behaviour D8.1"""
-
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            await here.create(nodes.pod(script={"main": {"seconds": None, "stopSeconds": 5}}))
-            await here.after(1)
-            here.fleet.fail("n0", fault)
-            await here.delete()
-            await here.after(100)
-            assert await here.names() == ["p"]
-            here.fleet.heal("n0")
-            await here.after(4)
-            assert await here.names() == ["p"]
-            await here.after(2)
-            assert await here.names() == []
-            assert here.runtimes["n0"].pods() == []
-
-    run(program, seed=0)
+    await here.create(nodes.pod(script={"main": {"seconds": None, "stopSeconds": 5}}))
+    await here.after(1)
+    here.fleet.fail("n0", fault)
+    await here.delete()
+    await here.after(100)
+    assert await here.names() == ["p"]
+    here.fleet.heal("n0")
+    await here.after(4)
+    assert await here.names() == ["p"]
+    await here.after(2)
+    assert await here.names() == []
+    assert here.runtimes["n0"].pods() == []
 
 
 @on_nodes()

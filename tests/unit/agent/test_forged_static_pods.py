@@ -16,9 +16,9 @@ from refloat.api import self_fence
 from refloat.api.meta import Object
 from refloat.client import kinds
 from refloat.policy.node.eviction_thresholds import MEMORY
-from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
+from tests.virtual import virtual
 
 SOURCE = "kubernetes.io/config.source"
 FORGED = [{SOURCE: "file"}, {SOURCE: "http"}, {SOURCE: ""}, {manifests.HASH: "x", SOURCE: "file"}]
@@ -48,17 +48,14 @@ def requesting(**resources: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("annotations", FORGED, ids=str)
-def test_a_pod_that_claims_to_be_static_is_evicted_for_node_pressure(
-    annotations: dict[str, str],
+@virtual(nodes.running)
+async def test_a_pod_that_claims_to_be_static_is_evicted_for_node_pressure(
+    here: Nodes, annotations: dict[str, str]
 ) -> None:
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            await here.create(forged("p", annotations, script=using("8128Mi")))
-            await here.after(5)
-            status = await here.status()
-            assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
-
-    run(program, seed=0)
+    await here.create(forged("p", annotations, script=using("8128Mi")))
+    await here.after(5)
+    status = await here.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
 
 
 @on_nodes()
@@ -114,19 +111,15 @@ async def test_pods_of_the_api_leave_for_a_pod_of_a_file(here: Nodes) -> None:
 
 
 @pytest.mark.parametrize("annotations", FORGED, ids=str)
-def test_a_pod_that_claims_to_be_static_gets_the_deadline_that_it_asks_for(
-    annotations: dict[str, str],
+@virtual(nodes.running)
+async def test_a_pod_that_claims_to_be_static_gets_the_deadline_that_it_asks_for(
+    here: Nodes, annotations: dict[str, str]
 ) -> None:
     """Without that, the Job would wait for ever, or two pods of one index would run."""
-
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            asks = {**annotations, self_fence.ANNOTATION: "true"}
-            pod = await here.create(forged("p", asks, script={"main": {"seconds": None}}))
-            await here.after(1)
-            assert list(here.runtimes["n0"].deadlines()) == [pod["metadata"]["uid"]]
-
-    run(program, seed=0)
+    asks = {**annotations, self_fence.ANNOTATION: "true"}
+    pod = await here.create(forged("p", asks, script={"main": {"seconds": None}}))
+    await here.after(1)
+    assert list(here.runtimes["n0"].deadlines()) == [pod["metadata"]["uid"]]
 
 
 @on_nodes()

@@ -367,25 +367,24 @@ async def test_a_deadline_says_nothing_of_one_that_never_ran_and_is_deleted(here
     assert (status["phase"], status["reason"]) == ("Failed", "Deleted")
 
 
-@virtual()
-async def test_a_node_that_is_full_rejects(sim: Sim) -> None:
+@virtual(nodes.running, pods="1")
+async def test_a_node_that_is_full_rejects(here: Nodes) -> None:
     """behaviour D6, the row of admission."""
-    async with nodes.running(sim, pods="1") as here:
-        await here.create(nodes.pod(script={"main": {"seconds": 10}}))
-        await here.after(1)
-        await here.create(nodes.pod("q"))
-        await here.after(1)
-        status = await here.status("q")
-        assert (status["phase"], status["reason"]) == ("Failed", "OutOfpods")
-        assert status["message"] == (
-            "Pod was rejected: Node didn't have enough resource: pods, "
-            "requested: 1, used: 1, capacity: 1"
-        )
-        assert "containerStatuses" not in status
-        await here.after(10)
-        await here.create(nodes.pod("r"))
-        await here.after(2)
-        assert (await here.status("r"))["phase"] == "Succeeded"
+    await here.create(nodes.pod(script={"main": {"seconds": 10}}))
+    await here.after(1)
+    await here.create(nodes.pod("q"))
+    await here.after(1)
+    status = await here.status("q")
+    assert (status["phase"], status["reason"]) == ("Failed", "OutOfpods")
+    assert status["message"] == (
+        "Pod was rejected: Node didn't have enough resource: pods, "
+        "requested: 1, used: 1, capacity: 1"
+    )
+    assert "containerStatuses" not in status
+    await here.after(10)
+    await here.create(nodes.pod("r"))
+    await here.after(2)
+    assert (await here.status("r"))["phase"] == "Succeeded"
 
 
 @on_nodes()

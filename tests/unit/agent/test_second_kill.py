@@ -9,7 +9,6 @@ from refloat.agent.pod_status import Ending
 from refloat.agent.self_fence import DEFAULT_SECONDS
 from refloat.api import self_fence
 from refloat.policy.node.node_shutdown import ShutdownSettings
-from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
@@ -50,16 +49,18 @@ async def test_a_node_that_is_low_does_not_wait_for_one_past_its_deadline(here: 
     assert "Evicted" in [reason for _, reason, _ in here.events]
 
 
-@virtual(seeds=3)
-async def test_a_node_that_shuts_down_does_not_wait_for_one_past_its_deadline(sim: Sim) -> None:
-    ways = nodes.Ways(shutdown=ShutdownSettings(grace_seconds=3, critical_grace_seconds=0))
-    async with nodes.running(sim, ways=ways) as here:
-        await here.create(slow(**LATE))
-        await here.after(10)
-        off = asyncio.ensure_future(here.fleet.end_pods("n0"))
-        await here.after(4)
-        assert off.done()
-        assert outcome(await here.status()) == ("Failed", "Terminated", TEXT)
+@virtual(
+    nodes.running,
+    ways=nodes.Ways(shutdown=ShutdownSettings(grace_seconds=3, critical_grace_seconds=0)),
+    seeds=3,
+)
+async def test_a_node_that_shuts_down_does_not_wait_for_one_past_its_deadline(here: Nodes) -> None:
+    await here.create(slow(**LATE))
+    await here.after(10)
+    off = asyncio.ensure_future(here.fleet.end_pods("n0"))
+    await here.after(4)
+    assert off.done()
+    assert outcome(await here.status()) == ("Failed", "Terminated", TEXT)
 
 
 @cases(
@@ -99,19 +100,21 @@ async def test_a_second_kill_gives_no_more_time_though_it_has_the_last_word(here
     assert outcome(await here.status()) == ("Failed", "Preempting", "room. ")
 
 
-@virtual(seeds=3)
+@virtual(
+    nodes.running,
+    ways=nodes.Ways(shutdown=ShutdownSettings(grace_seconds=30, critical_grace_seconds=0)),
+    seeds=3,
+)
 async def test_one_past_its_deadline_that_is_shut_down_fails_though_it_ends_well(
-    sim: Sim,
+    here: Nodes,
 ) -> None:
     """A pod may succeed in a shutdown, but this pod failed before, at the deadline."""
-    ways = nodes.Ways(shutdown=ShutdownSettings(grace_seconds=30, critical_grace_seconds=0))
-    async with nodes.running(sim, ways=ways) as here:
-        await here.create(slow({"stopSeconds": 12, "stopExitCode": 0}, **LATE))
-        await here.after(10)
-        off = asyncio.ensure_future(here.fleet.end_pods("n0"))
-        await here.after(10)
-        await off
-        assert outcome(await here.status()) == ("Failed", "Terminated", TEXT)
+    await here.create(slow({"stopSeconds": 12, "stopExitCode": 0}, **LATE))
+    await here.after(10)
+    off = asyncio.ensure_future(here.fleet.end_pods("n0"))
+    await here.after(10)
+    await off
+    assert outcome(await here.status()) == ("Failed", "Terminated", TEXT)
 
 
 @on_nodes(seeds=3)

@@ -20,6 +20,7 @@ from refloat.client.local import LocalClient
 from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
+from tests.virtual import virtual
 
 BEAT = 10.4
 """Seconds after which a node has renewed its lease once more."""
@@ -96,21 +97,18 @@ async def test_a_pod_that_asks_for_it_is_armed_and_says_so(here: Nodes) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "false", "True", ""])
-def test_a_pod_that_does_not_ask_is_as_ever(value: str | None) -> None:
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            manifest = nodes.pod(script=LONG)
-            if value is not None:
-                manifest["metadata"]["annotations"][self_fence.ANNOTATION] = value
-            await here.create(manifest)
-            await here.after(1)
-            assert promised(await here.status()) is None
-            here.fleet.fail("n0", "freeze")
-            await here.after(10 * DEFAULT_SECONDS)
-            assert is_running(here)
-            assert here.runtimes["n0"].deadlines() == {}
-
-    run(program, seed=0)
+@virtual(nodes.running)
+async def test_a_pod_that_does_not_ask_is_as_ever(here: Nodes, value: str | None) -> None:
+    manifest = nodes.pod(script=LONG)
+    if value is not None:
+        manifest["metadata"]["annotations"][self_fence.ANNOTATION] = value
+    await here.create(manifest)
+    await here.after(1)
+    assert promised(await here.status()) is None
+    here.fleet.fail("n0", "freeze")
+    await here.after(10 * DEFAULT_SECONDS)
+    assert is_running(here)
+    assert here.runtimes["n0"].deadlines() == {}
 
 
 @on_nodes()
@@ -186,25 +184,22 @@ async def test_a_deadline_counts_from_when_the_last_success_was_sent(here: Nodes
 
 
 @pytest.mark.parametrize("kind", ["refused", "unanswered"])
-def test_a_renewal_without_a_good_answer_extends_nothing(
-    kind: str, trouble: Callable[[str], None]
+@virtual(nodes.running)
+async def test_a_renewal_without_a_good_answer_extends_nothing(
+    here: Nodes, kind: str, trouble: Callable[[str], None]
 ) -> None:
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            await here.create(asking(policy="Always"))
-            await here.after(15)
-            before, renewed = deadline(here), await lease(here)
-            trouble(kind)
-            await here.after(before - sim.clock.monotonic() - 1)
-            assert ((await lease(here)) != renewed) == (kind == "unanswered")
-            assert deadline(here) == before
-            assert is_running(here)
-            await here.after(1.5)
-            assert not is_running(here)
-            status = await here.status()  # the API server answers, so the status arrives
-            assert (status["phase"], status["reason"]) == ("Failed", "SelfFenced")
-
-    run(program, seed=0)
+    await here.create(asking(policy="Always"))
+    await here.after(15)
+    before, renewed = deadline(here), await lease(here)
+    trouble(kind)
+    await here.after(before - here.sim.clock.monotonic() - 1)
+    assert ((await lease(here)) != renewed) == (kind == "unanswered")
+    assert deadline(here) == before
+    assert is_running(here)
+    await here.after(1.5)
+    assert not is_running(here)
+    status = await here.status()  # the API server answers, so the status arrives
+    assert (status["phase"], status["reason"]) == ("Failed", "SelfFenced")
 
 
 @on_nodes()
@@ -340,23 +335,20 @@ async def test_an_agent_that_restarts_goes_on_with_the_promise(here: Nodes) -> N
 
 
 @pytest.mark.parametrize("seconds", [100, 1000])
-def test_what_was_promised_holds_when_the_setting_changes(seconds: int) -> None:
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            await here.create(asking())
-            await here.after(15)
-            here.settings = [replace(each, self_fence_seconds=seconds) for each in here.settings]
-            await here.restart()
-            await here.create(asking("new"))
-            await here.after(BEAT)
-            old, new = promised(await here.status()), promised(await here.status("new"))
-            assert old is not None
-            assert new is not None
-            assert (old.seconds, new.seconds) == (DEFAULT_SECONDS, seconds)
-            first, second = here.runtimes["n0"].deadlines().values()
-            assert second - first == seconds - DEFAULT_SECONDS
-
-    run(program, seed=0)
+@virtual(nodes.running)
+async def test_what_was_promised_holds_when_the_setting_changes(here: Nodes, seconds: int) -> None:
+    await here.create(asking())
+    await here.after(15)
+    here.settings = [replace(each, self_fence_seconds=seconds) for each in here.settings]
+    await here.restart()
+    await here.create(asking("new"))
+    await here.after(BEAT)
+    old, new = promised(await here.status()), promised(await here.status("new"))
+    assert old is not None
+    assert new is not None
+    assert (old.seconds, new.seconds) == (DEFAULT_SECONDS, seconds)
+    first, second = here.runtimes["n0"].deadlines().values()
+    assert second - first == seconds - DEFAULT_SECONDS
 
 
 @on_nodes(seeds=10)
@@ -400,33 +392,31 @@ async def test_after_a_reboot_nothing_runs_and_a_restart_is_armed_anew(here: Nod
 
 
 @pytest.mark.parametrize("freed", ["terminating", "failed", "gone", "replaced"])
-def test_a_promise_whose_deadline_was_lost_is_not_started_on_old_news(freed: str) -> None:
+@virtual(nodes.running)
+async def test_a_promise_whose_deadline_was_lost_is_not_started_on_old_news(
+    here: Nodes, freed: str
+) -> None:
     """The machine rebooted, and meanwhile others have acted on the promise.
 
     1. the agent of the new boot knows the pod, and is cut off before its first renewal
     2. the pod is deleted, declared failed and replaced
     3. the first renewal succeeds before the watch has come as far
     """
-
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            created = await here.create(asking(policy="Always"))
-            await here.after(15)
-            here.fleet.fail("n0", "crash")
-            await here.informer.close()  # no news any more
-            await (here.delete() if freed == "terminating" else here.after(0))
-            if freed == "failed":
-                await here.patch_status({"phase": "Failed"})
-            if freed in ("gone", "replaced"):
-                await here.delete(gracePeriodSeconds=0)
-            if freed == "replaced":
-                await here.create(asking(policy="Always"))
-            await here.after(60)
-            here.fleet.heal("n0")
-            await here.after(60)
-            assert not here.runtimes["n0"].containers(created["metadata"]["uid"])
-
-    run(program, seed=0)
+    created = await here.create(asking(policy="Always"))
+    await here.after(15)
+    here.fleet.fail("n0", "crash")
+    await here.informer.close()  # no news any more
+    await (here.delete() if freed == "terminating" else here.after(0))
+    if freed == "failed":
+        await here.patch_status({"phase": "Failed"})
+    if freed in ("gone", "replaced"):
+        await here.delete(gracePeriodSeconds=0)
+    if freed == "replaced":
+        await here.create(asking(policy="Always"))
+    await here.after(60)
+    here.fleet.heal("n0")
+    await here.after(60)
+    assert not here.runtimes["n0"].containers(created["metadata"]["uid"])
 
 
 @on_nodes(seeds=5)

@@ -5,7 +5,6 @@ import asyncio
 from typing import Any
 
 from refloat.policy.node.node_shutdown import ShutdownSettings
-from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
@@ -40,11 +39,7 @@ async def test_a_shutdown_ends_pods_with_the_grace_that_is_left(
     await here.after(1)
     off = asyncio.ensure_future(here.fleet.shut_down("n0"))
     await here.after(1)
-    assert ready(await here.node()) == (
-        "False",
-        "KubeletNotReady",
-        "node is shutting down",
-    )
+    assert ready(await here.node()) == ("False", "KubeletNotReady", "node is shutting down")
     await here.after(22)
     await off
     status = await here.status()
@@ -128,14 +123,15 @@ async def test_a_shutdown_that_is_called_off_leaves_the_node_ready(here: Nodes) 
     assert here.fleet.fault("n0") is None
 
 
-@virtual()
-async def test_a_node_without_grace_just_goes_off(sim: Sim) -> None:
+@virtual(
+    nodes.running,
+    ways=nodes.Ways(shutdown=ShutdownSettings(grace_seconds=0, critical_grace_seconds=0)),
+)
+async def test_a_node_without_grace_just_goes_off(here: Nodes) -> None:
     """behaviour D6.4: a kubelet's default."""
-    ways = nodes.Ways(shutdown=ShutdownSettings(grace_seconds=0, critical_grace_seconds=0))
-    async with nodes.running(sim, ways=ways) as here:
-        await here.create(nodes.pod(script={"main": {"seconds": None}}))
-        await here.after(1)
-        await here.fleet.shut_down("n0")
-        await here.after(5)
-        assert (await here.status())["phase"] == "Running"
-        assert here.fleet.fault("n0") == "crash"
+    await here.create(nodes.pod(script={"main": {"seconds": None}}))
+    await here.after(1)
+    await here.fleet.shut_down("n0")
+    await here.after(5)
+    assert (await here.status())["phase"] == "Running"
+    assert here.fleet.fault("n0") == "crash"

@@ -12,11 +12,12 @@ from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
 from refloat.client import errors, kinds
 from refloat.client.local import LocalClient
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, Ways, on_nodes, pod
 from tests.unit.policy.builders import text
+from tests.virtual import virtual
 
 WISH: Object = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
 ON = Ways(force_eviction=True)
@@ -73,35 +74,31 @@ class _Outage(LocalClient):
 
 
 @pytest.mark.parametrize("restarts_agent", [False, True])
-def test_a_pod_that_was_admitted_restarts_in_place_without_an_api_server(
-    restarts_agent: bool,
+@virtual(nodes.running, ways=ON)
+async def test_a_pod_that_was_admitted_restarts_in_place_without_an_api_server(
+    here: Nodes, restarts_agent: bool
 ) -> None:
     """The check is made at admission (KEP-36), not before each container.
 
     Also by the next agent, if the pod ran at the start of that agent.
     """
-
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim, ways=ON) as here:
-            await here.crash_agent()
-            here.client = outage = _Outage(here.api, field_manager="agent")
-            await here.boot()
-            script = {"main": {"seconds": 30, "exitCode": 1}}
-            created = await here.create(pod(policy="Always", script=script))
-            await here.after(5)
-            assert runs(here)
-            if restarts_agent:
-                await here.restart()
-            outage.is_away = True
-            await here.after(100)
-            attempts = here.runtimes["n0"].containers(created["metadata"]["uid"])["main"]
-            assert attempts.current.attempt >= 2
-            outage.is_away = False
-            await here.after(20)
-            (container,) = (await here.status())["containerStatuses"]
-            assert container["restartCount"] >= 2
-
-    run(program, seed=0)
+    await here.crash_agent()
+    here.client = outage = _Outage(here.api, field_manager="agent")
+    await here.boot()
+    script = {"main": {"seconds": 30, "exitCode": 1}}
+    created = await here.create(pod(policy="Always", script=script))
+    await here.after(5)
+    assert runs(here)
+    if restarts_agent:
+        await here.restart()
+    outage.is_away = True
+    await here.after(100)
+    attempts = here.runtimes["n0"].containers(created["metadata"]["uid"])["main"]
+    assert attempts.current.attempt >= 2
+    outage.is_away = False
+    await here.after(20)
+    (container,) = (await here.status())["containerStatuses"]
+    assert container["restartCount"] >= 2
 
 
 @on_nodes()
@@ -178,31 +175,29 @@ def _as_found(uid: str = "uid", **more: Any) -> Pod:
         "nobody can say": (errors.Unreachable("away"), False),
     },
 )
-def test_a_pod_is_read_anew_before_it_begins(answer: Any, may: bool) -> None:
+@virtual()
+async def test_a_pod_is_read_anew_before_it_begins(sim: Sim, answer: Any, may: bool) -> None:
     """The watch may be late, and the taint gone since the pod was evicted."""
 
-    async def program(sim: Sim) -> None:
-        async def node() -> Node:
-            return msgspec.convert(READY, Node)
+    async def node() -> Node:
+        return msgspec.convert(READY, Node)
 
-        async def fetch(_: Pod) -> Pod:
-            if isinstance(answer, Exception):
-                raise answer
-            assert isinstance(answer, Pod)
-            return answer
+    async def fetch(_: Pod) -> Pod:
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, Pod)
+        return answer
 
-        gate = start_checks.ForceEvictionGate(
-            "n0",
-            clock=sim.clock,
-            fetch=node,
-            fetch_pod=fetch,
-            has_posted=lambda: True,
-            is_static=lambda _: False,
-        )
-        with contextlib.nullcontext() if may else pytest.raises(start_checks.Evicted):
-            await gate(_as_found())
-
-    run(program, seed=0)
+    gate = start_checks.ForceEvictionGate(
+        "n0",
+        clock=sim.clock,
+        fetch=node,
+        fetch_pod=fetch,
+        has_posted=lambda: True,
+        is_static=lambda _: False,
+    )
+    with contextlib.nullcontext() if may else pytest.raises(start_checks.Evicted):
+        await gate(_as_found())
 
 
 def static() -> Object:

@@ -15,7 +15,7 @@ from refloat.apiserver.local_server import LocalConnection
 from refloat.base import gates
 from refloat.base.gates import Gates
 from refloat.sim import api_server
-from refloat.sim.run import Sim
+from refloat.sim.api_server import SimulatedServer
 from tests import builders
 from tests.cases import cases
 from tests.simulation.api_program import JOBS, MERGE
@@ -27,11 +27,7 @@ NO_FAILURE = Gates({FAILURE: False})
 NO_REPLACEMENT = Gates({REPLACEMENT: False})
 NEITHER = Gates({FAILURE: False, REPLACEMENT: False})
 
-POLICY = {
-    "rules": [
-        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
-    ]
-}
+POLICY = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
 FAILED, EITHER = "Failed", "TerminatingOrFailed"
 
 GIVEN_POLICY = {"podFailurePolicy": POLICY}
@@ -84,61 +80,56 @@ def policies(obj: Object) -> tuple[Any, Any]:
         pytest.param(NEITHER, GIVEN_POLICY | GIVEN_FAILED, (None, None), id="neither: both"),
     ],
 )
-@virtual()
+@virtual(api_server.serve)
 async def test_what_is_stored_of_a_new_job(
-    sim: Sim, on: Gates, policy_fields: Object, want: tuple[Any, Any]
+    api: SimulatedServer, on: Gates, policy_fields: Object, want: tuple[Any, Any]
 ) -> None:
-    async with api_server.serve(sim) as api:
-        api.use(on)
-        assert policies(await create(api, **policy_fields)) == want
-        assert policies(await call(api, "GET", f"{JOBS}/j", {})) == want
+    api.use(on)
+    assert policies(await create(api, **policy_fields)) == want
+    assert policies(await call(api, "GET", f"{JOBS}/j", {})) == want
 
 
 @pytest.mark.parametrize("how", ["patch", "put", "status"])
 @pytest.mark.parametrize("on", [NO_FAILURE, NO_REPLACEMENT, NEITHER], ids=repr)
-@virtual()
-async def test_what_an_existing_job_has_is_kept(sim: Sim, on: Gates, how: str) -> None:
-    async with api_server.serve(sim) as api:
-        created = await create(api, **GIVEN_POLICY)
-        api.use(on)
-        assert policies(await call(api, "GET", f"{JOBS}/j", {})) == (POLICY, FAILED)
-        if how == "patch":
-            new = await patch(api, {"spec": {"parallelism": 3}})
-        elif how == "put":
-            created["spec"]["parallelism"] = 3
-            new = await call(api, "PUT", f"{JOBS}/j", created)
-        else:
-            status = {"status": {"active": 1}}
-            new = await call(api, "PATCH", f"{JOBS}/j/status", status, MERGE)
-        assert policies(new) == (POLICY, FAILED)
+@virtual(api_server.serve)
+async def test_what_an_existing_job_has_is_kept(api: SimulatedServer, on: Gates, how: str) -> None:
+    created = await create(api, **GIVEN_POLICY)
+    api.use(on)
+    assert policies(await call(api, "GET", f"{JOBS}/j", {})) == (POLICY, FAILED)
+    if how == "patch":
+        new = await patch(api, {"spec": {"parallelism": 3}})
+    elif how == "put":
+        created["spec"]["parallelism"] = 3
+        new = await call(api, "PUT", f"{JOBS}/j", created)
+    else:
+        status = {"status": {"active": 1}}
+        new = await call(api, "PATCH", f"{JOBS}/j/status", status, MERGE)
+    assert policies(new) == (POLICY, FAILED)
 
 
-@virtual()
-async def test_a_policy_is_not_added_to_an_existing_job(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        api.use(NEITHER)
-        await create(api)
-        new = await patch(api, {"spec": {**GIVEN_POLICY, **GIVEN_FAILED}})
-        assert policies(new) == (None, None)
-        assert new["metadata"]["generation"] == 1
+@virtual(api_server.serve)
+async def test_a_policy_is_not_added_to_an_existing_job(api: SimulatedServer) -> None:
+    api.use(NEITHER)
+    await create(api)
+    new = await patch(api, {"spec": {**GIVEN_POLICY, **GIVEN_FAILED}})
+    assert policies(new) == (None, None)
+    assert new["metadata"]["generation"] == 1
 
 
-@virtual()
-async def test_another_replacement_policy_takes_the_place_of_the_kept_one(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        await create(api, **GIVEN_FAILED)
-        api.use(NEITHER)
-        new = await patch(api, {"spec": {"podReplacementPolicy": EITHER}})
-        assert policies(new) == (None, EITHER)
+@virtual(api_server.serve)
+async def test_another_replacement_policy_replaces_the_kept_one(api: SimulatedServer) -> None:
+    await create(api, **GIVEN_FAILED)
+    api.use(NEITHER)
+    new = await patch(api, {"spec": {"podReplacementPolicy": EITHER}})
+    assert policies(new) == (None, EITHER)
 
 
-@virtual()
-async def test_a_kept_failure_policy_can_still_not_be_changed(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        await create(api, **GIVEN_POLICY)
-        api.use(NEITHER)
-        with pytest.raises(errors.StatusError, match=r"podFailurePolicy.*immutable"):
-            await patch(api, {"spec": {"podFailurePolicy": {"rules": []}}})
+@virtual(api_server.serve)
+async def test_a_kept_failure_policy_can_still_not_be_changed(api: SimulatedServer) -> None:
+    await create(api, **GIVEN_POLICY)
+    api.use(NEITHER)
+    with pytest.raises(errors.StatusError, match=r"podFailurePolicy.*immutable"):
+        await patch(api, {"spec": {"podFailurePolicy": {"rules": []}}})
 
 
 @cases(
@@ -148,55 +139,51 @@ async def test_a_kept_failure_policy_can_still_not_be_changed(sim: Sim) -> None:
         "with one": (GIVEN_POLICY, (POLICY, FAILED)),
     },
 )
-@virtual()
+@virtual(api_server.serve)
 async def test_the_default_comes_with_the_first_write_after_the_gate(
-    sim: Sim, policy_fields: Object, want: tuple[Any, Any]
+    api: SimulatedServer, policy_fields: Object, want: tuple[Any, Any]
 ) -> None:
     """And is no change of the spec: Kubernetes sets the default at each read of a Job."""
-    async with api_server.serve(sim) as api:
-        api.use(NO_REPLACEMENT)
-        await create(api, **policy_fields)
-        api.use(ON)
-        new = await patch(api, {"metadata": {"labels": {"a": "b"}}})
-        assert policies(new) == want
-        assert new["metadata"]["generation"] == 1
-        changed = await patch(api, {"spec": {"parallelism": 3}})
-        assert changed["metadata"]["generation"] == 2
+    api.use(NO_REPLACEMENT)
+    await create(api, **policy_fields)
+    api.use(ON)
+    new = await patch(api, {"metadata": {"labels": {"a": "b"}}})
+    assert policies(new) == want
+    assert new["metadata"]["generation"] == 1
+    changed = await patch(api, {"spec": {"parallelism": 3}})
+    assert changed["metadata"]["generation"] == 2
 
 
-@virtual()
-async def test_a_write_that_says_nothing_new_stays_none(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        api.use(NO_REPLACEMENT)
-        await create(api)
-        api.use(ON)
-        first = await patch(api, {"metadata": {"labels": {"a": "b"}}})
-        again = await patch(api, {"metadata": {"labels": {"a": "b"}}})
-        assert again == first
+@virtual(api_server.serve)
+async def test_a_write_that_says_nothing_new_stays_none(api: SimulatedServer) -> None:
+    api.use(NO_REPLACEMENT)
+    await create(api)
+    api.use(ON)
+    first = await patch(api, {"metadata": {"labels": {"a": "b"}}})
+    again = await patch(api, {"metadata": {"labels": {"a": "b"}}})
+    assert again == first
 
 
-@virtual()
-async def test_off_on_off_on(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        for turn, (on, want) in enumerate([(NEITHER, None), (ON, POLICY)] * 2):
-            api.use(on)
-            obj = builders.job(spec=GIVEN_POLICY)
-            obj["metadata"]["name"] = f"j-{turn}"
-            created = await call(api, "POST", JOBS, obj)
-            assert policies(created)[0] == want
-        for turn, want in enumerate([None, POLICY] * 2):
-            current = await call(api, "GET", f"{JOBS}/j-{turn}", {})
-            assert policies(current)[0] == want
+@virtual(api_server.serve)
+async def test_off_on_off_on(api: SimulatedServer) -> None:
+    for turn, (on, want) in enumerate([(NEITHER, None), (ON, POLICY)] * 2):
+        api.use(on)
+        obj = builders.job(spec=GIVEN_POLICY)
+        obj["metadata"]["name"] = f"j-{turn}"
+        created = await call(api, "POST", JOBS, obj)
+        assert policies(created)[0] == want
+    for turn, want in enumerate([None, POLICY] * 2):
+        current = await call(api, "GET", f"{JOBS}/j-{turn}", {})
+        assert policies(current)[0] == want
 
 
-@virtual()
-async def test_terminating_may_be_written_and_cleared_whatever_the_gate(sim: Sim) -> None:
+@virtual(api_server.serve)
+async def test_terminating_may_be_set_and_cleared_whatever_the_gate(api: SimulatedServer) -> None:
     """KEP-3939: the controller clears the field; a server with the gate on must allow that."""
-    async with api_server.serve(sim) as api:
-        await create(api)
-        for on in (ON, NEITHER):
-            api.use(on)
-            for value in (1, None):
-                status = {"status": {"terminating": value}}
-                new = await call(api, "PATCH", f"{JOBS}/j/status", status, MERGE)
-                assert new["status"].get("terminating") == value
+    await create(api)
+    for on in (ON, NEITHER):
+        api.use(on)
+        for value in (1, None):
+            status = {"status": {"terminating": value}}
+            new = await call(api, "PATCH", f"{JOBS}/j/status", status, MERGE)
+            assert new["status"].get("terminating") == value

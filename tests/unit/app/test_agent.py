@@ -23,9 +23,10 @@ from refloat.app.node_faults import CUT, MEND
 from refloat.client import errors, kinds, kubeconfig
 from refloat.client.local import LocalClient
 from refloat.sim import api_server
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests import builders
 from tests.cases import cases
+from tests.virtual import virtual
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -65,23 +66,20 @@ async def replace(api: LocalConnection) -> None:
         "another of its name": (replace, "is gone", "CreateContainerError"),
     },
 )
-def test_nothing_is_started_of_a_pod_that_ended_unheard(
-    meanwhile: Callable[[LocalConnection], Awaitable[None]], want: str, reason: str
+@virtual()
+async def test_nothing_is_started_of_a_pod_that_ended_unheard(
+    sim: Sim, meanwhile: Callable[[LocalConnection], Awaitable[None]], want: str, reason: str
 ) -> None:
     """behaviour D4.1, D8.2"""
-
-    async def program(sim: Sim) -> None:
-        async with api_server.serve(sim) as api:
-            client = LocalClient(api, field_manager="agent")
-            whole, pod = await created(api)
-            pods = WholePods(client, sim.clock, lambda _: True)
-            assert await pods(pod) == whole
-            await meanwhile(api)
-            with pytest.raises(StartError, match=want) as error:
-                await pods(pod)
-            assert error.value.reason == reason
-
-    run(program, seed=0)
+    async with api_server.serve(sim) as api:
+        client = LocalClient(api, field_manager="agent")
+        whole, pod = await created(api)
+        pods = WholePods(client, sim.clock, lambda _: True)
+        assert await pods(pod) == whole
+        await meanwhile(api)
+        with pytest.raises(StartError, match=want) as error:
+            await pods(pod)
+        assert error.value.reason == reason
 
 
 def seen_pod(uid: str = "u", *, invited: bool = False) -> Pod:
@@ -172,28 +170,26 @@ class _Outage(LocalClient):
         "it left the node meanwhile": (True, False),
     },
 )
-def test_without_an_api_server_a_pod_is_as_it_was_last_read(was_read: bool, is_known: bool) -> None:
-    async def program(sim: Sim) -> None:
-        async with api_server.serve(sim) as api:
-            client = _Outage(api, field_manager="agent")
-            whole, pod = await created(api)
-            pods = WholePods(client, sim.clock, lambda _: is_known)
-            if was_read:
+@virtual()
+async def test_without_an_api_server_a_pod_is_as_it_was_last_read(
+    sim: Sim, was_read: bool, is_known: bool
+) -> None:
+    async with api_server.serve(sim) as api:
+        client = _Outage(api, field_manager="agent")
+        whole, pod = await created(api)
+        pods = WholePods(client, sim.clock, lambda _: is_known)
+        if was_read:
+            await pods(pod)
+        if not is_known:  # then the next read of any pod forgets it
+            other = {**builders.pod("other", node="n1")}
+            answer = msgspec.json.decode(await api.call("POST", PODS, msgspec.json.encode(other)))
+            await pods(msgspec.convert(answer, Pod))
+        client.is_away = True
+        if was_read and is_known:
+            assert await pods(pod) == whole
+        else:
+            with pytest.raises(errors.Unreachable):
                 await pods(pod)
-            if not is_known:  # then the next read of any pod forgets it
-                other = {**builders.pod("other", node="n1")}
-                answer = msgspec.json.decode(
-                    await api.call("POST", PODS, msgspec.json.encode(other))
-                )
-                await pods(msgspec.convert(answer, Pod))
-            client.is_away = True
-            if was_read and is_known:
-                assert await pods(pod) == whole
-            else:
-                with pytest.raises(errors.Unreachable):
-                    await pods(pod)
-
-    run(program, seed=0)
 
 
 class _Faults:

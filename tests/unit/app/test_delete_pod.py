@@ -17,7 +17,6 @@ from refloat.client.requests import Request
 from refloat.policy.job import pod_reason
 from refloat.sim import api_server
 from refloat.sim.api_server import SimulatedServer
-from refloat.sim.run import Sim, run
 from tests.virtual import virtual
 
 HELD: Object = {
@@ -86,83 +85,74 @@ def said(pod: Pod) -> tuple[str, str | None]:
     return pod.status.reason, (pod.metadata.annotations or {}).get(pod_reason.ANNOTATION)
 
 
-@virtual()
-async def test_the_reason_is_in_the_status_and_in_an_annotation(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        pod = await (await made(api)).deleted()
-        assert pod.is_terminating
-        assert said(pod) == ("Maintenance", "Maintenance")
+@virtual(api_server.serve)
+async def test_the_reason_is_in_the_status_and_in_an_annotation(api: SimulatedServer) -> None:
+    pod = await (await made(api)).deleted()
+    assert pod.is_terminating
+    assert said(pod) == ("Maintenance", "Maintenance")
 
 
-@virtual()
-async def test_a_pod_that_has_ended_is_deleted_without_it(sim: Sim) -> None:
+@virtual(api_server.serve)
+async def test_a_pod_that_has_ended_is_deleted_without_it(api: SimulatedServer) -> None:
     """It failed by itself; a policy must not take it for disrupted."""
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        await client.status(phase="Failed")
-        pod = await client.deleted()
-        assert pod.is_terminating
-        assert said(pod) == ("", None)
+    client = await made(api)
+    await client.status(phase="Failed")
+    pod = await client.deleted()
+    assert pod.is_terminating
+    assert said(pod) == ("", None)
 
 
-@virtual()
-async def test_a_pod_that_ends_meanwhile_is_deleted_without_it(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        client.meanwhile = lambda: client.status(phase="Failed")
-        assert said(await client.deleted()) == ("", None)
+@virtual(api_server.serve)
+async def test_a_pod_that_ends_meanwhile_is_deleted_without_it(api: SimulatedServer) -> None:
+    client = await made(api)
+    client.meanwhile = lambda: client.status(phase="Failed")
+    assert said(await client.deleted()) == ("", None)
 
 
-@virtual()
-async def test_a_change_of_something_else_is_no_hindrance(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        client.meanwhile = lambda: client.label(a="b")
-        assert said(await client.deleted()) == ("Maintenance", "Maintenance")
+@virtual(api_server.serve)
+async def test_a_change_of_something_else_is_no_hindrance(api: SimulatedServer) -> None:
+    client = await made(api)
+    client.meanwhile = lambda: client.label(a="b")
+    assert said(await client.deleted()) == ("Maintenance", "Maintenance")
 
 
-@virtual()
-async def test_a_pod_that_never_rests_is_not_deleted(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        turns = iter(range(100))
-        client.again = True
-        client.meanwhile = lambda: client.label(a=str(next(turns)))
-        with pytest.raises(RefloatError, match="pod p changes all the time"):
-            await client.deleted()
-        assert not (await client.pod()).is_terminating
+@virtual(api_server.serve)
+async def test_a_pod_that_never_rests_is_not_deleted(api: SimulatedServer) -> None:
+    client = await made(api)
+    turns = iter(range(100))
+    client.again = True
+    client.meanwhile = lambda: client.label(a=str(next(turns)))
+    with pytest.raises(RefloatError, match="pod p changes all the time"):
+        await client.deleted()
+    assert not (await client.pod()).is_terminating
 
 
-@virtual()
-async def test_the_first_reason_stays(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        await client.deleted("First")
-        assert said(await client.deleted("Second")) == ("First", "First")
+@virtual(api_server.serve)
+async def test_the_first_reason_stays(api: SimulatedServer) -> None:
+    client = await made(api)
+    await client.deleted("First")
+    assert said(await client.deleted("Second")) == ("First", "First")
 
 
-@virtual()
-async def test_a_reason_that_was_given_by_another_client_stays(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        options = DeleteOptions(reason="First")
-        await client.delete(kinds.PODS, "p", namespace="default", options=options)
-        assert said(await client.deleted("Second")) == ("First", None)
+@virtual(api_server.serve)
+async def test_a_reason_that_was_given_by_another_client_stays(api: SimulatedServer) -> None:
+    client = await made(api)
+    options = DeleteOptions(reason="First")
+    await client.delete(kinds.PODS, "p", namespace="default", options=options)
+    assert said(await client.deleted("Second")) == ("First", None)
 
 
-@virtual()
-async def test_an_annotation_that_no_delete_followed_is_no_reason(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        await client.noted("First")
-        assert said(await client.deleted("Second")) == ("Second", "Second")
+@virtual(api_server.serve)
+async def test_an_annotation_that_no_delete_followed_is_no_reason(api: SimulatedServer) -> None:
+    client = await made(api)
+    await client.noted("First")
+    assert said(await client.deleted("Second")) == ("Second", "Second")
 
 
-@virtual()
-async def test_a_pod_that_there_is_not_is_not_found(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        with pytest.raises(errors.NotFound, match='pods "p" not found'):
-            await Client(api).deleted()
+@virtual(api_server.serve)
+async def test_a_pod_that_there_is_not_is_not_found(api: SimulatedServer) -> None:
+    with pytest.raises(errors.NotFound, match='pods "p" not found'):
+        await Client(api).deleted()
 
 
 FORBIDDEN = errors.Forbidden("no", code=403, reason="Forbidden")
@@ -170,84 +160,77 @@ LOST = errors.Unavailable("the answer was lost")
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, LOST], ids=["it is refused", "it is not answered"])
-def test_a_delete_that_comes_to_nothing_leaves_no_reason_behind(error: errors.ClientError) -> None:
-    async def program(sim: Sim) -> None:
-        async with api_server.serve(sim) as api:
-            pod = await (await made(api)).refused(error)
-            assert not pod.is_terminating
-            assert said(pod) == ("", None)
-
-    run(program, seed=0)
-
-
-@virtual()
-async def test_a_delete_of_which_only_the_answer_is_lost_keeps_its_reason(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        client.deletes = True
-        pod = await client.refused(LOST)
-        assert pod.is_terminating
-        assert said(pod) == ("Maintenance", "Maintenance")
+@virtual(api_server.serve)
+async def test_a_delete_that_comes_to_nothing_leaves_no_reason_behind(
+    api: SimulatedServer, error: errors.ClientError
+) -> None:
+    pod = await (await made(api)).refused(error)
+    assert not pod.is_terminating
+    assert said(pod) == ("", None)
 
 
-@virtual()
+@virtual(api_server.serve)
+async def test_delete_of_which_only_answer_is_lost_keeps_its_reason(api: SimulatedServer) -> None:
+    client = await made(api)
+    client.deletes = True
+    pod = await client.refused(LOST)
+    assert pod.is_terminating
+    assert said(pod) == ("Maintenance", "Maintenance")
+
+
+@virtual(api_server.serve)
 async def test_a_refused_delete_of_a_pod_that_others_delete_leaves_no_reason_behind(
-    sim: Sim,
+    api: SimulatedServer,
 ) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        await client.delete(kinds.PODS, "p", namespace="default")
-        pod = await client.refused(FORBIDDEN)
-        assert pod.is_terminating
-        assert said(pod) == ("", None)
+    client = await made(api)
+    await client.delete(kinds.PODS, "p", namespace="default")
+    pod = await client.refused(FORBIDDEN)
+    assert pod.is_terminating
+    assert said(pod) == ("", None)
 
 
-@virtual()
-async def test_a_refused_delete_leaves_the_reason_that_was_there(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        await client.noted("First")
-        assert said(await client.refused(FORBIDDEN)) == ("", "First")
+@virtual(api_server.serve)
+async def test_a_refused_delete_leaves_the_reason_that_was_there(api: SimulatedServer) -> None:
+    client = await made(api)
+    await client.noted("First")
+    assert said(await client.refused(FORBIDDEN)) == ("", "First")
 
 
-@virtual()
-async def test_a_refused_delete_leaves_what_somebody_else_wrote_meanwhile(sim: Sim) -> None:
+@virtual(api_server.serve)
+async def test_refused_delete_leaves_what_others_wrote_meanwhile(api: SimulatedServer) -> None:
     """At the first try to take it back; then it is not ours any more."""
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        turns = iter(range(100))
+    client = await made(api)
+    turns = iter(range(100))
 
-        async def second() -> None:
-            if next(turns) == 1:
-                await client.noted("Second")
+    async def second() -> None:
+        if next(turns) == 1:
+            await client.noted("Second")
 
-        client.again, client.meanwhile = True, second
-        assert said(await client.refused(FORBIDDEN)) == ("", "Second")
-
-
-@virtual()
-async def test_a_refused_delete_of_a_pod_that_has_ended_touches_nothing(sim: Sim) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        await client.status(phase="Failed")
-        before = await client.pod()
-        assert await client.refused(FORBIDDEN) == before
+    client.again, client.meanwhile = True, second
+    assert said(await client.refused(FORBIDDEN)) == ("", "Second")
 
 
-@virtual()
+@virtual(api_server.serve)
+async def test_refused_delete_of_a_pod_that_has_ended_touches_nothing(api: SimulatedServer) -> None:
+    client = await made(api)
+    await client.status(phase="Failed")
+    before = await client.pod()
+    assert await client.refused(FORBIDDEN) == before
+
+
+@virtual(api_server.serve)
 async def test_that_it_is_refused_is_told_also_if_the_reason_cannot_be_taken_back(
-    sim: Sim,
+    api: SimulatedServer,
 ) -> None:
-    async with api_server.serve(sim) as api:
-        client = await made(api)
-        turns = iter(range(100))
+    client = await made(api)
+    turns = iter(range(100))
 
-        async def fails() -> None:
-            if next(turns) == 1:
-                raise LOST
+    async def fails() -> None:
+        if next(turns) == 1:
+            raise LOST
 
-        client.again, client.meanwhile = True, fails
-        assert said(await client.refused(FORBIDDEN)) == ("", "Maintenance")
+    client.again, client.meanwhile = True, fails
+    assert said(await client.refused(FORBIDDEN)) == ("", "Maintenance")
 
 
 @pytest.mark.parametrize("text", ["Maintenance", "A", "Node_1,a:b"])

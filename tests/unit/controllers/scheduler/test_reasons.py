@@ -6,7 +6,6 @@ import dataclasses
 from refloat.client import kinds
 from refloat.client.requests import Request
 from refloat.runtime.controller import Controller
-from refloat.sim.run import Sim
 from tests.simulation.scheduler_cluster import SETTINGS, SchedulerCluster
 from tests.virtual import virtual
 
@@ -34,82 +33,74 @@ def count_writes(cluster: SchedulerCluster) -> list[str]:
     return paths
 
 
-@virtual()
-async def test_nodes_that_join_and_do_not_fit_replace_that_there_are_none(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.pod(cpu="100")
-        await cluster.settle()
-        assert await reason(cluster) == NO_NODES
-        for name in ("a", "b", "c"):
-            await cluster.node(name, cpu="1")
-        await cluster.settle(SOON)
-        assert await reason(cluster) == insufficient(3)
+@virtual(SchedulerCluster)
+async def test_nodes_that_join_and_do_not_fit_are_the_reason(cluster: SchedulerCluster) -> None:
+    await cluster.pod(cpu="100")
+    await cluster.settle()
+    assert await reason(cluster) == NO_NODES
+    for name in ("a", "b", "c"):
+        await cluster.node(name, cpu="1")
+    await cluster.settle(SOON)
+    assert await reason(cluster) == insufficient(3)
 
 
-@virtual()
-async def test_a_node_that_leaves_or_is_cordoned_is_in_the_reason(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        for name in ("a", "b"):
-            await cluster.node(name, cpu="1")
-        await cluster.pod(cpu="100")
-        await cluster.settle()
-        assert await reason(cluster) == insufficient(2)
-        await cluster.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
-        await cluster.settle(SOON)
-        assert await reason(cluster) == (
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
-        )
-        await cluster.client.delete(kinds.NODES, "a")
-        await cluster.settle(SOON)
-        assert await reason(cluster) == insufficient(1)
-        await cluster.client.delete(kinds.NODES, "b")
-        await cluster.settle(SOON)
-        assert await reason(cluster) == NO_NODES
+@virtual(SchedulerCluster)
+async def test_node_that_leaves_or_is_cordoned_is_in_the_reason(cluster: SchedulerCluster) -> None:
+    for name in ("a", "b"):
+        await cluster.node(name, cpu="1")
+    await cluster.pod(cpu="100")
+    await cluster.settle()
+    assert await reason(cluster) == insufficient(2)
+    await cluster.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
+    await cluster.settle(SOON)
+    assert await reason(cluster) == (
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+    )
+    await cluster.client.delete(kinds.NODES, "a")
+    await cluster.settle(SOON)
+    assert await reason(cluster) == insufficient(1)
+    await cluster.client.delete(kinds.NODES, "b")
+    await cluster.settle(SOON)
+    assert await reason(cluster) == NO_NODES
 
 
-@virtual()
-async def test_many_waiting_pods_get_their_new_reason_a_few_at_a_time(sim: Sim) -> None:
-    settings = dataclasses.replace(SETTINGS, reasons_at_once=3)
-    async with SchedulerCluster(sim, settings) as cluster:
-        names = [f"p{number}" for number in range(10)]
-        for name in names:
-            await cluster.pod(name, cpu="100")
-        await cluster.settle(SOON)
-        paths = count_writes(cluster)
-        await cluster.node("a", cpu="1")
-        await cluster.settle(SOON)
-        assert len(paths) == 3
-        await cluster.settle(4 * SOON)
-        assert {await reason(cluster, name) for name in names} == {insufficient(1)}
-        assert len(paths) == len(names)
+@virtual(SchedulerCluster, dataclasses.replace(SETTINGS, reasons_at_once=3))
+async def test_waiting_pods_get_their_new_reason_a_few_at_a_time(cluster: SchedulerCluster) -> None:
+    names = [f"p{number}" for number in range(10)]
+    for name in names:
+        await cluster.pod(name, cpu="100")
+    await cluster.settle(SOON)
+    paths = count_writes(cluster)
+    await cluster.node("a", cpu="1")
+    await cluster.settle(SOON)
+    assert len(paths) == 3
+    await cluster.settle(4 * SOON)
+    assert {await reason(cluster, name) for name in names} == {insufficient(1)}
+    assert len(paths) == len(names)
 
 
-@virtual()
+@virtual(SchedulerCluster)
 async def test_a_node_that_changes_often_costs_no_write_while_the_reason_is_the_same(
-    sim: Sim,
+    cluster: SchedulerCluster,
 ) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", cpu="1")
-        for number in range(10):
-            await cluster.pod(f"p{number}", cpu="100")
+    await cluster.node("a", cpu="1")
+    for number in range(10):
+        await cluster.pod(f"p{number}", cpu="100")
+    await cluster.settle(SOON)
+    paths = count_writes(cluster)
+    for number in range(20):
+        await cluster.client.patch(kinds.NODES, "a", {"metadata": {"labels": {"n": str(number)}}})
         await cluster.settle(SOON)
-        paths = count_writes(cluster)
-        for number in range(20):
-            await cluster.client.patch(
-                kinds.NODES, "a", {"metadata": {"labels": {"n": str(number)}}}
-            )
-            await cluster.settle(SOON)
-        assert paths == []
+    assert paths == []
 
 
-@virtual()
-async def test_pods_that_wait_cost_nothing_while_nothing_changes(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", cpu="1")
-        await cluster.pod(cpu="100")
-        await cluster.settle(60)
-        (scheduler,) = cluster.workers
-        assert isinstance(scheduler, Controller)
-        before = scheduler.queue.adds
-        await cluster.settle(3600)
-        assert scheduler.queue.adds == before
+@virtual(SchedulerCluster)
+async def test_pods_that_wait_cost_nothing_while_nothing_changes(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", cpu="1")
+    await cluster.pod(cpu="100")
+    await cluster.settle(60)
+    (scheduler,) = cluster.workers
+    assert isinstance(scheduler, Controller)
+    before = scheduler.queue.adds
+    await cluster.settle(3600)
+    assert scheduler.queue.adds == before

@@ -36,26 +36,24 @@ def named(*names: str) -> Object:
     return required(fields=tuple({**field, "values": [name]} for name in names))
 
 
-@virtual(seeds=10)
-async def test_pods_are_spread(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        for name in ("a", "b", "c"):
-            await cluster.node(name)
-        for number in range(9):
-            await cluster.pod(f"p{number}", cpu="100m" if number % 2 else None)
-            await cluster.settle(0.1)
-        assert Counter((await cluster.places()).values()) == {"a": 3, "b": 3, "c": 3}
+@virtual(SchedulerCluster, seeds=10)
+async def test_pods_are_spread(cluster: SchedulerCluster) -> None:
+    for name in ("a", "b", "c"):
+        await cluster.node(name)
+    for number in range(9):
+        await cluster.pod(f"p{number}", cpu="100m" if number % 2 else None)
+        await cluster.settle(0.1)
+    assert Counter((await cluster.places()).values()) == {"a": 3, "b": 3, "c": 3}
 
 
-@virtual()
-async def test_a_pod_that_asks_for_more_than_any_number_keeps_none_from_its_node(sim: Sim) -> None:
+@virtual(SchedulerCluster)
+async def test_pod_of_endless_request_keeps_none_from_its_node(cluster: SchedulerCluster) -> None:
     """It was put there by hand."""
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a")
-        await cluster.pod("huge", cpu="1e400", nodeName="a")
-        await cluster.pod()
-        await cluster.settle()
-        assert (await cluster.places())["p"] == "a"
+    await cluster.node("a")
+    await cluster.pod("huge", cpu="1e400", nodeName="a")
+    await cluster.pod()
+    await cluster.settle()
+    assert (await cluster.places())["p"] == "a"
 
 
 def test_chance_says_which_of_equal_nodes_is_taken() -> None:
@@ -74,18 +72,17 @@ def test_chance_says_which_of_equal_nodes_is_taken() -> None:
     assert set(first) == {"a", "b", "c"}
 
 
-@virtual()
-async def test_a_bound_pod_says_so_and_an_event_does(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a")
-        await cluster.pod()
-        await cluster.settle()
-        condition = await cluster.condition()
-        assert condition is not None
-        assert condition["status"] == "True"
-        assert cluster.event_log.events == [
-            ("Normal", "Scheduled", "Successfully assigned default/p to a")
-        ]
+@virtual(SchedulerCluster)
+async def test_a_bound_pod_says_so_and_an_event_does(cluster: SchedulerCluster) -> None:
+    await cluster.node("a")
+    await cluster.pod()
+    await cluster.settle()
+    condition = await cluster.condition()
+    assert condition is not None
+    assert condition["status"] == "True"
+    assert cluster.event_log.events == [
+        ("Normal", "Scheduled", "Successfully assigned default/p to a")
+    ]
 
 
 @cases(
@@ -142,49 +139,46 @@ def test_a_pod_without_a_node_says_why(
     check()
 
 
-@virtual()
-async def test_all_reasons_of_all_nodes_are_counted(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", cpu="1")
-        await cluster.node("b", cpu="1", pods=0)
-        await cluster.node("c", taints=[TAINT])
-        await cluster.node("d", unschedulable=True, taints=[TAINT])
-        await cluster.pod(cpu="3")
-        await cluster.settle()
-        assert await cluster.why() == (
-            "0/4 nodes are available: 1 Too many pods, 1 node(s) had untolerated taint(s), "
-            "1 node(s) were unschedulable, 2 Insufficient cpu. no new claims to deallocate, "
-            "preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
-        )
+@virtual(SchedulerCluster)
+async def test_all_reasons_of_all_nodes_are_counted(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", cpu="1")
+    await cluster.node("b", cpu="1", pods=0)
+    await cluster.node("c", taints=[TAINT])
+    await cluster.node("d", unschedulable=True, taints=[TAINT])
+    await cluster.pod(cpu="3")
+    await cluster.settle()
+    assert await cluster.why() == (
+        "0/4 nodes are available: 1 Too many pods, 1 node(s) had untolerated taint(s), "
+        "1 node(s) were unschedulable, 2 Insufficient cpu. no new claims to deallocate, "
+        "preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
+    )
 
 
-@virtual()
-async def test_a_message_that_has_not_changed_is_not_written_again(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", pods=1)
-        for name in ("p", "q", "r"):
-            await cluster.pod(name)
-            await cluster.settle()
-        before = await cluster.raw("pods", "r")
-        await cluster.status("p", phase="Succeeded")
+@virtual(SchedulerCluster)
+async def test_message_that_has_not_changed_is_not_written_again(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", pods=1)
+    for name in ("p", "q", "r"):
+        await cluster.pod(name)
         await cluster.settle()
-        assert await cluster.places() == {"p": "a", "q": "a", "r": ""}
-        assert await cluster.raw("pods", "r") == before
+    before = await cluster.raw("pods", "r")
+    await cluster.status("p", phase="Succeeded")
+    await cluster.settle()
+    assert await cluster.places() == {"p": "a", "q": "a", "r": ""}
+    assert await cluster.raw("pods", "r") == before
 
 
-@virtual()
-async def test_a_message_is_brought_up_to_date_and_keeps_its_time(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.pod(cpu="3")
-        await cluster.settle()
-        await cluster.node("a")
-        await cluster.pod("q", cpu="3")
-        await cluster.settle()
-        await cluster.delete("p" if (await cluster.places())["p"] else "q", grace=0)
-        await cluster.settle()
-        ((name, node),) = (await cluster.places()).items()
-        assert node == "a"
-        assert (await cluster.condition(name) or {})["status"] == "True"
+@virtual(SchedulerCluster)
+async def test_message_is_brought_up_to_date_and_keeps_its_time(cluster: SchedulerCluster) -> None:
+    await cluster.pod(cpu="3")
+    await cluster.settle()
+    await cluster.node("a")
+    await cluster.pod("q", cpu="3")
+    await cluster.settle()
+    await cluster.delete("p" if (await cluster.places())["p"] else "q", grace=0)
+    await cluster.settle()
+    ((name, node),) = (await cluster.places()).items()
+    assert node == "a"
+    assert (await cluster.condition(name) or {})["status"] == "True"
 
 
 @cases(
@@ -197,11 +191,7 @@ async def test_a_message_is_brought_up_to_date_and_keeps_its_time(sim: Sim) -> N
         ),
         "cordoned and tolerated": (
             {"unschedulable": True},
-            {
-                "tolerations": [
-                    {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
-                ]
-            },
+            {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]},
         ),
         "selected": ({"labels": {ZONE: "x"}}, {"nodeSelector": {ZONE: "x"}}),
         "required": (
@@ -223,15 +213,14 @@ def test_a_node_takes_a_pod_that_puts_up_with_it(node: Object, pod: Object) -> N
     check()
 
 
-@virtual(seeds=5)
-async def test_a_taint_that_only_prefers_is_avoided_while_there_are_others(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", taints=[{**TAINT, "effect": "PreferNoSchedule"}])
-        await cluster.node("b", pods=3)
-        for number in range(4):
-            await cluster.pod(f"p{number}")
-            await cluster.settle(0.1)
-        assert Counter((await cluster.places()).values()) == {"b": 3, "a": 1}
+@virtual(SchedulerCluster, seeds=5)
+async def test_taint_that_only_prefers_is_avoided_if_possible(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", taints=[{**TAINT, "effect": "PreferNoSchedule"}])
+    await cluster.node("b", pods=3)
+    for number in range(4):
+        await cluster.pod(f"p{number}")
+        await cluster.settle(0.1)
+    assert Counter((await cluster.places()).values()) == {"b": 3, "a": 1}
 
 
 @cases(
@@ -313,137 +302,127 @@ def test_what_changes_wakes_whom_it_helps(node: Object, pod: Object, change: Any
     check()
 
 
-@virtual()
-async def test_what_helps_nobody_wakes_nobody(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", cpu="1")
-        await cluster.pod(cpu="5")
+@virtual(SchedulerCluster)
+async def test_what_helps_nobody_wakes_nobody(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", cpu="1")
+    await cluster.pod(cpu="5")
+    await cluster.settle()
+    writes = cluster.faulty.writes
+    for number in range(5):
+        await cluster.node(f"small-{number}", cpu="2")
+    await cluster.settle()
+    assert cluster.faulty.writes == writes
+    assert len(cluster.event_log.events) == 1
+
+
+@virtual(SchedulerCluster, seeds=10)
+async def test_new_node_takes_those_who_waited_as_many_as_it_can(cluster: SchedulerCluster) -> None:
+    for number in range(5):
+        await cluster.pod(f"p{number}")
+    await cluster.settle()
+    await cluster.node("a", pods=3)
+    await cluster.settle()
+    assert Counter((await cluster.places()).values()) == {"a": 3, "": 2}
+
+
+@virtual(SchedulerCluster, seeds=10)
+async def test_free_place_is_taken_by_who_waited_longest(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", pods=1)
+    for name in ("p", "q", "r"):
+        await cluster.pod(name)
         await cluster.settle()
-        writes = cluster.faulty.writes
-        for number in range(5):
-            await cluster.node(f"small-{number}", cpu="2")
+    assert await cluster.places() == {"p": "a", "q": "", "r": ""}
+    await cluster.status("p", phase="Succeeded")
+    await cluster.settle()
+    assert await cluster.places() == {"p": "a", "q": "a", "r": ""}
+    await cluster.delete("q", grace=0)
+    await cluster.settle()
+    assert await cluster.places() == {"p": "a", "r": "a"}
+
+
+@virtual(SchedulerCluster, dataclasses.replace(SETTINGS, at_once=1), seeds=5)
+async def test_who_is_called_and_then_deleted_passes_the_call_on(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", pods=1)
+    for name in ("p", "q", "r"):
+        await cluster.pod(name)
         await cluster.settle()
-        assert cluster.faulty.writes == writes
-        assert len(cluster.event_log.events) == 1
+    await cluster.node("b", pods=1, labels={"is": "b"}, taints=[TAINT])
+
+    async def slow(request: Request) -> None:
+        await cluster.settle(10 if "/busy/binding" in request.path else 0)
+
+    cluster.faulty.before = slow
+    tolerations = [{"key": TAINT["key"], "operator": "Exists"}]
+    await cluster.pod("busy", nodeSelector={"is": "b"}, tolerations=tolerations)
+    await cluster.settle()
+    await cluster.delete("p", grace=0)  # calls q, which has to wait for its turn
+    await cluster.settle()
+    await cluster.delete("q")
+    await cluster.settle(20)
+    assert await cluster.places() == {"busy": "b", "r": "a"}
 
 
-@virtual(seeds=10)
-async def test_a_new_node_takes_those_who_waited_as_many_as_it_can(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        for number in range(5):
-            await cluster.pod(f"p{number}")
-        await cluster.settle()
-        await cluster.node("a", pods=3)
-        await cluster.settle()
-        assert Counter((await cluster.places()).values()) == {"a": 3, "": 2}
+@virtual(SchedulerCluster, seeds=20)
+async def test_a_node_is_never_overfilled(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", pods=2)
+    await cluster.node("b", cpu="3")
+    for number in range(9):
+        await cluster.pod(f"p{number}", cpu="900m")
+    await cluster.settle()
+    assert Counter((await cluster.places()).values()) == {"a": 2, "b": 3, "": 4}
 
 
-@virtual(seeds=10)
-async def test_a_place_that_becomes_free_is_taken_by_who_waited_longest(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", pods=1)
-        for name in ("p", "q", "r"):
-            await cluster.pod(name)
-            await cluster.settle()
-        assert await cluster.places() == {"p": "a", "q": "", "r": ""}
-        await cluster.status("p", phase="Succeeded")
-        await cluster.settle()
-        assert await cluster.places() == {"p": "a", "q": "a", "r": ""}
-        await cluster.delete("q", grace=0)
-        await cluster.settle()
-        assert await cluster.places() == {"p": "a", "r": "a"}
+@virtual(SchedulerCluster, seeds=5)
+async def test_the_more_important_pod_comes_first(cluster: SchedulerCluster) -> None:
+    await cluster.classes(high=10, higher=20)
+    for name, priority in (("p", ""), ("q", "high"), ("r", "higher"), ("s", "high")):
+        await cluster.pod(name, priority=priority)
+    await cluster.settle()
+    await cluster.node("a", pods=3)
+    await cluster.settle()
+    assert await cluster.places() == {"p": "", "q": "a", "r": "a", "s": "a"}
 
 
-@virtual(seeds=5)
-async def test_who_is_called_and_then_deleted_passes_the_call_on(sim: Sim) -> None:
-    async with SchedulerCluster(sim, dataclasses.replace(SETTINGS, at_once=1)) as cluster:
-        await cluster.node("a", pods=1)
-        for name in ("p", "q", "r"):
-            await cluster.pod(name)
-            await cluster.settle()
-        await cluster.node("b", pods=1, labels={"is": "b"}, taints=[TAINT])
-
-        async def slow(request: Request) -> None:
-            await cluster.settle(10 if "/busy/binding" in request.path else 0)
-
-        cluster.faulty.before = slow
-        tolerations = [{"key": TAINT["key"], "operator": "Exists"}]
-        await cluster.pod("busy", nodeSelector={"is": "b"}, tolerations=tolerations)
-        await cluster.settle()
-        await cluster.delete("p", grace=0)  # calls q, which has to wait for its turn
-        await cluster.settle()
-        await cluster.delete("q")
-        await cluster.settle(20)
-        assert await cluster.places() == {"busy": "b", "r": "a"}
+@virtual(SchedulerCluster)
+async def test_pod_given_its_node_by_hand_takes_its_room(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", cpu="2")
+    await cluster.pod("q", cpu="2", nodeName="a")
+    await cluster.settle()
+    await cluster.pod(cpu="1")
+    await cluster.settle()
+    assert await cluster.places() == {"p": "", "q": "a"}
 
 
-@virtual(seeds=20)
-async def test_a_node_is_never_overfilled(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", pods=2)
-        await cluster.node("b", cpu="3")
-        for number in range(9):
-            await cluster.pod(f"p{number}", cpu="900m")
-        await cluster.settle()
-        assert Counter((await cluster.places()).values()) == {"a": 2, "b": 3, "": 4}
+@virtual(SchedulerCluster)
+async def test_pods_of_a_node_that_comes_later_count_from_start(cluster: SchedulerCluster) -> None:
+    await cluster.pod("q", cpu="2", nodeName="a")
+    await cluster.settle()
+    await cluster.node("a", cpu="2")
+    await cluster.pod(cpu="1")
+    await cluster.settle()
+    assert await cluster.places() == {"p": "", "q": "a"}
 
 
-@virtual(seeds=5)
-async def test_the_more_important_pod_comes_first(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.classes(high=10, higher=20)
-        for name, priority in (("p", ""), ("q", "high"), ("r", "higher"), ("s", "high")):
-            await cluster.pod(name, priority=priority)
-        await cluster.settle()
-        await cluster.node("a", pods=3)
-        await cluster.settle()
-        assert await cluster.places() == {"p": "", "q": "a", "r": "a", "s": "a"}
+@virtual(SchedulerCluster)
+async def test_a_node_that_is_gone_takes_nobody(cluster: SchedulerCluster) -> None:
+    await cluster.node("a")
+    await cluster.pod("q")
+    await cluster.settle()
+    await cluster.client.delete(kinds.NODES, "a")
+    await cluster.settle()
+    await cluster.pod()
+    await cluster.settle()
+    assert await cluster.why() == "no nodes available to schedule pods"
 
 
-@virtual()
-async def test_a_pod_that_was_given_its_node_by_hand_takes_its_room(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", cpu="2")
-        await cluster.pod("q", cpu="2", nodeName="a")
-        await cluster.settle()
-        await cluster.pod(cpu="1")
-        await cluster.settle()
-        assert await cluster.places() == {"p": "", "q": "a"}
-
-
-@virtual()
-async def test_pods_of_a_node_that_comes_later_count_from_the_start(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.pod("q", cpu="2", nodeName="a")
-        await cluster.settle()
-        await cluster.node("a", cpu="2")
-        await cluster.pod(cpu="1")
-        await cluster.settle()
-        assert await cluster.places() == {"p": "", "q": "a"}
-
-
-@virtual()
-async def test_a_node_that_is_gone_takes_nobody(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a")
-        await cluster.pod("q")
-        await cluster.settle()
-        await cluster.client.delete(kinds.NODES, "a")
-        await cluster.settle()
-        await cluster.pod()
-        await cluster.settle()
-        assert await cluster.why() == "no nodes available to schedule pods"
-
-
-@virtual(seeds=3)
-async def test_a_bind_that_was_refused_gives_its_place_back(sim: Sim) -> None:
-    async with SchedulerCluster(sim) as cluster:
-        await cluster.node("a", pods=1)
-        cluster.faulty.refuses = lambda request, number: (
-            errors.Forbidden("not you") if "/p/binding" in request.path else None
-        )
-        await cluster.pod()
-        await cluster.settle(0.1)
-        await cluster.pod("q")
-        await cluster.settle()
-        assert await cluster.places() == {"p": "", "q": "a"}
+@virtual(SchedulerCluster, seeds=3)
+async def test_a_bind_that_was_refused_gives_its_place_back(cluster: SchedulerCluster) -> None:
+    await cluster.node("a", pods=1)
+    cluster.faulty.refuses = lambda request, number: (
+        errors.Forbidden("not you") if "/p/binding" in request.path else None
+    )
+    await cluster.pod()
+    await cluster.settle(0.1)
+    await cluster.pod("q")
+    await cluster.settle()
+    assert await cluster.places() == {"p": "", "q": "a"}
