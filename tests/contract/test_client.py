@@ -204,12 +204,7 @@ def _at(version: str, **data: str) -> Object:
 
 class TestApply:
     def _wanted(self, **data: str) -> Object:
-        return {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "a"},
-            "data": data,
-        }
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
 
     async def _apply(
         self, cluster: ContractCluster, *, force: bool = False, **data: str
@@ -285,8 +280,7 @@ class TestDelete:
         assert await cluster.get(CONFIG_MAPS, "a") == config_map
 
     @pytest.mark.parametrize(
-        ("propagation", "finalizer"),
-        [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")],
+        ("propagation", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")]
     )
     async def test_propagation_leaves_a_finalizer(
         self, cluster: ContractCluster, propagation: str, finalizer: str
@@ -340,11 +334,7 @@ class TestEvict:
         if status:
             whole = {"currentHealthy": 0, "desiredHealthy": 1, "expectedPods": 1, **status}
             await cluster.client.patch(
-                BUDGETS,
-                "b",
-                {"status": whole},
-                namespace=cluster.namespace,
-                subresource="status",
+                BUDGETS, "b", {"status": whole}, namespace=cluster.namespace, subresource="status"
             )
 
     async def test_a_pod_that_no_budget_guards_is_gone(self, cluster: ContractCluster) -> None:

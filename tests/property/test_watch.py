@@ -154,9 +154,7 @@ def seen_by(world: ServerFixture, view: WatchView) -> list[int]:
     seed=st.integers(0, 2**32),
 )
 def test_watchers_see_each_change_once_in_order_and_end_with_the_state(
-    writers: list[list[tuple[str, str, int]]],
-    views: list[tuple[int, dict[str, Any]]],
-    seed: int,
+    writers: list[list[tuple[str, str, int]]], views: list[tuple[int, dict[str, Any]]], seed: int
 ) -> None:
     asyncio.run(_history(writers, views, seed))
 

@@ -36,10 +36,7 @@ T = TypeVar("T")
 ON = Gates({TAINT_FORCE_EVICTION: True})
 NAME = "kubernetes.io/csi/volumes.refloat.dev^data"
 FREE: Object = {"restartPolicy": "OnFailure"}
-WORK: Object = {
-    **FREE,
-    "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}],
-}
+WORK: Object = {**FREE, "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]}
 TAINT = {"key": REQUEST_TAINT.key, "value": REQUEST_TAINT.value, "effect": REQUEST_TAINT.effect}
 
 Moment: TypeAlias = tuple[int, Literal["before", "after"]]

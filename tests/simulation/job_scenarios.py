@@ -261,11 +261,7 @@ SCENARIOS: dict[str, JobScenario] = {
         TWO, job_cluster.in_turn(FOREVER), delete_the_job("Orphan"), gone
     ),
     "a stray pod": JobScenario(
-        {
-            "manualSelector": True,
-            "selector": {"matchLabels": LABELS},
-            "labels": LABELS,
-        },
+        {"manualSelector": True, "selector": {"matchLabels": LABELS}, "labels": LABELS},
         prepare=a_stray_pod,
     ),
 }
@@ -289,9 +285,7 @@ for _when in BOTH:
             script=job_cluster.in_turn(PROMPT), activeDeadlineSeconds=4, **TWO, **replaces(_when)
         ),
         f"enough indexes and pods that end well, {_when}": of(
-            script=job_cluster.by_index(i1=PROMPT),
-            **indexed(2, **replaces(_when)),
-            **ENOUGH,
+            script=job_cluster.by_index(i1=PROMPT), **indexed(2, **replaces(_when)), **ENOUGH
         ),
         f"a suspension, {_when}": of(
             script=FIRST_TWO_STAY, act=suspend_and_resume, backoffLimit=0, **TWO, **replaces(_when)

@@ -72,10 +72,7 @@ def manager(name: str, sim: Sim, client: Client) -> Manager:
     """One process of controllers."""
     registry = CollectorRegistry()
     elector = Elector(
-        client,
-        clock=sim.clock,
-        rand=sim.rand,
-        settings=ElectionSettings("default", "marker", name),
+        client, clock=sim.clock, rand=sim.rand, settings=ElectionSettings("default", "marker", name)
     )
     guarded = Guard(client, elector.check)
     informer = Informer(client, kinds.PODS, clock=sim.clock, rand=sim.rand)

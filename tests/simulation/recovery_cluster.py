@@ -27,10 +27,7 @@ from tests.simulation.controller_cluster import NAMESPACE, ControllerCluster
 ON = Gates({FAILURE_RECOVERY_POLICY: True})
 SAFE = {zombie.ANNOTATIONS[0]: "true"}
 UNREACHABLE = "node.kubernetes.io/unreachable"
-LOST = (
-    {"key": UNREACHABLE, "effect": "NoSchedule"},
-    {"key": UNREACHABLE, "effect": "NoExecute"},
-)
+LOST = ({"key": UNREACHABLE, "effect": "NoSchedule"}, {"key": UNREACHABLE, "effect": "NoExecute"})
 GRACE_SECONDS = 30
 NODE_GRACE = 50
 """Seconds for which a lease must not change until its node counts as down."""

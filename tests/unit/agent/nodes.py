@@ -4,7 +4,7 @@
 import asyncio
 import functools
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,7 @@ from refloat.runtime.reconcile_metrics import ReconcileMetrics
 from refloat.sim import api_server
 from refloat.sim.run import Sim
 from tests import builders
-from tests.virtual import Test, virtual
+from tests.virtual import virtual
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -215,20 +215,8 @@ async def running(
             await asyncio.gather(watching, return_exceptions=True)
 
 
-def on_nodes(
-    count: int = 1, *, seeds: int = 1, pods: str = "110", ways: Ways | None = None
-) -> Callable[[Test], Callable[..., None]]:
-    """Run a test in virtual time on running nodes, which are the test's first parameter."""
-
-    def decorate(test: Test) -> Callable[..., None]:
-        @functools.wraps(test)
-        async def run(sim: Sim, **fixtures: Any) -> None:
-            async with running(sim, count, pods=pods, ways=ways) as here:
-                await test(here, **fixtures)
-
-        return virtual(seeds=seeds)(run)
-
-    return decorate
+on_nodes = functools.partial(virtual, running)
+"""Runs a test in virtual time on running nodes, which are the test's first parameter."""
 
 
 async def _watch(nodes: Nodes) -> None:

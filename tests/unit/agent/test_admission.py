@@ -10,7 +10,6 @@ from refloat.policy.job.job_gates import JobGates
 from tests.cases import cases
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
-from tests.virtual import virtual
 
 CRITICAL = {"priority": 2_000_001_000, "priorityClassName": "system-node-critical"}
 
@@ -172,7 +171,7 @@ async def test_two_critical_pods_do_not_end_more_than_they_need(here: Nodes) -> 
     assert phases[4:] == ["Running", "Running"]
 
 
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_critical_pod_that_nobody_can_make_room_for_is_turned_away(here: Nodes) -> None:
     await here.create(busy("a", spec=spec(cpu="6")))
     await here.after(1)
@@ -212,7 +211,7 @@ async def test_a_critical_pod_that_is_deleted_while_it_waits_is_gone(here: Nodes
     assert here.runtimes["n0"].containers(here.history[-1]["metadata"]["uid"]) != {}
 
 
-@virtual(nodes.running, ways=nodes.Ways(job_gates=JobGates(pod_disruption_conditions=False)))
+@on_nodes(ways=nodes.Ways(job_gates=JobGates(pod_disruption_conditions=False)))
 async def test_without_its_gate_the_preempted_are_not_said_to_be_disrupted(here: Nodes) -> None:
     """KEP-3329: `PodDisruptionConditions` off."""
     await here.create(busy("a", spec=spec(cpu="6")))

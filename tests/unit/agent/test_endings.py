@@ -152,7 +152,7 @@ async def test_the_disruption_is_said_together_with_the_end(here: Nodes) -> None
     assert len(ends) == 1
 
 
-@virtual(nodes.running, ways=nodes.Ways(job_gates=JobGates(pod_disruption_conditions=False)))
+@on_nodes(ways=nodes.Ways(job_gates=JobGates(pod_disruption_conditions=False)))
 async def test_without_its_gate_a_node_disrupts_in_silence(here: Nodes) -> None:
     """KEP-3329: `PodDisruptionConditions` off."""
     await here.create(nodes.pod(script={"main": DEAF}))

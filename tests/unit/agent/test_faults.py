@@ -7,7 +7,6 @@ from refloat.agent.fleet import Fault
 from refloat.api.meta import Object
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
-from tests.virtual import virtual
 
 SILENT: list[Fault] = ["crash", "freeze", "partition"]
 
@@ -22,7 +21,7 @@ def state(status: Object, of: str = "state") -> Object:
 
 
 @pytest.mark.parametrize("fault", SILENT)
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_node_that_fails_says_nothing_of_its_pods_any_more(
     here: Nodes, fault: Fault
 ) -> None:
@@ -80,7 +79,7 @@ async def test_a_node_that_is_cut_off_goes_on_with_what_it_knows(here: Nodes) ->
 
 
 @pytest.mark.parametrize("fault", ["freeze", "partition"])
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_pod_deleted_meanwhile_ends_with_its_grace_after_the_heal(
     here: Nodes, fault: Fault
 ) -> None:

@@ -18,7 +18,6 @@ from refloat.client import kinds
 from refloat.policy.node.eviction_thresholds import MEMORY
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
-from tests.virtual import virtual
 
 SOURCE = "kubernetes.io/config.source"
 FORGED = [{SOURCE: "file"}, {SOURCE: "http"}, {SOURCE: ""}, {manifests.HASH: "x", SOURCE: "file"}]
@@ -48,7 +47,7 @@ def requesting(**resources: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("annotations", FORGED, ids=str)
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_pod_that_claims_to_be_static_is_evicted_for_node_pressure(
     here: Nodes, annotations: dict[str, str]
 ) -> None:
@@ -111,7 +110,7 @@ async def test_pods_of_the_api_leave_for_a_pod_of_a_file(here: Nodes) -> None:
 
 
 @pytest.mark.parametrize("annotations", FORGED, ids=str)
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_pod_that_claims_to_be_static_gets_the_deadline_that_it_asks_for(
     here: Nodes, annotations: dict[str, str]
 ) -> None:

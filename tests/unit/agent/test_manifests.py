@@ -101,9 +101,7 @@ def test_only_files_that_are_meant_are_read(tmp_path: Path) -> None:
             "static pods may not reference serviceaccounts",
         ),
         "a secret": (
-            yaml.safe_dump(
-                manifest(volumes=[{"name": "v", "secret": {"secretName": "s"}}]),
-            ),
+            yaml.safe_dump(manifest(volumes=[{"name": "v", "secret": {"secretName": "s"}}])),
             "static pods may not reference secrets",
         ),
     },

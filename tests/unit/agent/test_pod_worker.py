@@ -367,7 +367,7 @@ async def test_a_deadline_says_nothing_of_one_that_never_ran_and_is_deleted(here
     assert (status["phase"], status["reason"]) == ("Failed", "Deleted")
 
 
-@virtual(nodes.running, pods="1")
+@on_nodes(pods="1")
 async def test_a_node_that_is_full_rejects(here: Nodes) -> None:
     """behaviour D6, the row of admission."""
     await here.create(nodes.pod(script={"main": {"seconds": 10}}))

@@ -20,7 +20,6 @@ from refloat.client.local import LocalClient
 from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
-from tests.virtual import virtual
 
 BEAT = 10.4
 """Seconds after which a node has renewed its lease once more."""
@@ -97,7 +96,7 @@ async def test_a_pod_that_asks_for_it_is_armed_and_says_so(here: Nodes) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "false", "True", ""])
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_pod_that_does_not_ask_is_as_ever(here: Nodes, value: str | None) -> None:
     manifest = nodes.pod(script=LONG)
     if value is not None:
@@ -184,7 +183,7 @@ async def test_a_deadline_counts_from_when_the_last_success_was_sent(here: Nodes
 
 
 @pytest.mark.parametrize("kind", ["refused", "unanswered"])
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_renewal_without_a_good_answer_extends_nothing(
     here: Nodes, kind: str, trouble: Callable[[str], None]
 ) -> None:
@@ -335,7 +334,7 @@ async def test_an_agent_that_restarts_goes_on_with_the_promise(here: Nodes) -> N
 
 
 @pytest.mark.parametrize("seconds", [100, 1000])
-@virtual(nodes.running)
+@on_nodes()
 async def test_what_was_promised_holds_when_the_setting_changes(here: Nodes, seconds: int) -> None:
     await here.create(asking())
     await here.after(15)
@@ -392,7 +391,7 @@ async def test_after_a_reboot_nothing_runs_and_a_restart_is_armed_anew(here: Nod
 
 
 @pytest.mark.parametrize("freed", ["terminating", "failed", "gone", "replaced"])
-@virtual(nodes.running)
+@on_nodes()
 async def test_a_promise_whose_deadline_was_lost_is_not_started_on_old_news(
     here: Nodes, freed: str
 ) -> None:

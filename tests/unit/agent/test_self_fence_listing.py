@@ -140,9 +140,7 @@ async def test_a_promise_is_neither_listed_nor_shown_before_the_deadline_has_mov
 
 
 @virtual()
-async def test_a_pod_that_lost_its_deadline_is_asked_about_before_it_starts_again(
-    sim: Sim,
-) -> None:
+async def test_a_pod_that_lost_its_deadline_is_asked_about_before_it_starts_again(sim: Sim) -> None:
     """Even after the removal of the annotation and of the condition."""
     runtime = SimulatedRuntime(sim.clock)
     fence = fence_of(sim, runtime, [])

@@ -14,7 +14,6 @@ from refloat.client import errors, kinds
 from refloat.client.local import LocalClient
 from refloat.sim.run import Sim
 from tests.cases import cases
-from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, Ways, on_nodes, pod
 from tests.unit.policy.builders import text
 from tests.virtual import virtual
@@ -74,7 +73,7 @@ class _Outage(LocalClient):
 
 
 @pytest.mark.parametrize("restarts_agent", [False, True])
-@virtual(nodes.running, ways=ON)
+@on_nodes(ways=ON)
 async def test_a_pod_that_was_admitted_restarts_in_place_without_an_api_server(
     here: Nodes, restarts_agent: bool
 ) -> None:

@@ -112,28 +112,16 @@ def test_an_envelope_without_kind_or_object_is_enough() -> None:
     ("body", "want"),
     [
         (b"", "empty data (<empty>)"),
-        (
-            b'{"metadata":{}}',
-            f'{PREFIX} ({{"metadata":{{}}}})',
-        ),
+        (b'{"metadata":{}}', f'{PREFIX} ({{"metadata":{{}}}})'),
         (b"k8", f"{PREFIX} (6b38)"),
         (protobuf.MAGIC, "empty body (6b387300)"),
-        (
-            wrapped(NAMED)[:-1],
-            f"{EOF} (6b3873000a0f0a0276311209436f6e6669674d617012050a030a01)",
-        ),
-        (
-            protobuf.MAGIC + put(1, 3),
-            "proto: wrong wireType = 0 for field TypeMeta (6b3873000803)",
-        ),
+        (wrapped(NAMED)[:-1], f"{EOF} (6b3873000a0f0a0276311209436f6e6669674d617012050a030a01)"),
+        (protobuf.MAGIC + put(1, 3), "proto: wrong wireType = 0 for field TypeMeta (6b3873000803)"),
         (
             protobuf.MAGIC + tag(1, END_GROUP),
             "proto: Unknown: wiretype end group for non-group (6b3873000c)",
         ),
-        (
-            protobuf.MAGIC + b"\0\0",
-            "proto: Unknown: illegal tag 0 (wire type 0) (6b3873000000)",
-        ),
+        (protobuf.MAGIC + b"\0\0", "proto: Unknown: illegal tag 0 (wire type 0) (6b3873000000)"),
         (
             protobuf.MAGIC + varint(1 << 35 | 2) + b"\0",
             "proto: Unknown: illegal tag 0 (wire type 34359738370) (6b38730082808080800100)",

@@ -126,10 +126,7 @@ TYPED = [
         f"{TERM}.matchFields[0].operator",
         node_terms(matchFields=[{"key": "metadata.name", "operator": WRONG}]),
     ),
-    (
-        f"{SELECTOR}.matchExpressions[0].operator",
-        selecting(key="k", operator=WRONG),
-    ),
+    (f"{SELECTOR}.matchExpressions[0].operator", selecting(key="k", operator=WRONG)),
     (f"spec.containers[0].resources.limits[{WRONG}]", container(resources={"limits": {WRONG: 1}})),
     (f"spec.resources.limits[{WRONG}]", {"resources": {"limits": {WRONG: "1"}}}),
     ("spec.volumes[0].hostPath.type", volume(hostPath={"path": "/", "type": WRONG})),

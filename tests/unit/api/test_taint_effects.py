@@ -85,13 +85,7 @@ def test_a_stored_taint_may_go_without_the_gate() -> None:
     assert node.validate_update(node_with(), node_with(FORCE), force_eviction=False) == []
 
 
-@cases(
-    "taint",
-    {
-        "another value": {**FORCE, "value": "w"},
-        "another key": {**FORCE, "key": "l"},
-    },
-)
+@cases("taint", {"another value": {**FORCE, "value": "w"}, "another key": {**FORCE, "key": "l"}})
 def test_a_stored_taint_does_not_open_the_door_to_others(taint: Object) -> None:
     other = {"key": "x", "effect": "NoSchedule"}
     errors = node.validate_update(node_with(other, taint), node_with(FORCE), force_eviction=False)

@@ -154,10 +154,7 @@ async def test_update_without_a_priority_keeps_it(world: ServerFixture) -> None:
         ),
         "is added to that of another effect": (
             [{"key": NOT_READY, "effect": "NoExecute"}],
-            [
-                {"key": NOT_READY, "effect": "NoExecute"},
-                {"key": NOT_READY, "effect": "NoSchedule"},
-            ],
+            [{"key": NOT_READY, "effect": "NoExecute"}, {"key": NOT_READY, "effect": "NoSchedule"}],
         ),
     },
 )

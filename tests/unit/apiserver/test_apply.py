@@ -61,7 +61,7 @@ X = f'{C}[name="x"] {C}[name="x"].image {C}[name="x"].name'
 
 CONFIG_MAPS: dict[str, list[ApplyStep]] = {
     "a manager owns what it applied": [
-        ApplyStep("a", data(x="1", y="2"), {"a": ".data.x .data.y"}, data(x="1", y="2")),
+        ApplyStep("a", data(x="1", y="2"), {"a": ".data.x .data.y"}, data(x="1", y="2"))
     ],
     "an empty configuration owns nothing": [ApplyStep("a", {}, {}, {})],
     "an empty map is owned itself": [ApplyStep("a", data(), {"a": ".data"})],
@@ -100,11 +100,7 @@ CONFIG_MAPS: dict[str, list[ApplyStep]] = {
     ],
     "several conflicts are listed by manager": [
         ApplyStep("a", data(x="1"), {"a": ".data.x"}),
-        update(
-            "u",
-            data(x="1", y="1", z="1"),
-            {"a": ".data.x", "u Update": ".data.y .data.z"},
-        ),
+        update("u", data(x="1", y="1", z="1"), {"a": ".data.x", "u Update": ".data.y .data.z"}),
         ApplyStep(
             "b",
             data(x="2", y="2", z="2"),
@@ -147,7 +143,7 @@ CONFIG_MAPS: dict[str, list[ApplyStep]] = {
             "a",
             {"metadata": {"generateName": "g", "namespace": "ns", "annotations": {"k": "v"}}},
             {"a": ".metadata.generateName .metadata.annotations.k"},
-        ),
+        )
     ],
     "finalizers are a set": [
         ApplyStep(
@@ -177,7 +173,7 @@ CONFIG_MAPS: dict[str, list[ApplyStep]] = {
             {
                 "metadata": {
                     "ownerReferences": [
-                        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"},
+                        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}
                     ]
                 }
             },
@@ -188,7 +184,7 @@ CONFIG_MAPS: dict[str, list[ApplyStep]] = {
             {
                 "metadata": {
                     "ownerReferences": [
-                        {"apiVersion": "v1", "kind": "Pod", "name": "q", "uid": "1"},
+                        {"apiVersion": "v1", "kind": "Pod", "name": "q", "uid": "1"}
                     ]
                 }
             },
@@ -253,10 +249,7 @@ TEMPLATES: dict[str, list[ApplyStep]] = {
                 {
                     "name": "x",
                     "image": "1",
-                    "ports": [
-                        {"containerPort": 443},
-                        {"containerPort": 80, "protocol": "UDP"},
-                    ],
+                    "ports": [{"containerPort": 443}, {"containerPort": 80, "protocol": "UDP"}],
                 }
             ),
             {
@@ -267,9 +260,9 @@ TEMPLATES: dict[str, list[ApplyStep]] = {
                     f'{C}[name="x"].ports[containerPort=80,protocol="UDP"].containerPort '
                     f'{C}[name="x"].ports[containerPort=80,protocol="UDP"].protocol '
                     f'{C}[name="x"].ports[containerPort=443,protocol="TCP"].containerPort'
-                ),
+                )
             },
-        ),
+        )
     ],
     "tolerations are owned as a whole": [
         ApplyStep(
@@ -303,7 +296,7 @@ NODES: dict[str, list[ApplyStep]] = {
             "a",
             {"spec": {"unschedulable": True}, "status": {"phase": "Running"}},
             {"a": ".spec.unschedulable"},
-        ),
+        )
     ],
     "the spec is not the status address's to own": [
         ApplyStep("a", {"spec": {"unschedulable": True}}, {"a": ".spec.unschedulable"}),
@@ -311,11 +304,7 @@ NODES: dict[str, list[ApplyStep]] = {
             "k",
             {
                 "spec": {"unschedulable": False},
-                "status": {
-                    "conditions": [
-                        {"type": "Ready", "status": "True"},
-                    ]
-                },
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             },
             {
                 "a": ".spec.unschedulable",

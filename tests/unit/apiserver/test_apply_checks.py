@@ -87,10 +87,7 @@ MISFITS = [
         metadata(finalizers=[{}]),
         f"{SET}associative list without keys has an element that's a map type",
     ),
-    (
-        metadata(finalizers=[["x"]]),
-        f"{SET}not supported: associative list with lists as elements",
-    ),
+    (metadata(finalizers=[["x"]]), f"{SET}not supported: associative list with lists as elements"),
     (
         metadata(deletionTimestamp=[1]),
         ".metadata.deletionTimestamp: expected any scalar, got &{[1]}",

@@ -77,11 +77,7 @@ def test_a_conflict_names_its_causes() -> None:
         apply_data(live, "n", 1, x="2")
     assert error.value.details == {
         "causes": [
-            {
-                "reason": "FieldManagerConflict",
-                "message": 'conflict with "m"',
-                "field": ".data.x",
-            }
+            {"reason": "FieldManagerConflict", "message": 'conflict with "m"', "field": ".data.x"}
         ]
     }
 

@@ -122,10 +122,7 @@ BECOMES: list[tuple[Headers, dict[str, object]]] = [
         },
     ),
     (_as(ACCOUNT, "g"), {"username": ACCOUNT, "groups": ["g", AUTH]}),
-    (
-        _as("system:serviceaccount:bad"),
-        {"username": "system:serviceaccount:bad", "groups": [AUTH]},
-    ),
+    (_as("system:serviceaccount:bad"), {"username": "system:serviceaccount:bad", "groups": [AUTH]}),
     (
         [("Impersonate-User", "")],
         {"username": "kubernetes-admin", "groups": ["system:masters", AUTH]},

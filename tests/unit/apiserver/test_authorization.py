@@ -184,11 +184,7 @@ WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 # What each controller may change, besides events; the two collectors of garbage aside.
 CHANGES = {
-    "attachdetach-controller": {
-        "nodes/status",
-        "volumeattachments",
-        "volumeattachments/status",
-    },
+    "attachdetach-controller": {"nodes/status", "volumeattachments", "volumeattachments/status"},
     "disruption-controller": {"poddisruptionbudgets/status", "pods/status"},
     "force-eviction-controller": {
         "nodes",

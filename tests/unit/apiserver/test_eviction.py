@@ -181,10 +181,7 @@ async def test_budget_of_other_pods_is_not_asked(world: ServerFixture) -> None:
 
 @cases(
     "selector is_covered",
-    {
-        "an empty selector covers every pod": ({}, True),
-        "no selector covers none": (None, False),
-    },
+    {"an empty selector covers every pod": ({}, True), "no selector covers none": (None, False)},
 )
 async def test_budget_covers(
     world: ServerFixture, selector: Object | None, is_covered: bool

@@ -19,10 +19,7 @@ REJECTED = "the server rejected our request due to an error in our request"
 
 def document() -> dict[str, Any]:
     return {
-        "metadata": {
-            "annotations": {"a/b": "s", "m~n": "t"},
-            "finalizers": ["a", "b", "c"],
-        },
+        "metadata": {"annotations": {"a/b": "s", "m~n": "t"}, "finalizers": ["a", "b", "c"]},
         "data": {"a": "1", "b": "2"},
         "spec": {"n": 1, "on": True},
     }

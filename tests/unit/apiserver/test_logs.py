@@ -227,11 +227,7 @@ WRONG: dict[str, tuple[int, str, str]] = {
     ),
     "lost/log": (404, "NotFound", 'pods "gone" not found'),
     "on-silent/log": (500, "", "no preferred addresses found; known addresses: []"),
-    "on-off/log": (
-        500,
-        "",
-        f"{GET}: dial tcp 127.0.0.1:9: connect: connection refused",
-    ),
+    "on-off/log": (500, "", f"{GET}: dial tcp 127.0.0.1:9: connect: connection refused"),
     "on-simulated/log": (
         501,
         "NotImplemented",
@@ -275,10 +271,7 @@ def _user(pki: Path, *, trusted: bool) -> ssl.SSLContext:
 
 @pytest.mark.parametrize(
     ("trusted", "want"),
-    [
-        (False, (401, "Unauthorized")),
-        (True, (403, FORBIDDEN)),
-    ],
+    [(False, (401, "Unauthorized")), (True, (403, FORBIDDEN))],
     ids=["without a certificate", "with one of somebody else"],
 )
 async def test_a_node_answers_nobody_but_api_servers(

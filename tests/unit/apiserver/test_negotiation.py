@@ -134,10 +134,7 @@ async def test_one_object_as_yaml(world: ServerFixture) -> None:
         (PODS, {"spec": {"containers": None}, "status": {}}),
         (
             JOBS,
-            {
-                "spec": {"template": {"metadata": {}, "spec": {"containers": None}}},
-                "status": {},
-            },
+            {"spec": {"template": {"metadata": {}, "spec": {"containers": None}}}, "status": {}},
         ),
         (LEASES, {"spec": {}}),
         (PRIORITY_CLASSES, {"value": 0}),
@@ -166,10 +163,7 @@ def test_bookmark_of_a_table_is_a_row_of_nothing(headers: bool) -> None:
     )
     columns = line["object"].pop("columnDefinitions")
     assert [each["name"] for each in columns or []] == (["Name", "Data", "Age"] if headers else [])
-    metadata = {
-        "resourceVersion": "7",
-        "annotations": {"k8s.io/initial-events-end": "true"},
-    }
+    metadata = {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}
     row = {
         "cells": ["", 0, "<unknown>"],
         "object": {

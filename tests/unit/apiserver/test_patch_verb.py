@@ -42,11 +42,7 @@ async def patch(
 
 @pytest.mark.parametrize(
     ("patch_format", "body"),
-    [
-        ("merge", {"data": {"k": "v"}}),
-        ("strategic", {"data": {"k": "v"}}),
-        ("json", JSON_PATCH),
-    ],
+    [("merge", {"data": {"k": "v"}}), ("strategic", {"data": {"k": "v"}}), ("json", JSON_PATCH)],
 )
 async def test_patch_is_applied_to_what_is_there(
     world: ServerFixture, patch_format: patch_verb.Format, body: Any

@@ -88,12 +88,7 @@ async def test_watch_begins(
 
 
 @pytest.mark.parametrize(
-    "query",
-    [
-        "",
-        "&resourceVersion=0",
-        "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
-    ],
+    "query", ["", "&resourceVersion=0", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"]
 )
 async def test_end_of_the_initial_state_is_told(
     world: ServerFixture, face: HttpCaller, query: str

@@ -23,10 +23,7 @@ CLAIM: Object = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
     "metadata": {"name": "c"},
-    "spec": {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1m"}},
-    },
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1m"}}},
 }
 NODE = {**builders.node(), "spec": {"podCIDR": "2001:DB8::/64", "podCIDRs": ["2001:DB8::/64"]}}
 

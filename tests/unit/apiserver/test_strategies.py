@@ -190,11 +190,7 @@ async def test_status_of_an_attachment_leaves_its_metadata_alone(world: ServerFi
         "apiVersion": "storage.k8s.io/v1",
         "kind": "VolumeAttachment",
         "metadata": {"name": "x", "labels": {"a": "b"}, "finalizers": ["a.b/c"]},
-        "spec": {
-            "attacher": "a.b",
-            "nodeName": "n",
-            "source": {"persistentVolumeName": "pv"},
-        },
+        "spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "pv"}},
     }
     before = (await world.create(attachment))["metadata"]
 

@@ -137,8 +137,7 @@ def test_a_table_of_nothing_has_no_rows_but_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("include", "want"),
-    [("", PARTIAL), ("Metadata", PARTIAL), ("Object", OBJECT), ("None", None)],
+    ("include", "want"), [("", PARTIAL), ("Metadata", PARTIAL), ("Object", OBJECT), ("None", None)]
 )
 def test_a_row_includes_what_was_asked_for(include: str, want: Any) -> None:
     render.check_include(include)

@@ -194,8 +194,7 @@ NEW_EVENT: Object = {
         "the newer kind, in a series": (
             EVENTS,
             obj(
-                **NEW_EVENT,
-                series={"count": 7, "lastObservedTime": "2026-01-01T11:58:59.500000Z"},
+                **NEW_EVENT, series={"count": 7, "lastObservedTime": "2026-01-01T11:58:59.500000Z"}
             ),
             ["60s", "Normal", "Done", "job", "", "x/c, c-0", "done", "59m", 7, "x"],
         ),

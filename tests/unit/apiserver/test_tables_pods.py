@@ -129,11 +129,7 @@ def cell(obj: Object, index: int) -> Any:
             "NotReady",
         ),
         "one completed and one runs but is not ready": (
-            pod(
-                2,
-                phase="Running",
-                containerStatuses=[container(COMPLETED), container(RUNNING)],
-            ),
+            pod(2, phase="Running", containerStatuses=[container(COMPLETED), container(RUNNING)]),
             "Completed",
         ),
         "one completed and a later one failed": (

@@ -51,13 +51,7 @@ def test_second_start_keeps_both(tmp_path: Path) -> None:
     assert [paths.authority.read_bytes(), paths.server.read_bytes()] == before
 
 
-@cases(
-    "address later",
-    {
-        "another address": ("192.0.2.7", 0),
-        "an end that is near": (HERE, 340),
-    },
-)
+@cases("address later", {"another address": ("192.0.2.7", 0), "an end that is near": (HERE, 340)})
 def test_server_is_made_anew_for(tmp_path: Path, address: str, later: int) -> None:
     paths = certificates.ensure(tmp_path / "pki", HERE, NOW)
     authority, server = paths.authority.read_bytes(), paths.server.read_bytes()

@@ -131,11 +131,7 @@ def test_what_cannot_be_done_to_a_node_is_refused() -> None:
         ("shutdown", "node-0", "node node-0 is simulated: only nodes of `--nodes` shut down"),
         ("heal", "n1", "node n1 has no fault"),
         ("melt", "n1", "unknown action 'melt'; one of crash, freeze, partition, heal, shutdown"),
-        (
-            "crash",
-            "n2",
-            "no node 'n2' to crash; there are n1, node-0",
-        ),
+        ("crash", "n2", "no node 'n2' to crash; there are n1, node-0"),
     ):
         with pytest.raises(Refused) as error:
             node_faults.execute(simulated, {"do": verb, "node": node}, real)

@@ -9,10 +9,7 @@ from refloat.bench.nodes import NodeSizes
 
 @pytest.mark.parametrize(
     ("sizes", "want_lost", "want_bound"),
-    [
-        (NodeSizes(5_000, 50_000), 500, 5_000),
-        (NodeSizes(3, 10), 1, 10),
-    ],
+    [(NodeSizes(5_000, 50_000), 500, 5_000), (NodeSizes(3, 10), 1, 10)],
     ids=["by default", "in the quick form"],
 )
 def test_the_other_sizes_follow(sizes: NodeSizes, want_lost: int, want_bound: int) -> None:

@@ -8,10 +8,7 @@ from tests.cases import cases
 
 @cases(
     "pods want_in_jobs want_nodes want_reported want_budget",
-    {
-        "by default": (2_000, 2_000, 22, 10_000, 400),
-        "as few as can be": (1, 20, 2, 5, 1),
-    },
+    {"by default": (2_000, 2_000, 22, 10_000, 400), "as few as can be": (1, 20, 2, 5, 1)},
 )
 def test_the_other_sizes_follow(
     pods: int, want_in_jobs: int, want_nodes: int, want_reported: int, want_budget: int

@@ -67,13 +67,7 @@ VALUES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "val
 RANGES = {"rules": [{"action": "Terminate", "containerExitCodeIn": "1-3"}]}
 
 
-@cases(
-    "text",
-    {
-        "rules alone": CODES,
-        "under its name": f"backoffPolicy: {{{CODES}}}",
-    },
-)
+@cases("text", {"rules alone": CODES, "under its name": f"backoffPolicy: {{{CODES}}}"})
 def test_a_policy_alone_is_converted(convert: Command, text: str) -> None:
     assert convert.made(text) == {"podFailurePolicy": VALUES}
 
@@ -119,9 +113,7 @@ def test_the_alternatives_of_the_kep_become_a_backoff_policy(convert: Command, t
     assert reasons["podStatusReasonIn"] == ["Preemption", "NodePressureEviction"]
 
 
-def test_the_alternatives_of_the_kep_become_a_pod_failure_policy_if_asked(
-    convert: Command,
-) -> None:
+def test_the_alternatives_of_the_kep_become_a_pod_failure_policy_if_asked(convert: Command) -> None:
     made = convert.made(backoff_stories.ALTERNATIVE_2, "--to", "podFailurePolicy")
     codes = made["podFailurePolicy"]["rules"][0]["onExitCodes"]
     assert codes["values"] == list(range(40, 51))
@@ -201,8 +193,7 @@ def test_what_is_lost_is_told_in_lines_that_fit(convert: Command) -> None:
         "no name": (job(containers="[{name: [1]}]"), 2, "containers.name of type string"),
         "a field twice in the annotation": (
             JOB.replace(
-                "{name: j}",
-                "{annotations: {refloat.dev/backoff-policy: '{rules: [], rules: []}'}}",
+                "{name: j}", "{annotations: {refloat.dev/backoff-policy: '{rules: [], rules: []}'}}"
             ),
             2,
             (

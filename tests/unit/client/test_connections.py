@@ -12,15 +12,7 @@ from refloat.client.http import HttpClient
 from refloat.client.settings import ClientSettings
 from tests.clocks import ManualClock
 from tests.unit.client.conftest import PODS, Connect, Pod
-from tests.unit.client.misbehaving import (
-    Act,
-    Misbehaving,
-    answer,
-    event,
-    hang,
-    obj,
-    stream,
-)
+from tests.unit.client.misbehaving import Act, Misbehaving, answer, event, hang, obj, stream
 
 POD = {"metadata": {"name": "a"}}
 

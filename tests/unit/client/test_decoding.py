@@ -94,13 +94,7 @@ class _Flat(msgspec.Struct):
     kind: str | None = None
 
 
-@cases(
-    "of",
-    {
-        "in the struct": PODS,
-        "not": Kind(kinds.of("pods"), _Flat),
-    },
-)
+@cases("of", {"in the struct": PODS, "not": Kind(kinds.of("pods"), _Flat)})
 def test_the_version_is_found_whether_the_struct_has_it_or_not(of: Kind[Any]) -> None:
     line = event("ADDED", {"kind": "Pod", "metadata": {"resourceVersion": "7"}})
     assert decoding.event(of, line).resource_version == "7"

@@ -74,8 +74,7 @@ class TestMerging:
     def test_data_wins_over_a_file(self, tmp_path: Path) -> None:
         data = base64.b64encode(b"pem").decode()
         access = load(
-            tmp_path,
-            config({"certificate-authority": "ca", "certificate-authority-data": data}),
+            tmp_path, config({"certificate-authority": "ca", "certificate-authority-data": data})
         )
         assert access.cluster.authority == cluster_access.Source(data=b"pem")
 

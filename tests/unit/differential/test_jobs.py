@@ -159,9 +159,7 @@ def test_a_difference_is_told_with_its_plan_and_how_to_play_it_again() -> None:
     settings = [Setting("reference", Path("a")), Setting("managed", Path("b"))]
     verdict = judged(results(OUTCOME), results(planted()))
     text = jobs.shown(
-        verdict,
-        {"case_1": plans.plan(5, 1)},
-        lambda case: jobs.replay(5, case, settings),
+        verdict, {"case_1": plans.plan(5, 1)}, lambda case: jobs.replay(5, case, settings)
     )
     assert "other words" in text
     assert '"acts": ' in text

@@ -183,8 +183,7 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
         ),
         pytest.param(
             lambda: explain(
-                job(),
-                unscheduled("0/3 nodes are available: 3 node(s) had untolerated taints."),
+                job(), unscheduled("0/3 nodes are available: 3 node(s) had untolerated taints.")
             ),
             Code.TAINTS,
             "all nodes that fit have taints",

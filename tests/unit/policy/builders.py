@@ -32,11 +32,7 @@ def text(seconds: float) -> str:
 
 
 def container(
-    name: str,
-    exit_code: int | None = None,
-    *,
-    ended: float | None = None,
-    restarts: int = 0,
+    name: str, exit_code: int | None = None, *, ended: float | None = None, restarts: int = 0
 ) -> Object:
     """The status of a container: running, unless it has an exit code."""
     state: Object = {"running": {"startedAt": text(0)}}

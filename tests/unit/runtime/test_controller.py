@@ -285,9 +285,6 @@ async def test_a_controller_that_never_started_stops(sim: Sim) -> None:
     registry = CollectorRegistry()
     instruments = Instruments(ReconcileMetrics(registry), QueueMetrics(registry))
     controller: Controller[str] = Controller(
-        "c",
-        Bench(sim, well),
-        clock=sim.clock,
-        instruments=instruments,
+        "c", Bench(sim, well), clock=sim.clock, instruments=instruments
     )
     assert await controller.stop(10) is True

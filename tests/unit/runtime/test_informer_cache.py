@@ -43,10 +43,7 @@ def names(pods: list[Pod]) -> list[str]:
 
 @cases(
     "namespace name key",
-    {
-        "namespaced": ("default", "a", "default/a"),
-        "of the cluster": ("", "node-1", "node-1"),
-    },
+    {"namespaced": ("default", "a", "default/a"), "of the cluster": ("", "node-1", "node-1")},
 )
 def test_keys_are_namespace_and_name(namespace: str, name: str, key: str) -> None:
     assert key_of(Pod(metadata=ObjectMeta(name=name, namespace=namespace))) == key

@@ -120,13 +120,7 @@ class ManagerFixture:
         return [why for check in self.serving.checks.values() if (why := check())]
 
 
-UP = [
-    "endpoints start",
-    "informer start",
-    "lease acquire",
-    "recorder start",
-    "controller start",
-]
+UP = ["endpoints start", "informer start", "lease acquire", "recorder start", "controller start"]
 DOWN = [
     "controller stop 10",
     "recorder stop 3",

@@ -13,12 +13,7 @@ from refloat.client import kinds as typed
 from refloat.runtime import event_series
 from refloat.runtime.errors import LeadershipLost
 from refloat.runtime.event_series import Reference
-from refloat.runtime.recorder import (
-    WRITES_AT_ONCE,
-    EventMetrics,
-    Recorder,
-    RecorderSettings,
-)
+from refloat.runtime.recorder import WRITES_AT_ONCE, EventMetrics, Recorder, RecorderSettings
 from refloat.sim.run import Sim
 from tests.unit.runtime.clusters import RegistryCluster
 from tests.virtual import virtual

@@ -101,8 +101,7 @@ def test_every_order_comes_under_some_seed(program: Program[None]) -> None:
 
 
 @pytest.mark.parametrize(
-    "program",
-    [_new_tasks, _woken_tasks, _timers_of_one_time, _sleepers_of_one_time],
+    "program", [_new_tasks, _woken_tasks, _timers_of_one_time, _sleepers_of_one_time]
 )
 def test_without_shuffling_it_is_first_in_first_out(program: Program[None]) -> None:
     async def main(sim: Sim) -> list[str]:

@@ -59,9 +59,7 @@ def test_a_shortage_ends_above_its_bound_so_that_it_does_not_alternate(disk: Dis
     assert disk.shortage(11.9) == ""
 
 
-def test_a_full_disk_gets_the_reserve_once_and_takes_it_back_when_there_is_room(
-    disk: Disk,
-) -> None:
+def test_a_full_disk_gets_the_reserve_once_and_takes_it_back_when_there_is_room(disk: Disk) -> None:
     disk.shortage(100)
     assert disk.space.give_up_reserve()
     assert disk.space.shortage

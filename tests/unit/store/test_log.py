@@ -19,14 +19,7 @@ def updated(revision: int, previous: Event, value: bytes) -> Event:
 
 @pytest.mark.parametrize(
     ("prefix", "want"),
-    [
-        ("", ""),
-        ("a", "b"),
-        ("a/", "a0"),
-        ("az", "a{"),
-        ("a\U0010ffff", "b"),
-        ("\U0010ffff", ""),
-    ],
+    [("", ""), ("a", "b"), ("a/", "a0"), ("az", "a{"), ("a\U0010ffff", "b"), ("\U0010ffff", "")],
 )
 def test_the_end_of_a_prefix(prefix: str, want: str) -> None:
     assert after_all(prefix) == want

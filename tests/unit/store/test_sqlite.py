@@ -241,9 +241,7 @@ BAD = [
     pytest.param(patch(100, b"\0" * 100), "is damaged: ", id="a schema of zeros"),
     pytest.param(sql("DROP TABLE compaction"), "no such table: compaction", id="a table gone"),
     pytest.param(
-        sql("DELETE FROM change WHERE revision = 25"),
-        "revision 26 follows revision 24",
-        id="a gap",
+        sql("DELETE FROM change WHERE revision = 25"), "revision 26 follows revision 24", id="a gap"
     ),
     pytest.param(
         sql("DELETE FROM change WHERE revision = 4"),
@@ -308,13 +306,7 @@ async def live_copy(path: Path, to: Path) -> None:
     await store.close()
 
 
-@cases(
-    "log",
-    {
-        "a good log": None,
-        "a bad log": b"garbage" * 100,
-    },
-)
+@cases("log", {"a good log": None, "a bad log": b"garbage" * 100})
 async def test_a_damaged_file_with_a_log_is_not_touched_and_keeps_it(
     path: Path, tmp_path: Path, log: bytes | None
 ) -> None:

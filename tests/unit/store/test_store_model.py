@@ -245,13 +245,7 @@ class SqliteMachine(MemoryMachine):
         self.directory.cleanup()
 
 
-@cases(
-    "machine examples",
-    {
-        "memory": (MemoryMachine, 150),
-        "sqlite": (SqliteMachine, 50),
-    },
-)
+@cases("machine examples", {"memory": (MemoryMachine, 150), "sqlite": (SqliteMachine, 50)})
 def test_a_store_answers_as_the_model_does(
     machine: type[RuleBasedStateMachine], examples: int
 ) -> None:

@@ -138,12 +138,7 @@ def test_what_a_container_of_version_2_gets(machine: Machine) -> None:
     assert tree is not None
     folder = Path(f"{machine.folder}/unified/refloat-a/c")
     folder.mkdir()
-    want = {
-        "pids.max": "9",
-        "memory.max": "1000",
-        "memory.swap.max": "0",
-        "memory.oom.group": "1",
-    }
+    want = {"pids.max": "9", "memory.max": "1000", "memory.swap.max": "0", "memory.oom.group": "1"}
     for name in want:
         (folder / name).touch()
     group = tree.add("c", pids=9, memory=1000)

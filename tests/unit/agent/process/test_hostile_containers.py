@@ -138,11 +138,7 @@ async def asked_from_container(here: ProcessNode, path: Path, request: str) -> s
 
 @cases(
     "script",
-    {
-        "itself": "",
-        "without mark and session": "env -i setsid --fork --wait",
-        "orphaned": "(",
-    },
+    {"itself": "", "without mark and session": "env -i setsid --fork --wait", "orphaned": "("},
 )
 async def test_the_keeper_hears_no_process_of_a_container(tmp_path: Path, script: str) -> None:
     async with reachable_keeper(tmp_path) as here:
@@ -166,9 +162,7 @@ def quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-async def test_the_control_socket_hears_no_process_of_a_container(
-    data: Path,
-) -> None:
+async def test_the_control_socket_hears_no_process_of_a_container(data: Path) -> None:
     requests: list[Any] = []
 
     def answer(request: control_socket.Object) -> control_socket.Object:

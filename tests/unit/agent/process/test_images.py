@@ -74,13 +74,7 @@ def test_an_image_that_is_never_pulled_is_not_there() -> None:
     assert str(error) == 'Container image "gone:1" is not present with pull policy of Never'
 
 
-@cases(
-    "policy want",
-    {
-        "once is enough": ("IfNotPresent", 0.0),
-        "again each time": ("Always", 5.0),
-    },
-)
+@cases("policy want", {"once is enough": ("IfNotPresent", 0.0), "again each time": ("Always", 5.0)})
 def test_what_was_pulled_is_there(policy: str, want: float) -> None:
     images = Images(ImageSettings(pull_seconds={"slow*": 5.0}))
     slow = container("slow", policy)

@@ -132,9 +132,7 @@ def _no_descriptor(path: str) -> list[str]:
     raise OSError(errno.EMFILE, "too many")
 
 
-def test_memory_is_measured_again_after_a_look_that_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_is_measured_again_after_a_look_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     loop: Any = _Steps()
     container: Any = _Kept()
     keeping = ContainerTable(loop, None, "none")

@@ -227,11 +227,7 @@ async def test_what_began_before_agent_and_keeper_died_is_not_begun_again(
     assert here.runtime.containers("a") == {}
     here.changes.clear()
     record = await here.run(here.pods["a"])
-    assert (record.exit_code, record.reason, record.attempt) == (
-        137,
-        container_status.UNKNOWN,
-        0,
-    )
+    assert (record.exit_code, record.reason, record.attempt) == (137, container_status.UNKNOWN, 0)
     assert here.log("a") == "ran\n"
     await until(lambda: here.changes == ["a"])
     assert (await here.run(sh("a", "echo again"), 1)).exit_code == 0

@@ -83,11 +83,7 @@ PLAIN = {"uid": 65534, "gid": 65534, "groups": []}
         (ROOT, {"runAsUser": 7, "runAsGroup": 8}, {"user": PLAIN | {"uid": 7, "gid": 8}}),
         (ROOT, {"of_pod": {"runAsUser": 7}, "runAsUser": 9}, {"user": PLAIN | {"uid": 9}}),
         (ROOT, {"of_pod": {"runAsUser": 7}}, {"user": PLAIN | {"uid": 7}}),
-        (
-            ROOT,
-            {"runAsUser": 1000, "runAsGroup": 100},
-            {"user": PLAIN | {"uid": 1000, "gid": 100}},
-        ),
+        (ROOT, {"runAsUser": 1000, "runAsGroup": 100}, {"user": PLAIN | {"uid": 1000, "gid": 100}}),
         (
             ROOT,
             {"of_pod": {"supplementalGroups": [7, 8], "fsGroup": 9}},
@@ -121,9 +117,7 @@ async def test_no_container_can_gain_rights_nor_has_any(here: ProcessNode) -> No
         assert int(status["CapBnd"], 16) == 0
 
 
-async def test_a_container_of_the_agents_own_user_cannot_gain_rights_either(
-    tmp_path: Path,
-) -> None:
+async def test_a_container_of_the_agents_own_user_cannot_gain_rights_either(tmp_path: Path) -> None:
     async with node(tmp_path, user=None) as here:
         await here.run(pod("a", "grep", "NoNewPrivs", "/proc/self/status"))
         assert here.log("a").split() == ["NoNewPrivs:", "1"]

@@ -205,14 +205,7 @@ def _plant_device(path: Path) -> None:
         path.symlink_to("/dev/zero")
 
 
-@cases(
-    "plant",
-    {
-        "a link": _plant_link,
-        "a pipe": os.mkfifo,
-        "a device": _plant_device,
-    },
-)
+@cases("plant", {"a link": _plant_link, "a pipe": os.mkfifo, "a device": _plant_device})
 async def test_a_message_that_is_no_file_is_not_read(
     tmp_path: Path, plant: Callable[[Path], object]
 ) -> None:

@@ -96,11 +96,7 @@ async def test_an_unknown_completion_mode_is_told_and_left_alone() -> None:
     key = stage.put(builders.job(completionMode="Later"))
     assert await stage.reconciler.reconcile(key) == DONE
     assert stage.told.events == [
-        (
-            "Warning",
-            "UnknownCompletionMode",
-            "Skipped Job sync because completion mode is unknown",
-        )
+        ("Warning", "UnknownCompletionMode", "Skipped Job sync because completion mode is unknown")
     ]
 
 

@@ -16,11 +16,7 @@ NO_LISTS = {"succeeded": None, "failed": None}
 
 CASES: dict[str, tuple[JobStatus, JobStatus, dict[str, Any]]] = {
     "nothing changed": (EMPTY, EMPTY, {}),
-    "the lists appear, empty": (
-        JobStatus(),
-        EMPTY,
-        {"uncountedTerminatedPods": NO_LISTS},
-    ),
+    "the lists appear, empty": (JobStatus(), EMPTY, {"uncountedTerminatedPods": NO_LISTS}),
     "a pod is listed": (
         EMPTY,
         JobStatus(uncounted_terminated_pods=UncountedTerminatedPods(failed=("u",))),

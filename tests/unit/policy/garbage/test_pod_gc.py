@@ -20,9 +20,7 @@ CONDITIONS_ONLY = JobGates(job_pod_replacement_policy=False)
 FAILURE_ONLY = JobGates(pod_disruption_conditions=False, job_pod_replacement_policy=False)
 REASONS = JobGates(retriable_and_non_retriable_failures=True)
 NONE = JobGates(
-    pod_disruption_conditions=False,
-    job_pod_replacement_policy=False,
-    job_pod_failure_policy=False,
+    pod_disruption_conditions=False, job_pod_replacement_policy=False, job_pod_failure_policy=False
 )
 
 TARGET = {
@@ -33,10 +31,7 @@ TARGET = {
     "observedGeneration": 0,
     "lastTransitionTime": text(7),
 }
-MARKED = {
-    "conditions": [TARGET],
-    "$setElementOrder/conditions": [{"type": "DisruptionTarget"}],
-}
+MARKED = {"conditions": [TARGET], "$setElementOrder/conditions": [{"type": "DisruptionTarget"}]}
 FAILED = {"phase": "Failed", "observedGeneration": 0}
 
 

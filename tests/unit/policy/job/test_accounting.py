@@ -179,11 +179,7 @@ FATES: list[Any] = [
 
 @pytest.mark.parametrize(("of", "one", "ends", "want", "want_released"), FATES)
 def test_what_becomes_of_a_pod(
-    of: Job,
-    one: Pod,
-    ends: Outcome | None,
-    want: tuple[list[str], list[str]],
-    want_released: bool,
+    of: Job, one: Pod, ends: Outcome | None, want: tuple[list[str], list[str]], want_released: bool
 ) -> None:
     status_plan = plan(of, one, ends=ends)
     assert listed(status_plan.status) == want

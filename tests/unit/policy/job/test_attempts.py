@@ -68,10 +68,7 @@ def test_what_is_no_entry_is_passed_over(text: str) -> None:
 
 def test_entries_stay_that_stand_beside_strange_ones() -> None:
     text = '[{"uid":"a","pod":"p"},{"uid":{}},{"note":1}]'
-    assert attempts.recorded({attempts.ANNOTATION: text}) == [
-        {"uid": "a", "pod": "p"},
-        {"note": 1},
-    ]
+    assert attempts.recorded({attempts.ANNOTATION: text}) == [{"uid": "a", "pod": "p"}, {"note": 1}]
 
 
 def test_an_entry_says_which_rule_matched_what() -> None:

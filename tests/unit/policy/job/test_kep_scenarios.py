@@ -103,9 +103,7 @@ def reasons(job: Job, pods: list[Pod], seconds: float) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
-def test_a_pod_that_is_deleted_while_pending_fails_its_job_when_it_has_failed(
-    written: str,
-) -> None:
+def test_a_pod_that_is_deleted_while_pending_fails_its_job_when_it_has_failed(written: str) -> None:
     """Not before: the policy, though without rules, has the Job wait (behaviour A15.1)."""
     batch_job = story(written)
     pending = pod("a", "Pending", deleted=30, grace=30, conditions=UNREADY)

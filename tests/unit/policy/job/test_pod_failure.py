@@ -208,8 +208,7 @@ def test_no_policy_matches_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "want"),
-    [("FailJob", True), ("FailIndex", True), ("Count", True), ("Ignore", False)],
+    ("action", "want"), [("FailJob", True), ("FailIndex", True), ("Count", True), ("Ignore", False)]
 )
 def test_only_ignored_failures_do_not_count(action: str, want: bool) -> None:
     assert match([on_codes(action, "In", 1)], failed(exit_code=1)).counts is want

@@ -158,28 +158,15 @@ def _by_pressure(
     state = EvictionState()
     for seconds in (0, 1000):
         state = eviction.observe(
-            state,
-            settings.thresholds(),
-            measured.node,
-            now=at(seconds),
-            transition_seconds=300,
+            state, settings.thresholds(), measured.node, now=at(seconds), transition_seconds=300
         )
     return eviction.by_pressure(state, settings, pods, measured)
 
 
-@cases(
-    "own most want",
-    {
-        "the node's": (30, 20, 20),
-        "the pod's own": (5, 20, 5),
-    },
-)
+@cases("own most want", {"the node's": (30, 20, 20), "the pod's own": (5, 20, 5)})
 def test_a_soft_eviction_gives_the_smaller_grace(own: int, most: int, want: int) -> None:
     settings = EvictionSettings(
-        hard={},
-        soft={MEMORY: "50"},
-        soft_grace_seconds={MEMORY: 1},
-        max_pod_grace_seconds=most,
+        hard={}, soft={MEMORY: "50"}, soft_grace_seconds={MEMORY: 1}, max_pod_grace_seconds=most
     )
     victim = pod("p", terminationGracePeriodSeconds=own)
     eviction = _by_pressure(settings, [victim], Usage(low(1), {}))
@@ -194,12 +181,7 @@ def test_a_hard_eviction_gives_a_second() -> None:
     assert eviction.grace_seconds == 1
 
 
-@cases(
-    "more",
-    {
-        "by its priority": {"priority": 2_000_000_000},
-    },
-)
+@cases("more", {"by its priority": {"priority": 2_000_000_000}})
 def test_critical_pods_are_passed_over(more: dict[str, Any]) -> None:
     settings = EvictionSettings(hard={MEMORY: "50"})
     measured = Usage(low(1), {})

@@ -322,10 +322,7 @@ def test_a_lease_that_changed_is_waited_for_until_it_is_silent_for_the_grace_per
 
 @cases(
     "grace lasts want",
-    {
-        "the configured grace period": (5, 4, 5),
-        "a lease that is good for longer": (50, 120, 120),
-    },
+    {"the configured grace period": (5, 4, 5), "a lease that is good for longer": (50, 120, 120)},
 )
 def test_the_longer_of_grace_period_and_lease_duration_counts(
     grace: int, lasts: int, want: int
@@ -443,9 +440,7 @@ def test_without_a_rule_that_asks_for_it_a_promise_changes_nothing() -> None:
 def test_deleting_needs_the_fence_where_the_end_is_not_proved(
     stuck: Pod, promise: self_fence.Promise | None, want: type
 ) -> None:
-    policy = rules(
-        rule(seconds=60, require_self_fence=True, delete_after=timedelta(seconds=1)),
-    )
+    policy = rules(rule(seconds=60, require_self_fence=True, delete_after=timedelta(seconds=1)))
     decision = decide(stuck, 1e5, policy=policy, silence=LeaseSilence(50.0), promise=promise)
     assert isinstance(decision, want)
 
