@@ -266,7 +266,7 @@ class FollowedClient(FakeServer):
     async def _never(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("an informer only lists and watches")
 
-    get = create = patch = delete = evict = bind = finalize = _never
+    get = create = patch = delete = evict = bind = finalize = log = _never
 
     async def close(self) -> None:
         pass

@@ -171,6 +171,20 @@ async def test_fail_index_gives_up_one_index_and_not_the_others(cluster: JobClus
     assert len(cluster.kubelet.created) == 3
 
 
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=3600)), seeds=20)
+async def test_the_record_has_pods_that_are_deleted_because_the_job_failed(
+    cluster: JobCluster,
+) -> None:
+    await cluster.submit(activeDeadlineSeconds=30, parallelism=2, completions=2)
+    job = await cluster.finished()
+    records = attempts.recorded(job.metadata.annotations)
+    names = {pod.metadata.name for pod in cluster.kubelet.created}
+    assert {each["pod"]: each["jobFailed"] for each in records} == dict.fromkeys(
+        names, "DeadlineExceeded"
+    )
+    assert len(records) == job.status.failed == 2
+
+
 @virtual(JobCluster, job_cluster.by_index(i0=FAILS), seeds=20)
 async def test_an_index_is_retried_by_its_own_limit_and_delay(cluster: JobCluster) -> None:
     """Behaviour A12.7-A12.9."""

@@ -146,6 +146,7 @@ CONTROLLERS: dict[str, tuple[Rule, ...]] = {
         Rule((*_READ, "patch", "update"), ("batch",), ("jobs",)),
         Rule(_WRITE_STATUS, ("batch",), ("jobs/status",)),
         Rule(("create", "delete", *_READ, "patch"), ("",), ("pods",)),
+        Rule(("get",), ("",), ("pods/log",)),
         _EVENTS,
     ),
     "namespace-controller": (

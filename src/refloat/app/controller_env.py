@@ -16,6 +16,7 @@ from refloat.base.gates import Gates
 from refloat.base.rand import Rand
 from refloat.client import kinds
 from refloat.client.contract import Client
+from refloat.policy.job.attempts import AttemptLogs
 from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 from refloat.runtime.candidate import CandidateMetrics
 from refloat.runtime.controller_env import ControllerEnv
@@ -38,6 +39,7 @@ class EmbeddedEnv(ControllerEnv):
         rand: Rand,
         registry: CollectorRegistry,
         recovery: FailureRecoveryPolicy | None = None,
+        attempt_logs: AttemptLogs | None = None,
         identity_in_elections: str = actor_publisher.EMBEDDED,
     ) -> None:
         """The identity may be constant: only one process at a time has the store open."""
@@ -70,6 +72,7 @@ class EmbeddedEnv(ControllerEnv):
                 waits.pod_gc,
                 waits.attach_detach,
                 policy,
+                attempt_logs or AttemptLogs(),
             ),
             controllers=selection.controllers,
         )

@@ -150,6 +150,7 @@ class EmbeddedCluster:
             rand=self._rand,
             registry=self._metrics.registry,
             recovery=self._settings.configured.failure_recovery,
+            attempt_logs=self._settings.configured.attempt_logs,
         )
         self._embedded = EmbeddedControllers(env)
         self._publisher = actor_publisher.embedded(

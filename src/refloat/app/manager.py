@@ -129,6 +129,7 @@ class ClusterManager:
                 JobSettings(takes_default=False),
                 ForceEvictionSettings(hands_over=True),
                 self._configured.failure_recovery,
+                self._configured.attempt_logs,
             ),
             controllers=self._settings.controllers,
             namespaces=self._settings.namespaces,
@@ -195,7 +196,9 @@ class ClusterManager:
 
     def _apply(self, configuration: Configuration) -> None:
         self._publisher.changed()
-        self._env.update(configuration.failure_recovery, gates=self._gates)
+        self._env.update(
+            configuration.failure_recovery, configuration.attempt_logs, gates=self._gates
+        )
 
     @property
     def synced(self) -> bool:

@@ -74,8 +74,13 @@ def _attempts(explanation: Explanation, columns: int) -> Iterator[str]:
         yield from wrapped(f"{explanation.budget}.", columns, "  ")
     if len(rows) > MAX_ATTEMPTS:
         yield f"  {len(rows) - MAX_ATTEMPTS} earlier attempts: use -o json"
+    last_log = next((row for row in reversed(rows) if row.log), None)
     for row in rows[-MAX_ATTEMPTS:]:
         yield from wrapped(_attempt(row, explanation.time), columns, "  ", "      ")
+        if row is last_log:
+            yield "      the end of its log:"
+            for line in row.log.splitlines():
+                yield from wrapped(line, columns, "      | ", "      | ")
 
 
 def _attempt(row: Attempt, now: datetime) -> str:
@@ -106,8 +111,10 @@ def _limits(explanation: Explanation, columns: int) -> Iterator[str]:
 
 
 def wrapped(text: str, columns: int, first: str = "", later: str | None = None) -> list[str]:
+    # Users of the cluster write these texts: no escape sequence may reach the terminal.
+    printable = "".join(each if each.isprintable() or each.isspace() else "�" for each in text)
     return textwrap.wrap(
-        text,
+        printable,
         columns,
         initial_indent=first,
         subsequent_indent=first if later is None else later,

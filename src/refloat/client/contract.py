@@ -153,6 +153,10 @@ class Client(Protocol):
 
     async def bind(self, name: str, node: str, *, namespace: str, uid: str = "") -> None: ...
 
+    async def log(self, name: str, *, namespace: str, container: str, lines: int) -> str:
+        """The last lines of a container's log; characters that are no UTF-8 are replaced."""
+        ...
+
     async def finalize(self, namespace: Object) -> None:
         """Replace the finalizers of a namespace, which no patch can."""
         ...

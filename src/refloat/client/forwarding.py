@@ -54,6 +54,9 @@ class ForwardingClient:
     async def bind(self, name: str, node: str, **options: Any) -> None:
         await self._write(self._client.bind, name, node, **options)
 
+    async def log(self, name: str, **options: Any) -> str:
+        return await self._read(self._client.log, name, **options)
+
     async def finalize(self, namespace: Object) -> None:
         await self._write(self._client.finalize, namespace)
 

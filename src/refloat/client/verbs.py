@@ -178,6 +178,12 @@ class Verbs(abc.ABC):
             "POST", paths.one(PODS, namespace, name, "binding"), body, is_repeatable=False
         )
 
+    async def log(self, name: str, *, namespace: str, container: str, lines: int) -> str:
+        query = urlencode({"container": container, "tailLines": lines})
+        path = f"{paths.one(PODS, namespace, name, 'log')}?{query}"
+        body = await self._call(Request("GET", path, is_repeatable=True, accept="*/*"))
+        return bytes(body).decode(errors="replace")
+
     async def finalize(self, namespace: Object) -> None:
         path = paths.one(NAMESPACES, "", namespace["metadata"]["name"], "finalize")
         body = {"apiVersion": "v1", "kind": "Namespace", **namespace}

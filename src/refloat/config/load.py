@@ -16,6 +16,7 @@ from refloat.base import gates
 from refloat.base.errors import UsageError
 from refloat.config import failure_recovery, fields
 from refloat.config.errors import ConfigError
+from refloat.policy.job.attempts import MAX_LOG_LINES, AttemptLogs
 from refloat.policy.recovery.failure_recovery import FIELD, FailureRecoveryPolicy
 
 API_VERSION = "config.refloat.dev/v1alpha1"
@@ -24,7 +25,9 @@ KIND = "Configuration"
 # Repeated or ambiguous keys in one error; the others appear once these are corrected.
 MAX_DOUBTS = 3
 
-_FIELDS = ("apiVersion", "kind", "featureGates", FIELD)
+ATTEMPT_LOGS = "attemptLogs"
+
+_FIELDS = ("apiVersion", "kind", "featureGates", ATTEMPT_LOGS, FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Configuration:
     """The gates to switch, over their defaults; the command line overrides them."""
     failure_recovery: FailureRecoveryPolicy = field(default_factory=FailureRecoveryPolicy)
     """What Refloat may do about pods that are stuck on lost nodes."""
+    attempt_logs: AttemptLogs = field(default_factory=AttemptLogs)
+    """How much of the logs of failed pods the Job controller records."""
     document: dict[str, Any] = field(default_factory=dict, compare=False)
     """The whole decoded file, for `config.actors`."""
 
@@ -71,8 +76,19 @@ def parse(document: Any) -> Configuration:
     _expect(top, "kind", KIND)
     fields.mapping(document, "the document", _FIELDS)
     return Configuration(
-        _gates(top.get("featureGates")), failure_recovery.parse(top.get(FIELD)), top
+        feature_gates=_gates(top.get("featureGates")),
+        failure_recovery=failure_recovery.parse(top.get(FIELD)),
+        attempt_logs=_attempt_logs(top),
+        document=top,
     )
+
+
+def _attempt_logs(top: dict[str, Any]) -> AttemptLogs:
+    lines = fields.section(top, ATTEMPT_LOGS, "", ("lines",)).get("lines", 0)
+    if isinstance(lines, bool) or not isinstance(lines, int) or not 0 <= lines <= MAX_LOG_LINES:
+        text = f"a whole number from 0 to {MAX_LOG_LINES}"
+        raise fields.wrong(f"{ATTEMPT_LOGS}.lines", lines, text)
+    return AttemptLogs(lines)
 
 
 def _expect(top: dict[str, Any], name: str, text: str) -> None:

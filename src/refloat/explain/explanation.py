@@ -89,6 +89,8 @@ class Attempt:
     """Whether the failure counts towards a limit; None if it is no failure, or open."""
     exists: bool = True
     """Whether the pod still exists, or the record of attempts alone."""
+    log: str = ""
+    """The last lines of the container's log, where the record has them."""
 
     def as_object(self) -> Object:
         values: Object = {
@@ -103,6 +105,7 @@ class Attempt:
             "rule": self.rule or None,
             "counted": self.counted,
             "exists": self.exists,
+            "log": self.log or None,
         }
         return {key: value for key, value in values.items() if value is not None}
 

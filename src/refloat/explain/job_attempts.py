@@ -7,7 +7,8 @@ that it gives are shown and decide nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from refloat.api import times
@@ -39,33 +40,23 @@ def ends_of_gone(job: Job, pods: Sequence[Pod]) -> list[datetime]:
 
 def rows(job: Job, pods: Sequence[Pod], observed: ObservedJob) -> tuple[Attempt, ...]:
     """All attempts that are known."""
+    entries = {str(each.get("uid")): each for each in attempts.recorded(job.metadata.annotations)}
     uids = {pod.metadata.uid for pod in pods}
-    rows_ = [
-        _recorded(each)
-        for each in attempts.recorded(job.metadata.annotations)
-        if each.get("uid") not in uids
+    rows_ = [_recorded(each) for uid, each in entries.items() if uid not in uids]
+    rows_ += [
+        replace(_of_pod(pod, observed), log=_log(entries.get(pod.metadata.uid, {}))) for pod in pods
     ]
-    rows_ += [_of_pod(pod, observed) for pod in pods]
-    return tuple(_numbered(sorted(rows_, key=lambda row: row.start or row.end or _NEVER)))
-
-
-def _numbered(rows_: Iterable[Attempt]) -> Iterable[Attempt]:
     counts: Counter[int | None] = Counter()
-    for row in rows_:
+    numbered = []
+    for row in sorted(rows_, key=lambda row: row.start or row.end or _NEVER):
         counts[row.index] += 1
-        yield Attempt(
-            row.pod,
-            row.index,
-            counts[row.index],
-            row.node,
-            row.start,
-            row.end,
-            row.cause,
-            row.how,
-            row.rule,
-            row.counted,
-            row.exists,
-        )
+        numbered.append(replace(row, number=counts[row.index]))
+    return tuple(numbered)
+
+
+def _log(entry: Object) -> str:
+    text = entry.get("log")
+    return text if isinstance(text, str) else ""
 
 
 def _of_pod(pod: Pod, observed: ObservedJob) -> Attempt:
@@ -107,11 +98,14 @@ def _recorded(entry: Object) -> Attempt:
         rule=rule,
         counted=action != IGNORE,
         exists=False,
+        log=_log(entry),
     )
 
 
 def _end(entry: Object) -> PodEnd:
     """As for a pod that exists: the disruption, the pod's reason, then the container."""
+    if entry.get("jobFailed"):
+        return PodEnd(Cause.DELETED, f"deleted because the Job failed ({entry['jobFailed']})")
     disruption, reason = str(entry.get("disruption", "")), str(entry.get("reason", ""))
     if disruption == zombie.CONDITION:
         return PodEnd(Cause.RECOVERY, f"on the lost node {entry.get('node', '')}")

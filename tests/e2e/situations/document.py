@@ -18,6 +18,8 @@ _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 _DATE = re.compile(r"\b20\d\d-\d\d-\d\d")
 _TIME = re.compile(r"(?<!\d)\d\d:\d\d:\d\d(?!\d)")
 _DURATION = re.compile(r"\b(\d+h)?(\d+m)?\d+s\b")
+# The log of a container that prints the id of its process.
+_PROCESS_ID = re.compile(r"\| \d+$", re.MULTILINE)
 VOWELS = "aeiou"
 _AMOUNT = re.compile(r"\b\d{4,}Ki\b")
 _BLOCK = re.compile(r"^```\n\$ refloat explain [^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -53,6 +55,7 @@ def stable(answer: str) -> str:
     answer = _replaced(answer, _DATE, [f"2026-01-{day:02}" for day in range(1, 32)], order=sorted)
     times = [f"10:{number // 60:02}:{number % 60:02}" for number in range(3600)]
     answer = _replaced(answer, _TIME, times, order=sorted)
+    answer = _PROCESS_ID.sub("| 4711", answer)
     answer = _DURATION.sub(_rounded, answer)
     return _AMOUNT.sub("1000Ki", answer)
 

@@ -13,6 +13,7 @@ from tests.e2e.situations.steps import (
     WRITING,
     Situation,
     delete_job,
+    delete_pods,
     deleted,
     every,
     exit_rule,
@@ -48,6 +49,22 @@ ENDS = (
         ("2 pods failed, and backoffLimit is 1", "exit code 3"),
         (job("backoff-limit", "exit 3", node=WORKER, backoffLimit=1),),
         job_is("backoff-limit", "Failed"),
+    ),
+    Situation(
+        "pod-removed",
+        "The failed pod is deleted; the record has its end and its log",
+        Code.BACKOFF_LIMIT,
+        ("exit code 3", "pod is gone", "| no such table: runs", "the end of its log"),
+        (
+            job(
+                "pod-removed",
+                "echo reading runs; echo no such table: runs; exit 3",
+                node=WORKER,
+                backoffLimit=0,
+            ),
+        ),
+        every(job_is("pod-removed", "Failed"), gone("pod-removed")),
+        ((job_is("pod-removed", "Failed"), delete_pods("pod-removed")),),
     ),
     Situation(
         "failed-indexes",
@@ -90,7 +107,10 @@ ENDS = (
         "deadline",
         "The Job was active for too long",
         Code.DEADLINE,
-        ("active for longer than activeDeadlineSeconds (2 s)",),
+        (
+            "active for longer than activeDeadlineSeconds (2 s)",
+            "deleted because the Job failed (DeadlineExceeded)",
+        ),
         (job("deadline", node=WORKER, activeDeadlineSeconds=2),),
         job_is("deadline", "Failed"),
     ),

@@ -21,6 +21,7 @@ CONFIG = """
 apiVersion: config.refloat.dev/v1alpha1
 kind: Configuration
 featureGates: {FailureRecoveryPolicy: true}
+attemptLogs: {lines: 3}
 failureRecoveryPolicy:
   annotated: {forcefulTerminationGracePeriod: 10m}
   rules:

@@ -70,6 +70,15 @@ def test_the_sections_stand_in_the_order_of_the_questions() -> None:
     assert "  2 earlier attempts: use -o json" in lines
 
 
+def test_the_last_recorded_log_is_shown_without_control_characters() -> None:
+    first = Attempt("train-a", cause=Cause.EXIT_CODE, log="first")
+    last = Attempt("train-b", cause=Cause.EXIT_CODE, log="one\n\x1b[31mtwo")
+    lines = explain_output.render(explanation(attempts=(first, last, Attempt("train-c"))), 80)
+    assert "      | one" in lines
+    assert "      | �[31mtwo" in lines
+    assert not any("first" in line for line in lines)
+
+
 def test_an_empty_section_has_no_title() -> None:
     lines = explain_output.render(explanation(attempts=(), limits=()), 80)
     assert "Attempts" not in lines

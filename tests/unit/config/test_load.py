@@ -47,6 +47,18 @@ def test_gates_are_read(tmp_path: Path) -> None:
     assert load.load(path).feature_gates == {"TaintForceEviction": True}
 
 
+@cases(
+    "text lines",
+    {
+        "are off": ("", 0),
+        "may be empty": ("attemptLogs:", 0),
+        "are set": ("attemptLogs: {lines: 5}", 5),
+    },
+)
+def test_lines_of_logs(tmp_path: Path, text: str, lines: int) -> None:
+    assert load.load(written(tmp_path, HEAD + text)).attempt_logs.lines == lines
+
+
 def test_empty_gates_are_none(tmp_path: Path) -> None:
     assert load.load(written(tmp_path, HEAD + "featureGates:\n")).feature_gates == {}
 
@@ -66,6 +78,14 @@ def test_empty_gates_are_none(tmp_path: Path) -> None:
             "kind: 'Pod': expected 'Configuration'",
         ),
         "an unknown field": (HEAD + "foo: 1", "foo: unknown field; known are: "),
+        "too many lines of logs": (
+            HEAD + "attemptLogs: {lines: 21}",
+            "attemptLogs.lines: 21: expected a whole number from 0 to 20",
+        ),
+        "lines of logs that are no number": (
+            HEAD + "attemptLogs: {lines: true}",
+            "attemptLogs.lines: True: expected a whole number from 0 to 20",
+        ),
         "gates in a list": (HEAD + "featureGates: [a]", "featureGates: ['a']: expected a mapping"),
         "a gate that is neither": (
             HEAD + "featureGates: {TaintForceEviction: 'yes'}",

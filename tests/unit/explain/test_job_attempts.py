@@ -159,6 +159,14 @@ def test_pods_that_are_gone_come_from_the_record_and_are_marked() -> None:
     assert (row.rule, row.counted, row.exists) == ("rule 1: Ignore", False, False)
 
 
+def test_the_recorded_log_stands_beside_its_attempt() -> None:
+    record = '[{"pod":"j-1","uid":"x","log":"gone"},{"uid":"b","log":"a\\nb"},{"uid":"y","log":{}}]'
+    of = old()
+    meta = msgspec.structs.replace(of.metadata, annotations={"refloat.dev/attempts": record})
+    rows = explain(msgspec.structs.replace(of, metadata=meta), failed("b", 1, ended=6)).attempts
+    assert {row.pod: row.log for row in rows} == {"j-1": "gone", "pod-b": "a\nb", "": ""}
+
+
 @pytest.mark.parametrize(
     ("entry", "want"),
     [
@@ -166,6 +174,11 @@ def test_pods_that_are_gone_come_from_the_record_and_are_marked() -> None:
             '"disruption":"EvictionByEvictionAPI","container":"c","exitCode":143',
             (Cause.API_EVICTION, "evicted through the API (kubectl drain)"),
             id="drained",
+        ),
+        pytest.param(
+            '"jobFailed":"DeadlineExceeded"',
+            (Cause.DELETED, "deleted because the Job failed (DeadlineExceeded)"),
+            id="ended with the Job",
         ),
         pytest.param(
             '"disruption":"TerminationByKubelet","reason":"Terminated"',

@@ -21,6 +21,7 @@ from refloat.controllers.job.settings import REFLOAT, JobSettings
 from refloat.controllers.job.sync import JobContext, JobSync
 from refloat.controllers.job.sync_memory import SyncMemory
 from refloat.policy.job import backoff_annotation, job_conditions, job_spec, pod_state
+from refloat.policy.job.attempts import AttemptLogs
 from refloat.policy.job.job_spec import INDEXED, NON_INDEXED
 from refloat.runtime import cache, index
 from refloat.runtime.controller import Controller, ControllerSettings, Instruments
@@ -270,7 +271,8 @@ def build(env: ControllerEnv) -> Sequence[Worker]:
     """One controller for each namespace; each has its own queue and memory."""
 
     def settings() -> JobSettings:
-        return replace(env.settings(JobSettings), job_gates=env.job_gates)
+        logs = env.settings(AttemptLogs)
+        return replace(env.settings(JobSettings), job_gates=env.job_gates, logs=logs)
 
     client, metrics = env.client("job-controller"), JobMetrics(env.registry)
     component = "job-controller" if settings().takes_default else REFLOAT

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from refloat.api.batch import Job
 from refloat.policy.job import accounting, scaling
+from refloat.policy.job.attempts import AttemptLogs
 from refloat.policy.job.job_gates import ALL_ON, JobGates
 
 # Values of spec.managedBy: the Job controller of the cluster, whichever that is (behaviour A1.10),
@@ -28,6 +29,7 @@ class JobSettings:
 
     pods: scaling.ScalingSettings = scaling.DEFAULTS
     counting: accounting.AccountingSettings = accounting.DEFAULTS
+    logs: AttemptLogs = field(default_factory=AttemptLogs)
     job_gates: JobGates = field(default=ALL_ON)
 
     def manages(self, job: Job) -> bool:

@@ -21,6 +21,7 @@ from refloat.client.contract import Client
 from refloat.controllers.job import (
     create_batches,
     events,
+    failure_logs,
     live_pods,
     pod_adoption,
     writes,
@@ -378,7 +379,7 @@ class JobSync:
     async def _list(self, observed: ObservedJob, plan: accounting.StatusPlan) -> Job:
         """Write 1: which pods ended, and what was decided about the failures (A5.8)."""
         failures = [(pod, verdict) for pod, verdict in plan.judged if observed.spec.fails(pod)]
-        display = attempts.added(self._job, failures)
+        display = attempts.added(self._job, plan.judged, await self._details(plan))
         if not plan.write and display is None:
             return self._job
         annotations = {} if display is None else {attempts.ANNOTATION: display}
@@ -398,6 +399,13 @@ class JobSync:
         self._events.suspension(before.status.conditions, after.status.conditions)
         self._events.judged(failures)
         return after
+
+    async def _details(self, plan: accounting.StatusPlan) -> attempts.FailureDetails:
+        failed = plan.outcome is not None and not plan.outcome.succeeded
+        context, new = self._context, attempts.unrecorded(self._job, plan.judged)
+        logs = await failure_logs.read(context.client, context.clock, new, context.settings.logs)
+        reason = plan.outcome.reason if plan.outcome is not None and failed else ""
+        return attempts.FailureDetails(self._now, reason, logs)
 
     async def _remove_finalizers(self, pods: tuple[Pod, ...]) -> tuple[list[str], Exception | None]:
         """Remove finalizers; the uids of changed pods, and the first error (A5.9)."""

@@ -10,10 +10,16 @@ For display only. Users may write annotations, so no controller decides anything
 by this one: `explain` and people read it.
 
 A failure that no rule matched has an entry too, without `action` and `rule`:
-it counts. So has one of a Job without a policy.
+it counts. So has one of a Job without a policy, and a pod that the controller
+deletes because the Job failed: `jobFailed` is the reason of the Job.
+
+An entry has the end of the container's log only where an administrator allows
+that: logs may hold secrets, and more users may read Jobs than logs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import msgspec
 
@@ -33,8 +39,32 @@ ANNOTATION = "refloat.dev/attempts"
 MAX_ENTRIES = 100
 MAX_BYTES = 32 * 1024
 
+MAX_LOG_LINES = 20
+
+# Of the log of one failure: sixteen such logs fill the annotation.
+MAX_LOG_CHARACTERS = 2000
+
 # Names in an event, which may have 1 KB.
 MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLogs:
+    """How much of the logs of failed pods is recorded."""
+
+    lines: int = 0
+    """The last lines of each log, at most `MAX_LOG_LINES`; 0 reads no log."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureDetails:
+    """What a sync knows about failures and their pods do not show."""
+
+    now: datetime
+    job_failed: str = ""
+    """The reason of the Job that fails; its running pods end with it."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """The end of the log, by the uid of the pod."""
 
 
 def recorded(annotations: Mapping[str, str] | None) -> list[Object]:
@@ -52,28 +82,42 @@ def recorded(annotations: Mapping[str, str] | None) -> list[Object]:
     ]
 
 
-def added(job: Job, failures: Sequence[tuple[Pod, Verdict]]) -> str | None:
-    """The annotation with these failures; None if it has them all.
+def unrecorded(job: Job, failures: Sequence[tuple[Pod, Verdict]]) -> list[tuple[Pod, Verdict]]:
+    """The failures without an entry.
 
     One that was judged before, by a sync that did not come to remove its
     finalizer, is not entered again.
     """
-    if not failures:
-        return None
-    entries = recorded(job.metadata.annotations)
-    uids = {each.get("uid") for each in entries}
-    new = [_entry(pod, verdict) for pod, verdict in failures if pod.metadata.uid not in uids]
-    return _bounded([*entries, *new]) if new else None
+    uids = {each.get("uid") for each in recorded(job.metadata.annotations)} if failures else ()
+    return [(pod, verdict) for pod, verdict in failures if pod.metadata.uid not in uids]
+
+
+def added(job: Job, failures: Sequence[tuple[Pod, Verdict]], details: FailureDetails) -> str | None:
+    """The annotation with these failures; None if it has them all."""
+    new = [_entry(pod, verdict, details) for pod, verdict in unrecorded(job, failures)]
+    return _bounded([*recorded(job.metadata.annotations), *new]) if new else None
 
 
 def _bounded(entries: list[Object]) -> str:
-    newest = entries[-MAX_ENTRIES:]
+    """Within both bounds; old logs go before entries."""
+    newest = _less(entries, len(entries) - MAX_ENTRIES)
+    for each in newest:
+        if len(msgspec.json.encode(newest)) <= MAX_BYTES:
+            break
+        each.pop("log", None)
     while len(encoded := msgspec.json.encode(newest)) > MAX_BYTES:
-        newest = newest[len(newest) // 10 + 1 :]
+        newest = _less(newest, len(newest) // 10 + 1)
     return encoded.decode()
 
 
-def _entry(pod: Pod, verdict: Verdict) -> Object:
+def _less(entries: list[Object], number: int) -> list[Object]:
+    """Without so many: pods that ended with the Job go first, then the oldest."""
+    order = sorted(range(len(entries)), key=lambda i: "jobFailed" not in entries[i])
+    dispensable = set(order[: max(0, number)])
+    return [each for i, each in enumerate(entries) if i not in dispensable]
+
+
+def _entry(pod: Pod, verdict: Verdict, details: FailureDetails) -> Object:
     """What is known of a failure; what does not apply is left out."""
     container, code = _exit(pod, verdict)
     # `OOMKilled` or `StartError`; not `Error`, which adds nothing to the exit code.
@@ -82,13 +126,14 @@ def _entry(pod: Pod, verdict: Verdict) -> Object:
         for each in pod.status.container_statuses or ()
         if each.name == container and (end := each.state.terminated) and end.reason != "Error"
     )
+    ends_now = details.job_failed and not pod.is_terminal and not pod.is_terminating
     fields = {
         "pod": pod.metadata.name,
         "uid": pod.metadata.uid,
         "index": pod_state.completion_index(pod),
         "node": pod.spec.node_name or None,
         "started": pod.status.start_time,
-        "finished": times.format_time(backoff.finish_time(pod)),
+        "finished": times.format_time(details.now if ends_now else backoff.finish_time(pod)),
         "action": verdict.action or None,
         "rule": verdict.rule,
         "container": container or None,
@@ -97,6 +142,8 @@ def _entry(pod: Pod, verdict: Verdict) -> Object:
         "reason": verdict.reason or pod.status.reason or None,
         "disruption": _disruption(pod),
         "containerReason": next(container_reasons, None) or None,
+        "jobFailed": details.job_failed if ends_now else None,
+        "log": details.logs.get(pod.metadata.uid, "")[-MAX_LOG_CHARACTERS:] or None,
     }
     return {key: value for key, value in fields.items() if value is not None}
 

@@ -9,11 +9,13 @@ from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.api.structs import Condition
 from refloat.policy.job import attempts
+from refloat.policy.job.attempts import FailureDetails
 from refloat.policy.job.pod_failure import NO_MATCH, Verdict
 from tests.cases import cases
 from tests.unit.policy import builders
 
 IGNORED = Verdict("Ignore", 2, "ns/pod-u", "main", 7)
+DETAILS = FailureDetails(builders.at(900))
 DISRUPTED = Verdict("Count", 0, "ns/pod-u", condition="DisruptionTarget")
 
 
@@ -23,8 +25,12 @@ def job(text: str | None = None) -> Job:
     return builders.decoded({"metadata": metadata, "spec": {}})
 
 
-def added(judged: list[tuple[Pod, Verdict]], before: str | None = None) -> str:
-    text = attempts.added(job(before), judged)
+def added(
+    judged: list[tuple[Pod, Verdict]],
+    before: str | None = None,
+    details: FailureDetails = DETAILS,
+) -> str:
+    text = attempts.added(job(before), judged, details)
     assert text is not None
     return text
 
@@ -143,19 +149,62 @@ def test_a_failure_that_no_rule_matched_says_how_it_ended(of: Pod, want: Object)
 
 def test_a_pod_is_entered_once() -> None:
     first = added([(builders.failed("a"), NO_MATCH)])
-    assert attempts.added(job(first), [(builders.failed("a"), NO_MATCH)]) is None
+    assert attempts.added(job(first), [(builders.failed("a"), NO_MATCH)], DETAILS) is None
     both = added([(builders.failed("a"), NO_MATCH), (builders.failed("b"), NO_MATCH)], first)
     assert [each["uid"] for each in msgspec.json.decode(both)] == ["a", "b"]
 
 
 def test_without_failures_nothing_is_written() -> None:
-    assert attempts.added(job(), []) is None
+    assert attempts.added(job(), [], DETAILS) is None
 
 
 def test_the_last_hundred_stay() -> None:
     text = added([(builders.failed(str(number)), NO_MATCH) for number in range(250)])
     uids = [each["uid"] for each in msgspec.json.decode(text)]
     assert uids == [str(number) for number in range(150, 250)]
+
+
+DEADLINE = FailureDetails(builders.at(900), job_failed="DeadlineExceeded")
+
+
+def test_a_pod_that_runs_when_the_job_fails_ends_with_the_job() -> None:
+    [entry] = msgspec.json.decode(added([(builders.pod("a"), NO_MATCH)], details=DEADLINE))
+    assert (entry["jobFailed"], entry["finished"]) == ("DeadlineExceeded", builders.text(900))
+
+
+@pytest.mark.parametrize("pod", [builders.failed("a"), builders.pod("a", deleted=0)])
+def test_a_pod_that_ended_before_the_job_failed_has_its_own_reason(pod: Pod) -> None:
+    [entry] = msgspec.json.decode(added([(pod, NO_MATCH)], details=DEADLINE))
+    assert "jobFailed" not in entry
+
+
+def test_pods_that_end_with_the_job_push_no_failure_out() -> None:
+    before = added([(builders.failed("first", 7), NO_MATCH)])
+    running = [(builders.pod(str(number)), NO_MATCH) for number in range(250)]
+    uids = [each["uid"] for each in msgspec.json.decode(added(running, before, DEADLINE))]
+    assert uids == ["first", *(str(number) for number in range(151, 250))]
+
+
+def test_the_end_of_a_log_stands_in_its_entry() -> None:
+    details = FailureDetails(builders.at(900), logs={"a": "x" * 3000 + "end"})
+    failures = [(builders.failed("a"), NO_MATCH), (builders.failed("b"), NO_MATCH)]
+    first, second = msgspec.json.decode(added(failures, details=details))
+    assert first["log"] == "x" * 1997 + "end"
+    assert "log" not in second
+
+
+def test_old_logs_go_before_entries() -> None:
+    pods = [builders.failed(str(number)) for number in range(50)]
+    logs = {str(number): "\u2620" * 2000 for number in range(50)}
+    text = added(
+        [(pod, NO_MATCH) for pod in pods], details=FailureDetails(builders.at(9), logs=logs)
+    )
+    entries = msgspec.json.decode(text)
+    assert len(text.encode()) <= attempts.MAX_BYTES
+    assert len(entries) == 50
+    with_log = [each["uid"] for each in entries if "log" in each]
+    assert with_log == [str(number) for number in range(50 - len(with_log), 50)]
+    assert with_log
 
 
 def test_no_names_make_it_longer_than_its_bound() -> None:
