@@ -122,7 +122,7 @@ def post_started(script: str, hook: str) -> Any:
 async def test_a_hook_after_the_start_runs_beside_the_container(tmp_path: Path) -> None:
     at = "${REFLOAT_VOLUME_V:-/hook}"
     waits = f"until cat {at}/said 2>/dev/null; do sleep 0.02; done"
-    manifest = post_started(waits, f"echo hi > {at}/said")
+    manifest = post_started(waits, f"echo hi > {at}/new; mv {at}/new {at}/said")
     manifest["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
     manifest["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/hook"}]
     async with node(tmp_path) as here:
