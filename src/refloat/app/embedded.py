@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The embedded cluster: store, API server, controllers and nodes in one process."""
 
+import contextlib
 import logging
 import re
 import ssl
@@ -174,8 +175,13 @@ class EmbeddedCluster:
             tls=tls,
             notes=self._embedded.notes if self._embedded is not None else None,
         )
-        # The last port keeps a kubeconfig valid over restarts.
-        port = settings.port or _last_port(settings.data_dir)
+        port = settings.port
+        if not port:
+            # The last port keeps a kubeconfig valid over restarts.
+            with contextlib.suppress(FileNotFoundError):
+                text = private_files.read(settings.data_dir / "port", secret=False).strip()
+                is_port = re.fullmatch(rb"[0-9]{1,5}", text) and int(text) < 65536
+                port = int(text) if is_port else 0
         try:
             return await listen(port)
         except OSError:
@@ -231,11 +237,3 @@ class EmbeddedCluster:
             await self._server.close()
         if self._store is not None:
             await self._store.close()
-
-
-def _last_port(folder: Path) -> int:
-    try:
-        text = private_files.read(folder / "port", secret=False).strip()
-    except FileNotFoundError:
-        return 0
-    return int(text) if re.fullmatch(rb"[0-9]{1,5}", text) and int(text) < 65536 else 0
