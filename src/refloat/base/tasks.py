@@ -34,7 +34,10 @@ class Tasks:
 
     async def close(self) -> None:
         """Cancel all tasks and wait for their ends."""
-        running = list(self._running)
-        for task in running:
+        for task in list(self._running):
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait for the ends of all tasks."""
+        await asyncio.gather(*self._running, return_exceptions=True)

@@ -28,6 +28,18 @@ async def test_close_cancels_and_waits() -> None:
     assert ended == ["a", "b"]
 
 
+async def test_wait_does_not_cancel() -> None:
+    tasks = Tasks()
+
+    async def work() -> int:
+        await rest()
+        return 1
+
+    task = tasks.spawn(work(), name="worker")
+    await tasks.wait()
+    assert task.result() == 1
+
+
 async def test_death_of_a_task_is_told(caplog: pytest.LogCaptureFixture) -> None:
     tasks = Tasks()
 

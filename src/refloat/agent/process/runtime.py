@@ -10,7 +10,7 @@ has killed the rest of their processes.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.base.clock import Clock
 from refloat.base.errors import RefloatError
+from refloat.base.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class ProcessRuntime:
         self._prepared: set[str] = set()
         self._deadlines: dict[str, float] = {}  # also for the next keeper: starts have them
         self._folders: dict[str, None] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._changed: Callable[[str], object] = str  # until `listen`
         self._connecting = asyncio.Lock()
         self._recovering: asyncio.Task[None] | None = None
@@ -125,7 +126,7 @@ class ProcessRuntime:
         if self._keeper is not None:
             await self._keeper.close()
             self._keeper = None
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.wait()
 
     async def shutdown(self) -> None:
         """Kill all containers, end the keeper and disconnect."""
@@ -166,7 +167,8 @@ class ProcessRuntime:
         if not seconds:
             await self._launch(uid, whole, spec, attempt)
             return
-        task = self._spawn(self._pull(pod, spec, attempt, seconds))
+        pull = self._pull(pod, spec, attempt, seconds)
+        task = self._tasks.spawn(pull, name=f"pull for container {container} of pod {uid}")
         self._pulls[uid, container] = _ImagePull(ContainerRecord(attempt), task)
 
     def prepare_stop(self, uid: str, container: str, grace_seconds: float) -> bool:
@@ -203,7 +205,8 @@ class ProcessRuntime:
         if self._deadlines.pop(uid, None) is not None or containers:
             self._send("remove", pod=uid)
         if had_folder:
-            self._spawn(self._in_thread(self.folder(uid).remove))
+            removal = self._in_thread(self.folder(uid).remove)
+            self._tasks.spawn(removal, name=f"removal of the folder of pod {uid}")
 
     def crash(self) -> None:
         keeper, self._keeper = self._keeper, None
@@ -409,7 +412,7 @@ class ProcessRuntime:
             return
         self._keeper = None
         log.error("the keeper of %s is gone", self._settings.folder)
-        self._recovering = self._spawn(self._recover())
+        self._recovering = self._tasks.spawn(self._recover(), name="recovery of the keeper")
 
     def _stop_recovering(self) -> None:
         if self._recovering is not None:
@@ -433,17 +436,6 @@ class ProcessRuntime:
         """Send a request without waiting. Without a keeper there are no containers either."""
         if self._keeper is not None:
             self._keeper.send(op, **arguments)
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_end)
-        return task
-
-    def _on_task_end(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("process runtime: %s", error)
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(None, call, *arguments)
