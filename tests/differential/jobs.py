@@ -20,7 +20,7 @@ from typing import Any
 from refloat.api import times
 from refloat.api.meta import Object
 from refloat.client import errors
-from refloat.client.contract import DeleteOptions, EventType
+from refloat.client.contract import DeleteOptions
 from refloat.scenario.namespace import ScenarioNamespace, index_of
 from tests.differential.plans import Act, Plan
 from tests.scenarios import comparing, playing
@@ -240,7 +240,7 @@ def scenario(plan: Plan, waits: list[float]) -> Scenario:
 
 async def play(ns: ScenarioNamespace, *, plan: Plan, waits: list[float]) -> None:
     """Submit the Job, and do the acts of the plan whenever all is quiet."""
-    ns.cluster.listen(ns.name, _Watch(ns, waits).saw)
+    ns.cluster.listen(ns.name, _BackoffTimer(ns, waits).saw)
     try:
         await ns.submit(simulate=plan.simulate, template=plan.template, **plan.spec)
         await _settle(ns, plan)
@@ -251,19 +251,20 @@ async def play(ns: ScenarioNamespace, *, plan: Plan, waits: list[float]) -> None
         ns.notes.append(f"refused: {error}")
 
 
-class _Watch:
-    """Sees what the namespace sees, and measures the wait after a first failure."""
+class _BackoffTimer:
+    """Measures the wait from a first failure to the replacement."""
 
     def __init__(self, ns: ScenarioNamespace, waits: list[float]) -> None:
         self._namespace = ns
         self._waits = waits
+        self._is_over = False
 
-    def saw(self, plural: str, what: EventType, obj: Object) -> None:
-        if plural == "pods" and obj["metadata"]["uid"] not in self._namespace.pods:
-            before = list(self._namespace.pods.values())
-            if len(before) == 1 and failed_by_itself(before[0]):
-                self._waits.append(_now(self._namespace) - ends_at(before[0]))
-        self._namespace.record(plural, what, obj)
+    def saw(self, *_: object) -> None:
+        pods = list(self._namespace.pods.values())
+        if len(pods) == 2 and not self._is_over:
+            self._is_over = True
+            if failed_by_itself(pods[0]):
+                self._waits.append(_now(self._namespace) - ends_at(pods[0]))
 
 
 def failed_by_itself(pod: Object) -> bool:

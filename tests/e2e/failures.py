@@ -73,8 +73,8 @@ def _drained(case: Case) -> Case:
 
 async def kubectl_drain(namespace: CaseNamespace, node: str, pod: str) -> None:
     where = {
-        "KUBECONFIG": str(namespace.cluster.kubeconfig),
-        "HOME": str(namespace.cluster.folder("home")),
+        "KUBECONFIG": str(namespace.demo.kubeconfig),
+        "HOME": str(namespace.demo.folder("home")),
     }
     process = await asyncio.create_subprocess_exec(
         *(str(kubectl.path()), "drain", node),

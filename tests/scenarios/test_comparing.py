@@ -116,7 +116,8 @@ def pod(name: str, uid: str, *, phase: str = "Running", index: str | None = None
 
 
 def record(*pods: dict[str, Any], events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    ns = ScenarioNamespace(cast("ScenarioCluster", SimpleNamespace(client=None)), "ns-1")
+    cluster = SimpleNamespace(client=None, listen=lambda *_: None)
+    ns = ScenarioNamespace(cast("ScenarioCluster", cluster), "ns-1")
     ns.record("jobs", "ADDED", {"metadata": {"name": "job", "uid": "job-uid"}, "status": {}})
     ns.job_uids.add("gone-uid")
     for each in pods:

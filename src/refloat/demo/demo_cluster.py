@@ -1,24 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster of one demo, with a client, nodes and the lines to show."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from refloat.api.meta import Object
 from refloat.app import controller_names, embedded
 from refloat.base.clock import Clock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
 from refloat.base.tasks import Tasks
-from refloat.demo import columns
+from refloat.client.contract import EventType
+from refloat.client.errors import ClientError
+from refloat.demo import changes, columns
 from refloat.demo.client import DemoClient
 from refloat.demo.errors import DemoFailed
 from refloat.demo.nodes import DemoNodes, DemoNodeSettings
 from refloat.demo.output_lines import Kind, Line
-from refloat.demo.view import CollectionView, Show
+from refloat.scenario.cluster import NAMESPACES, NODES, ScenarioCluster, whole
+from refloat.scenario.namespace import ScenarioNamespace
+
+EVENT_WIDTH = len("MODIFIED")
+
+# What demos watch besides Jobs and pods.
+KINDS = (
+    NODES,
+    whole("poddisruptionbudgets", "policy"),
+    whole("volumeattachments", "storage.k8s.io"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +69,9 @@ class DemoCluster:
         self._began = clock.monotonic()
         self._steps = 0
         self._tasks = Tasks()
-        self._news = asyncio.Condition()
         self._cluster: embedded.EmbeddedCluster | None = None
         self._client: DemoClient | None = None
+        self._scenario: ScenarioCluster | None = None
         self._nodes: DemoNodes | None = None
 
     @property
@@ -75,6 +87,11 @@ class DemoCluster:
     def client(self) -> DemoClient:
         assert self._client is not None, "the demo cluster has not been started"
         return self._client
+
+    @property
+    def scenario(self) -> ScenarioCluster:
+        assert self._scenario is not None, "the demo cluster has not been started"
+        return self._scenario
 
     @property
     def url(self) -> str:
@@ -106,21 +123,24 @@ class DemoCluster:
         )
         self._cluster = embedded.EmbeddedCluster(settings, self.clock, self._rand)
         await self._cluster.start()
-        self._client = DemoClient(self.kubeconfig, self.clock)
+        self._client = DemoClient(self.kubeconfig, self.clock, self._rand)
+        self._scenario = ScenarioCluster(self._client, self.clock, self._rand)
         self._nodes = DemoNodes(
             self._settings.nodes,
-            self._client,
-            self.clock,
+            self._scenario,
             data_dir=self._data_dir,
             server=self._cluster.url,
         )
         self._cluster.agents = self._nodes.agents
+        await self._scenario.open(*KINDS)
         if nodes := self._nodes.agents.names():
             self.note(f"Starting {', '.join(nodes)} as processes of this machine")
         await self._nodes.start()
 
     async def _close(self) -> None:
         await self._tasks.close()
+        if self._scenario is not None:
+            await self._scenario.close()
         if self._nodes is not None:
             await self._nodes.close()
         if self._client is not None:
@@ -182,35 +202,42 @@ class DemoCluster:
 
     # -- requests --------------------------------------------------------
 
-    async def view(self, path: str, show: Show | None = None) -> CollectionView:
-        """Watch a collection from now on, and show each event as it arrives."""
-        collection = await self.client.get(path)
-        revision = collection["metadata"]["resourceVersion"]
-        view = CollectionView(self.client, path, revision, show or self.event, self._news)
-        self._tasks.spawn(view.follow(), name=f"view of {path}")
-        return view
+    async def namespace(self, name: str) -> ScenarioNamespace:
+        """A new namespace of this name."""
+        await self.client.create(NAMESPACES, {"metadata": {"name": name}})
+        return ScenarioNamespace(self.scenario, name)
+
+    def show(self, namespace: str, *plurals: str) -> None:
+        """Show each event of these kinds in a namespace from now on."""
+        versions: dict[str, Object] = {}
+
+        def show_event(plural: str, event: EventType, obj: Object) -> None:
+            if plural not in plurals:
+                return
+            meta = obj["metadata"]
+            old, versions[meta["uid"]] = versions.get(meta["uid"]), obj
+            change = "" if event == "DELETED" else changes.describe(old, obj)
+            label = f"{obj['kind'].lower()}/{meta['name']}"
+            self.event(f"{event:<{EVENT_WIDTH}} {label}  {change}".rstrip())
+
+        self.scenario.listen(namespace, show_event)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine beside the demo."""
         self._tasks.spawn(work, name=name)
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until the condition is true; each event of a view checks it."""
-        async with self._news:
-            await self._news.wait_for(lambda: bool(condition()))
-
-    async def refused(self, code: int, method: str, path: str, body: Any = None) -> None:
-        """Make a request that must fail with this code, and show the response."""
-        answer = await self.client.ask(method, path, body)
-        if answer.get("code") != code:
-            raise DemoFailed(f"{method} {path}: expected {code}, not {answer}")
-        causes = answer.get("details", {}).get("causes", ())
-        details = [
-            cause["message"] for cause in causes if cause.get("reason") == "DisruptionBudget"
-        ]
-        self._add_line(
-            "refusal", " ".join([f"{code} {answer['reason']}:", answer["message"], *details])
-        )
+    async def refused(self, code: int, call: Awaitable[object]) -> None:
+        """Make a call that must fail with this code, and show the response."""
+        try:
+            answer = await call
+        except ClientError as error:
+            if error.code != code:
+                raise
+            details = [text for cause, _, text in error.causes if cause == "DisruptionBudget"]
+            text = " ".join([f"{code} {error.reason}:", str(error), *details])
+            self._add_line("refusal", text)
+        else:
+            raise DemoFailed(f"expected {code}, not {answer}")
 
     async def table(self, path: str, *, headline: str) -> None:
         """Show a collection as the Table of the server."""

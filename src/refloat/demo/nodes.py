@@ -12,20 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from refloat.api import conditions
+from refloat.api.meta import Object
 from refloat.app import agent_supervisor
 from refloat.app.node_faults import Fault
-from refloat.base.clock import Clock
-from refloat.demo.client import DemoClient
-from refloat.demo.errors import DemoFailed, RequestRefused
-from refloat.demo.objects import Object
-
-NODES = "/api/v1/nodes"
+from refloat.scenario.cluster import ScenarioCluster
+from refloat.scenario.namespace import ScenarioNamespace
 
 # Four times as long as ten nodes need on a busy machine.
 START_SECONDS = 60.0
-
-# How often the demo polls a node; a start takes one second or a few.
-POLL_SECONDS = 0.05
 
 # The taint of a new node until the node controller has seen the node Ready.
 _NEW = "node.kubernetes.io/not-ready"
@@ -51,19 +45,18 @@ class DemoNodes:
     def __init__(
         self,
         settings: Sequence[DemoNodeSettings],
-        client: DemoClient,
-        clock: Clock,
+        scenario: ScenarioCluster,
         *,
         data_dir: Path,
         server: str,
     ) -> None:
-        self._client = client
-        self._clock = clock
+        self.watched = ScenarioNamespace(scenario, "")
+        """What the watch of nodes shows."""
         self._data_dir = data_dir
         self._server = server
         self._settings = {node.name: node for node in settings}
         commands = {node.name: self._command(node) for node in settings}
-        self.agents = agent_supervisor.Agents(commands, data_dir / "nodes", clock)
+        self.agents = agent_supervisor.Agents(commands, data_dir / "nodes", scenario.clock)
 
     def _command(self, settings: DemoNodeSettings, *flags: str) -> list[str]:
         options = [*_FLAGS, *settings.flags, *flags]
@@ -74,34 +67,35 @@ class DemoNodes:
         return agent_supervisor.command(self._data_dir, self._server, settings.name, options)
 
     async def start(self) -> None:
-        """Start all nodes and wait until they are Ready; raises `DemoFailed`."""
+        """Start all nodes and wait until they are Ready."""
         self.agents.start()
-        deadline = self._clock.monotonic() + START_SECONDS
         for name in self._settings:
-            while not await self.is_ready(name):
-                if self._clock.monotonic() > deadline:
-                    raise DemoFailed(f"node {name} was not ready after {START_SECONDS:.0f} s")
-                await self._clock.sleep(POLL_SECONDS)
+            await self.wait_ready(name)
 
-    async def is_ready(self, name: str) -> bool:
+    def node(self, name: str) -> Object:
+        """The node as last shown; empty before the node has joined."""
+        return self.watched.objects.get(("nodes", name), {})
+
+    def is_ready(self, name: str) -> bool:
         """Whether the node has joined and takes pods."""
-        try:
-            node = await self._client.get(f"{NODES}/{name}")
-        except RequestRefused:
+        node = self.node(name)
+        if any(taint["key"] == _NEW for taint in node.get("spec", {}).get("taints") or ()):
             return False
-        if any(taint["key"] == _NEW for taint in node["spec"].get("taints") or ()):
-            return False
-        return _is_true(node, "Ready")
+        return conditions.is_true(conditions.of(node), "Ready")
+
+    async def wait_ready(self, name: str) -> None:
+        what = f"node {name} is not ready"
+        await self.watched.wait_until(lambda _: self.is_ready(name), what, START_SECONDS)
 
     async def wait_lost(self, name: str) -> None:
         """Wait until the cluster has noticed the silence of the node."""
-        while await self.is_ready(name):
-            await self._clock.sleep(POLL_SECONDS)
+        await self.watched.wait_until(lambda _: not self.is_ready(name))
 
     async def wait_condition(self, name: str, condition: str) -> None:
         """Wait until the node has this condition."""
-        while not _is_true(await self._client.get(f"{NODES}/{name}"), condition):
-            await self._clock.sleep(POLL_SECONDS)
+        await self.watched.wait_until(
+            lambda _: conditions.is_true(conditions.of(self.node(name)), condition)
+        )
 
     def change_flags(self, name: str, *flags: str) -> None:
         """Restart the agent with more options; the containers run on."""
@@ -119,7 +113,3 @@ class DemoNodes:
     async def close(self) -> None:
         """Stop pods, agents and keepers."""
         await self.agents.close()
-
-
-def _is_true(node: Object, condition: str) -> bool:
-    return conditions.is_true(node["status"].get("conditions") or [], condition)

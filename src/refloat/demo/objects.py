@@ -6,46 +6,21 @@ write, for the demo that plays these parts.
 """
 
 from datetime import datetime
-from typing import Any, TypeAlias
 
 from refloat.api import times
-
-Object: TypeAlias = dict[str, Any]
+from refloat.api.meta import Object
+from refloat.scenario import manifests
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer that keeps a Job's pod until the Job has counted it."""
 
 
-def namespace(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
-def node(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-
-
-def config_map(name: str, **data: str) -> Object:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-
-
-def job(name: str, *, completions: int) -> Object:
-    template = {
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [{"name": "main", "image": "example.com/train:1"}],
-        }
-    }
+def job_spec(completions: int) -> Object:
     conditions = [{"type": "DisruptionTarget"}]
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {
-            "completions": completions,
-            "parallelism": completions,
-            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": conditions}]},
-            "template": template,
-        },
+        "completions": completions,
+        "parallelism": completions,
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": conditions}]},
     }
 
 
@@ -61,8 +36,6 @@ def pod_of(owner: Object) -> Object:
         "blockOwnerDeletion": True,
     }
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
         "metadata": {
             "generateName": f"{metadata['name']}-",
             "labels": template["metadata"]["labels"],
@@ -73,26 +46,9 @@ def pod_of(owner: Object) -> Object:
     }
 
 
-def binding(pod: Object, node_name: str) -> Object:
-    """The binding that a scheduler posts."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": pod["metadata"]["name"]},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
-    }
-
-
-def eviction(pod: Object) -> Object:
-    metadata = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
-    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-
-
 def budget(name: str, owner: Object, *, min_available: int) -> Object:
     labels = owner["spec"]["selector"]["matchLabels"]
     return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
         "metadata": {"name": name},
         "spec": {"minAvailable": min_available, "selector": {"matchLabels": labels}},
     }
@@ -129,7 +85,7 @@ def ended(now: datetime, *, exit_code: int) -> Object:
 def _pod_status(phase: str, state: Object, now: datetime, *, ready: bool) -> Object:
     container = {
         "name": "main",
-        "image": "example.com/train:1",
+        "image": manifests.CONTAINER["image"],
         "imageID": "",
         "restartCount": 0,
         "ready": ready,

@@ -8,13 +8,14 @@ converts the policy for clusters that have podFailurePolicy only.
 import json
 from pathlib import Path
 
+from refloat.api.meta import Object
 from refloat.base import gates
 from refloat.base.gates import Gates
+from refloat.client.contract import DeleteOptions
 from refloat.demo.demo_cluster import DemoCluster, DemoSettings
 from refloat.demo.errors import DemoFailed
 from refloat.demo.failures.case_namespace import CaseNamespace, pod_spec
 from refloat.demo.nodes import DemoNodeSettings
-from refloat.demo.objects import Object
 from refloat.policy.job import attempts, policy_conversion
 
 NODE = DemoNodeSettings("worker")
@@ -61,11 +62,8 @@ async def _refuse(cluster: DemoCluster, namespace: CaseNamespace) -> None:
     await cluster.step("The server checks a policy when a user writes it")
     wrong = {"action": "Terminate", "containerExitCodeIn": "100-127,12-1"}
     cluster.note(f"backoffPolicy: {{rules: [{_flow(wrong)}]}}")
-    body = {
-        "metadata": {"name": "wrong"},
-        "spec": {"backoffPolicy": {"rules": [wrong]}, "template": {"spec": pod_spec("exit 0")}},
-    }
-    await cluster.refused(422, "POST", f"/apis/batch/v1/namespaces/{namespace.name}/jobs", body)
+    job = namespace.submit("wrong", template=pod_spec("exit 0"), backoffPolicy={"rules": [wrong]})
+    await cluster.refused(422, job)
 
 
 async def _run_story_1(cluster: DemoCluster, namespace: CaseNamespace) -> None:
@@ -77,7 +75,6 @@ async def _run_story_1(cluster: DemoCluster, namespace: CaseNamespace) -> None:
     folder = _folder(cluster, "bugs")
     spec = _with_runs(PROGRAM, folder, env=[{"name": "CODES", "value": "45 39"}])
     await _submit(namespace, "bugs", spec, BUGS, limit=3)
-    await namespace.job_is("bugs", _is_over)
     await _show_end(cluster, namespace, "bugs", want=("BackoffPolicy", 2))
 
 
@@ -87,13 +84,9 @@ async def _run_story_2(cluster: DemoCluster, namespace: CaseNamespace) -> None:
     cluster.note("backoffLimit: 0, so one counted failure would end the Job")
     spec = _with_runs(WORKER, _folder(cluster, "work"))
     pod = await _submit(namespace, "work", spec, DISRUPTIONS, limit=0)
-    await namespace.until(pod, lambda pod: pod["status"].get("phase") == "Running")
-    while not await namespace.log(pod):
-        await cluster.clock.sleep(0.05)
+    await namespace.printed(pod)
     namespace.show_command(f"refloat delete pod {pod} --reason Maintenance")
-    options = {"reason": "Maintenance"}
-    await cluster.client.delete(f"/api/v1/namespaces/{namespace.name}/pods/{pod}", options)
-    await namespace.job_is("work", _is_over)
+    await namespace.delete_pod(namespace.named(pod), DeleteOptions(reason="Maintenance"))
     await _show_end(cluster, namespace, "work", want=("CompletionsReached", 0))
 
 
@@ -125,16 +118,12 @@ def _with_runs(script: str, folder: Path, *, env: list[Object] | None = None) ->
     )
 
 
-def _is_over(job: Object) -> bool:
-    conditions = job["status"].get("conditions") or ()
-    return any(condition["type"] in ("Complete", "Failed") for condition in conditions)
-
-
 async def _show_end(
     cluster: DemoCluster, namespace: CaseNamespace, name: str, *, want: tuple[str, int]
 ) -> None:
     """Show the decision for each pod and the end of the Job, and check the end."""
-    job = await cluster.client.get(f"/apis/batch/v1/namespaces/{namespace.name}/jobs/{name}")
+    await namespace.finished(name)
+    job = namespace.jobs[name]
     for pod in attempts.recorded(job["metadata"].get("annotations")):
         why = f"exit code {pod['exitCode']}" if "exitCode" in pod else "no exit code"
         why += f", reason {pod['reason']}" if "reason" in pod else ""

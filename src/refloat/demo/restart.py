@@ -2,27 +2,29 @@
 """The demo of a cluster that stops and starts again."""
 
 import asyncio
+import contextlib
 
-from refloat.demo import objects
 from refloat.demo.demo_cluster import DemoCluster
 from refloat.demo.errors import DemoFailed
+from refloat.scenario.cluster import whole
 
 COUNT = 500
 WRITERS = 50  # requests at a time, as in a busy cluster
 
-MAPS = "/api/v1/namespaces/default/configmaps"
+PATH = "/api/v1/namespaces/default/configmaps"
+MAPS = whole("configmaps")
 
 
 async def run(cluster: DemoCluster) -> None:
     """Run the demo."""
     await cluster.step(f"{COUNT} objects, {WRITERS} writers at a time")
-    before = (await cluster.client.get(MAPS))["metadata"]["resourceVersion"]
+    before = (await cluster.client.ask("GET", PATH))["metadata"]["resourceVersion"]
     free = asyncio.Semaphore(WRITERS)
 
     async def create(number: int) -> None:
         async with free:
-            body = objects.config_map(f"map-{number:03}", number=str(number))
-            await cluster.client.create(MAPS, body)
+            body = {"metadata": {"name": f"map-{number:03}"}, "data": {"number": str(number)}}
+            await cluster.client.create(MAPS, body, namespace="default")
 
     began = cluster.seconds
     await asyncio.gather(*(create(number) for number in range(COUNT)))
@@ -40,16 +42,19 @@ async def run(cluster: DemoCluster) -> None:
 
 async def _check_history(cluster: DemoCluster, before: str) -> None:
     """List the objects, and continue a watch from the revision before all of them."""
-    maps = await cluster.client.get(MAPS)
+    maps = await cluster.client.ask("GET", PATH)
     if len(maps["items"]) != COUNT:
         raise DemoFailed(f"{COUNT} objects were created, {len(maps['items'])} are there")
     revision = maps["metadata"]["resourceVersion"]
     cluster.answer(f"a list finds {COUNT} objects at revision {revision}")
     names: list[str] = []
-    async for event in cluster.client.watch(MAPS, before):
-        names.append(event["object"]["metadata"]["name"])
-        if len(names) == COUNT:
-            break
+    watch = cluster.client.watch(MAPS, namespace="default", resource_version=before)
+    async with contextlib.aclosing(watch):
+        async for event in watch:
+            if event.object is not None:
+                names.append(event.object["metadata"]["name"])
+            if len(names) == COUNT:
+                break
     if len(set(names)) != COUNT:
         raise DemoFailed(f"a watch from revision {before} saw objects twice")
     cluster.answer(f"a watch from revision {before}, before all that, replays {COUNT} events")

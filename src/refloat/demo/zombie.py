@@ -6,17 +6,17 @@ processes. All waits are shorter than in Kubernetes: the same would take seven m
 """
 
 from refloat.api import conditions, times
+from refloat.api.meta import Object
 from refloat.app import timings
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
-from refloat.demo import objects, picture
+from refloat.demo import picture
 from refloat.demo.demo_cluster import DemoCluster, DemoSettings
 from refloat.demo.errors import DemoFailed
-from refloat.demo.nodes import NODES, DemoNodeSettings
-from refloat.demo.objects import Object
+from refloat.demo.nodes import DemoNodeSettings
 from refloat.demo.picture import PodState, PodTimeline
-from refloat.demo.view import CollectionView
 from refloat.policy.node import node_taints
 from refloat.policy.recovery import zombie
+from refloat.scenario.namespace import ScenarioNamespace
 
 NAMES = ("n1", "n2", "n3")
 SETTINGS = DemoSettings(
@@ -46,70 +46,59 @@ READING_SECONDS = 1.5
 TICK_SECONDS = 0.25
 
 
-def job() -> Object:
+async def submit(ns: ScenarioNamespace) -> None:
     """The example of the KEP, with an index for each pod and short waits."""
     toleration = {"operator": "Exists", "effect": "NoExecute"}
     keys = (node_taints.UNREACHABLE, node_taints.NOT_READY)
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": JOB},
-        "spec": {
-            "parallelism": 3,
-            "completions": 3,
-            "completionMode": "Indexed",
-            "podReplacementPolicy": "Failed",
-            "template": {
-                "metadata": {"annotations": {ANNOTATION: "true"}},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "terminationGracePeriodSeconds": GRACE_SECONDS,
-                    "tolerations": [
-                        {"key": key, "tolerationSeconds": TOLERATION_SECONDS, **toleration}
-                        for key in keys
-                    ],
-                    "containers": [
-                        {
-                            "name": "dummy-job",
-                            "image": "registry.k8s.io/e2e-test-images/agnhost:2.53",
-                            "command": ["/bin/sh"],
-                            "args": ["-c", f"sleep {WORK_SECONDS}"],
-                        }
-                    ],
-                },
-            },
-        },
+    container = {
+        "name": "dummy-job",
+        "image": "registry.k8s.io/e2e-test-images/agnhost:2.53",
+        "command": ["/bin/sh"],
+        "args": ["-c", f"sleep {WORK_SECONDS}"],
     }
+    pod = {
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "tolerations": [
+            {"key": key, "tolerationSeconds": TOLERATION_SECONDS, **toleration} for key in keys
+        ],
+        "containers": [container],
+    }
+    await ns.submit(
+        JOB,
+        template=pod,
+        annotations={ANNOTATION: "true"},
+        parallelism=3,
+        completions=3,
+        completionMode="Indexed",
+        podReplacementPolicy="Failed",
+    )
 
 
 class JobProgress:
     """The nodes, the Job and its pods, as the watches show them."""
 
-    def __init__(self, cluster: DemoCluster) -> None:
+    def __init__(self, cluster: DemoCluster, ns: ScenarioNamespace) -> None:
         self.cluster = cluster
-        self._views: dict[str, CollectionView] = {}
+        self.ns = ns
         self._timelines: dict[str, PodTimeline] = {}  # by the name of the pod
         self._lost: dict[str, None] = {}
         self._next = ""
         self._is_ended = False
-
-    async def begin(self) -> None:
-        for path in (NODES, PODS, JOBS):
-            self._views[path] = await self.cluster.view(path, self._update)
-        self.cluster.spawn(self._tick(), "the time")
+        for namespace in (SPACE, ""):
+            cluster.scenario.listen(namespace, self._update)
+        cluster.spawn(self._tick(), "the time")
 
     # -- what the watches show
 
-    def _update(self, _: str = "") -> None:
+    def _update(self, *_: object) -> None:
         for name in NAMES:
             if name not in self._lost and self.is_lost(name):
                 self._lost[name] = None
                 self.cluster.event(f"{name} is unreachable: silent for {SILENCE_SECONDS:g} s")
-        for event in self._views[PODS].seen:
-            if event.name not in self._timelines:
-                index = event.object["metadata"]["labels"][INDEX]
-                self._timelines[event.name] = PodTimeline(index)
-            self._note(self._timelines[event.name], self.pod(event.name))
+        for pod in self.ns.pods.values():
+            index = pod["metadata"]["labels"][INDEX]
+            timeline = self._timelines.setdefault(pod["metadata"]["name"], PodTimeline(index))
+            self._note(timeline, pod)
 
     def _note(self, timeline: PodTimeline, pod: Object) -> None:
         timeline.node = pod["spec"].get("nodeName", "")
@@ -139,18 +128,8 @@ class JobProgress:
         )
 
     def is_lost(self, node: str) -> bool:
-        event = self._views[NODES].last(node)
-        taints = event.object["spec"].get("taints") or () if event is not None else ()
+        taints = self.cluster.nodes.node(node).get("spec", {}).get("taints") or ()
         return any(taint["key"] == node_taints.UNREACHABLE for taint in taints)
-
-    def pod(self, name: str) -> Object:
-        event = self._views[PODS].last(name)
-        assert event is not None
-        return event.object
-
-    def job(self) -> Object:
-        event = self._views[JOBS].last(JOB)
-        return {} if event is None else event.object
 
     def pods(self, *states: PodState) -> list[str]:
         """The names of the pods in one of these states."""
@@ -192,9 +171,7 @@ class JobProgress:
 async def run(cluster: DemoCluster) -> None:
     """Run the demo."""
     cluster.begin()
-    progress = JobProgress(cluster)
-    await cluster.client.create("/api/v1/namespaces", objects.namespace(SPACE))
-    await progress.begin()
+    progress = JobProgress(cluster, await cluster.namespace(SPACE))
     pod = await _start(progress)
     await _lose(progress, pod)
     await _hang(progress, pod)
@@ -209,9 +186,9 @@ async def _start(progress: JobProgress) -> str:
     cluster.note("podReplacementPolicy: Failed forbids two running pods of one index. The user")
     cluster.note(f'opted in: {ANNOTATION}: "true"')
     progress.expect("three pods run")
-    await cluster.client.create(JOBS, job())
-    await progress.cluster.until(
-        lambda: len(progress.pods(*PodState)) == 3 and not progress.pods(PodState.PENDING)
+    await submit(progress.ns)
+    await progress.ns.wait_until(
+        lambda _: len(progress.pods(*PodState)) == 3 and not progress.pods(PodState.PENDING)
     )
     running = sorted(progress.pods(PodState.RUNNING), key=lambda name: progress.timeline(name).node)
     if not running:
@@ -231,9 +208,9 @@ async def _lose(progress: JobProgress, pod: str) -> None:
     cluster.note(f"$ refloat node freeze {node}")
     cluster.nodes.fail(node, "freeze")
     progress.expect(f"the node controller calls {node} unreachable", SILENCE_SECONDS)
-    await progress.cluster.until(lambda: progress.is_lost(node))
+    await cluster.nodes.watched.wait_until(lambda _: progress.is_lost(node))
     progress.expect(f"index {index} is evicted from {node}", TOLERATION_SECONDS)
-    await progress.cluster.until(lambda: progress.timeline(pod).state == PodState.TERMINATING)
+    await progress.ns.wait_until(lambda _: progress.timeline(pod).state == PodState.TERMINATING)
     progress.expect("the grace period of the pod ends", _rest_of_grace(progress, pod))
     await cluster.clock.sleep(max(0.0, _rest_of_grace(progress, pod)))
 
@@ -241,7 +218,7 @@ async def _lose(progress: JobProgress, pod: str) -> None:
 async def _hang(progress: JobProgress, pod: str) -> None:
     cluster, timeline = progress.cluster, progress.timeline(pod)
     await cluster.step("The pod hangs in Terminating, and the Job waits")
-    if timeline.state != PodState.TERMINATING or progress.job()["status"].get("failed"):
+    if timeline.state != PodState.TERMINATING or progress.ns.status(JOB).get("failed"):
         raise DemoFailed(
             f"pod {pod} is {timeline.state.name if timeline.state else 'unknown'} too early"
         )
@@ -260,11 +237,11 @@ async def _free(progress: JobProgress, pod: str) -> str:
     await cluster.step(
         f"Refloat marks the pod Failed, and index {timeline.index} starts on another node"
     )
-    await progress.cluster.until(lambda: timeline.state in picture.OVER)
-    if timeline.state != PodState.FAILED or not _reason(progress.pod(pod)).startswith(
+    await progress.ns.wait_until(lambda _: timeline.state in picture.OVER)
+    if timeline.state != PodState.FAILED or not _reason(progress.ns.named(pod)).startswith(
         zombie.REASON
     ):
-        raise DemoFailed(f"pod {pod} was not freed: {progress.pod(pod)['status']}")
+        raise DemoFailed(f"pod {pod} was not freed: {progress.ns.named(pod)['status']}")
     progress.expect(f"index {timeline.index} starts on another node")
 
     def others() -> list[str]:
@@ -275,15 +252,14 @@ async def _free(progress: JobProgress, pod: str) -> str:
             if name != pod and other.index == timeline.index and other.state != PodState.PENDING
         ]
 
-    await progress.cluster.until(others)
+    await progress.ns.wait_until(lambda _: others())
     progress.expect(f"index {timeline.index} is done, and with it the Job", WORK_SECONDS)
     return others()[0]
 
 
 async def _complete(progress: JobProgress, pod: str, replacement: str) -> None:
     cluster = progress.cluster
-    await progress.cluster.until(lambda: _is_over(progress.job()))
-    status = progress.job()["status"]
+    status = await progress.ns.finished(JOB)
     await cluster.step("The Job is complete")
     progress.end()
     await cluster.table(JOBS, headline=f"$ kubectl -n {SPACE} get jobs")
@@ -303,10 +279,6 @@ def _check(status: Object, first: PodTimeline, second: PodTimeline) -> None:
         raise DemoFailed(f"index {first.index} started again before its pod had failed")
 
 
-def _is_over(job: Object) -> bool:
-    return any(conditions.is_true(conditions.of(job), kind) for kind in ("Complete", "Failed"))
-
-
 def _reason(pod: Object) -> str:
     """The reason of a failed pod: the condition of zombie recovery, if there is one."""
     condition = conditions.find(conditions.of(pod), zombie.CONDITION)
@@ -317,5 +289,5 @@ def _reason(pod: Object) -> str:
 
 def _rest_of_grace(progress: JobProgress, pod: str) -> float:
     """Seconds until the end of the pod's grace period."""
-    until = times.parse(progress.pod(pod)["metadata"]["deletionTimestamp"])
+    until = times.parse(progress.ns.named(pod)["metadata"]["deletionTimestamp"])
     return (until - progress.cluster.clock.now()).total_seconds()

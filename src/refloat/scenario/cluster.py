@@ -22,13 +22,18 @@ from refloat.client.contract import Client, EventType, Kind, Selector
 from refloat.client.http import HttpClient
 from refloat.client.settings import ClientSettings
 
-# Whole objects: scenarios compare fields that no controller reads.
-JOBS: Kind[Object] = Kind(kinds.of("jobs", "batch"), dict[str, Any])
-PODS: Kind[Object] = Kind(kinds.of("pods"), dict[str, Any])
-NODES: Kind[Object] = Kind(kinds.of("nodes"), dict[str, Any])
-NAMESPACES: Kind[Object] = Kind(kinds.of("namespaces"), dict[str, Any])
-ACCOUNTS: Kind[Object] = Kind(kinds.of("serviceaccounts"), dict[str, Any])
-EVENTS: Kind[Object] = Kind(kinds.of("events", "events.k8s.io"), dict[str, Any])
+
+def whole(plural: str, group: str = "") -> Kind[Object]:
+    """A kind with whole objects: scenarios compare fields that no controller reads."""
+    return Kind(kinds.of(plural, group), dict[str, Any])
+
+
+JOBS = whole("jobs", "batch")
+PODS = whole("pods")
+NODES = whole("nodes")
+NAMESPACES = whole("namespaces")
+ACCOUNTS = whole("serviceaccounts")
+EVENTS = whole("events", "events.k8s.io")
 
 LABEL = "refloat.dev/scenario"
 """The label of the namespaces of scenarios."""
@@ -45,7 +50,7 @@ Listener: TypeAlias = Callable[[str, EventType, Object], None]
 
 @dataclass
 class ScenarioCluster:
-    """The watches of a cluster, and a listener for each namespace."""
+    """The watches of a cluster, and the listeners of each namespace."""
 
     client: Client
     clock: Clock
@@ -54,7 +59,7 @@ class ScenarioCluster:
     """`spec.managedBy` of the Jobs; empty: none."""
     needs_account: bool = False
     """Whether the cluster refuses pods until a namespace has its service account."""
-    _listeners: dict[str, Listener] = field(default_factory=dict)
+    _listeners: dict[str, list[Listener]] = field(default_factory=dict)
     _tasks: Tasks = field(default_factory=Tasks)
 
     async def open(self, *more: Kind[Object]) -> None:
@@ -80,7 +85,8 @@ class ScenarioCluster:
         return name
 
     def listen(self, namespace: str, listener: Listener) -> None:
-        self._listeners[namespace] = listener
+        """Call a listener, after earlier ones, with each event; "" is for cluster objects."""
+        self._listeners.setdefault(namespace, []).append(listener)
 
     def leave(self, namespace: str) -> None:
         self._listeners.pop(namespace, None)
@@ -100,8 +106,7 @@ class ScenarioCluster:
                 await watch.aclose()
 
     def _pass_on(self, kind: Kind[Object], event: EventType, obj: Object) -> None:
-        listener = self._listeners.get(obj["metadata"].get("namespace", ""))
-        if listener is not None:
+        for listener in self._listeners.get(obj["metadata"].get("namespace", ""), ()):
             listener(kind.resource.plural, event, obj)
 
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from refloat.api import conditions
@@ -22,6 +23,7 @@ from refloat.scenario.errors import ConditionTimeout
 JOB = "job"
 INDEX = "batch.kubernetes.io/job-completion-index"
 TERMINAL = ("Succeeded", "Failed")
+STARTED = ("Running", *TERMINAL)
 
 # A hang: nothing takes a fifth of this, on a busy machine too.
 PATIENCE_SECONDS = 300.0
@@ -29,6 +31,10 @@ PATIENCE_SECONDS = 300.0
 # The longest time in which a controller with work to do may be silent, back-off
 # and deadlines aside: controllers gather changes for one second.
 QUIET_SECONDS = 3.0
+
+# The pause between two reads of a log, which no watch shows, and the most lines of a read.
+LOG_SECONDS = 0.05
+LOG_LINES = 100
 
 Condition: TypeAlias = Callable[["ScenarioNamespace"], object]
 
@@ -39,14 +45,40 @@ def index_of(pod: Object) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
+@dataclass(frozen=True, slots=True)
+class ScenarioEvent:
+    """One event of a watch."""
+
+    plural: str
+    type: EventType
+    object: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
+
+    @property
+    def revision(self) -> int:
+        return int(self.object["metadata"]["resourceVersion"])
+
+    @property
+    def is_gone(self) -> bool:
+        return self.type == "DELETED"
+
+
 class ScenarioNamespace:
-    """One namespace, one Job (more by name), and the history of both."""
+    """One namespace, one Job (more by name), and the history of both.
+
+    A namespace without a name has the objects of the cluster, such as nodes.
+    """
 
     def __init__(self, cluster: ScenarioCluster, name: str) -> None:
         self.cluster = cluster
         self.client = cluster.client
         self.name = name
-        self.jobs: dict[str, Object] = {}
+        self.history: list[ScenarioEvent] = []
+        self.objects: dict[tuple[str, str], Object] = {}
+        """The present objects, by plural and name."""
         self.job_uids: set[str] = set()
         """Of all Jobs that there ever were: pods that outlive theirs carry its uid."""
         self.pods: dict[str, Object] = {}
@@ -58,29 +90,35 @@ class ScenarioNamespace:
         self.notes: list[str] = []
         """Answers of the API, to compare with those of other clusters."""
         self._changed = asyncio.Event()
-        self._changes = 0
+        cluster.listen(name, self.record)
 
     def record(self, plural: str, event: EventType, obj: Object) -> None:
         """Take in an event of a watch."""
         meta = obj["metadata"]
+        self.history.append(ScenarioEvent(plural, event, obj))
+        if event == "DELETED":
+            self.objects.pop((plural, meta["name"]), None)
+        else:
+            self.objects[plural, meta["name"]] = obj
         if plural == "jobs":
             self.job_uids.add(meta["uid"])
-            self.jobs[meta["name"]] = obj
-            if event == "DELETED":
-                del self.jobs[meta["name"]]
         elif plural == "pods":
             self.pods[meta["uid"]] = obj
             if event == "DELETED":
                 self.gone.add(meta["uid"])
-        self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
-        self._changes += 1
+            self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
         self._changed.set()
 
     # Observations
 
+    @property
+    def jobs(self) -> dict[str, Object]:
+        """The present Jobs, by name."""
+        return {name: obj for (plural, name), obj in self.objects.items() if plural == "jobs"}
+
     def status(self, name: str = JOB) -> Object:
         """The last status of a Job; empty before there is any."""
-        status: Object = self.jobs.get(name, {}).get("status") or {}
+        status: Object = self.objects.get(("jobs", name), {}).get("status") or {}
         return status
 
     def condition(self, kind: str, name: str = JOB) -> Object | None:
@@ -110,6 +148,10 @@ class ScenarioNamespace:
     def pod(self, index: int, number: int = -1) -> Object:
         """A pod of a completion index: the newest, or the nth."""
         return [pod for pod in self.pods.values() if index_of(pod) == index][number]
+
+    def named(self, name: str) -> Object:
+        """The newest pod of this name, also if it is deleted."""
+        return [pod for pod in self.pods.values() if pod["metadata"]["name"] == name][-1]
 
     # Actions
 
@@ -197,12 +239,25 @@ class ScenarioNamespace:
             text = f"{what} within {seconds:.0f} s: {self.summary()}"
             raise ConditionTimeout(text) from None
 
-    async def wait_until(self, condition: Condition, what: str = "not so") -> None:
+    async def wait_until(
+        self, condition: Condition, what: str = "not so", seconds: float = PATIENCE_SECONDS
+    ) -> None:
         """Until the condition holds for what the watches show."""
-        async with self.patience(what):
+        async with self.patience(what, seconds):
             while not condition(self):
                 self._changed.clear()
                 await self._changed.wait()
+
+    async def shown(self, obj: Object) -> Object:
+        """An object, once a watch has shown this version or a later one."""
+        uid, revision = obj["metadata"]["uid"], int(obj["metadata"]["resourceVersion"])
+        await self.wait_until(
+            lambda ns: any(
+                each.object["metadata"]["uid"] == uid and each.revision >= revision
+                for each in ns.history
+            )
+        )
+        return obj
 
     async def finished(self, name: str = JOB) -> Object:
         """The Job's status, once Complete or Failed."""
@@ -228,15 +283,16 @@ class ScenarioNamespace:
         """
         async with self.patience("not quiet"):
             before = -1
-            while before != self._changes or not self._is_counted():
-                before = self._changes
+            while before != len(self.history) or not self._is_counted():
+                before = len(self.history)
                 await self.sleep(QUIET_SECONDS)
 
     def _is_counted(self) -> bool:
         """Whether the only Job counts the present pods; another controller's need not."""
-        if len(self.jobs) != 1:
+        jobs = self.jobs
+        if len(jobs) != 1:
             return True
-        ((name, job),) = self.jobs.items()
+        ((name, job),) = jobs.items()
         status = self.status(name)
         if job["spec"].get("managedBy", "") != self.cluster.managed_by:
             return True
@@ -265,6 +321,17 @@ class ScenarioNamespace:
                         return each
                 await self.sleep(1)
 
+    async def printed(self, pod: str, lines: int = 1) -> list[str]:
+        """The log of a pod's container `main`, once there are so many lines."""
+        options = {"namespace": self.name, "container": "main"}
+        async with self.patience(f"no {lines} lines in the log of {pod}"):
+            await self.wait_until(lambda ns: ns.named(pod)["status"].get("phase") in STARTED)
+            while True:
+                text = await self.client.log(pod, lines=LOG_LINES, **options)
+                if len(log := text.splitlines()) >= lines:
+                    return log
+                await self.sleep(LOG_SECONDS)
+
     def summary(self) -> str:
         """The state of the Jobs and pods, for messages."""
         lines = [f"namespace {self.name}"]
@@ -281,7 +348,6 @@ class ScenarioNamespace:
 async def opened(cluster: ScenarioCluster, title: str) -> AsyncIterator[ScenarioNamespace]:
     """A new namespace; its Jobs and pods are deleted at the end of the block."""
     ns = ScenarioNamespace(cluster, await cluster.namespace(title))
-    cluster.listen(ns.name, ns.record)
     try:
         yield ns
     finally:

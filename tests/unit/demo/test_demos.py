@@ -10,12 +10,15 @@ from refloat.base.clock import RealClock
 from refloat.base.errors import UsageError
 from refloat.base.rand import Rand
 from refloat.cli import demo as cli
+from refloat.client.errors import NotFound
 from refloat.demo import catalogue, demo_run, nodes
 from refloat.demo.demo_cluster import API_SERVER_ONLY, DemoCluster, DemoSettings
 from refloat.demo.demo_run import Demo
-from refloat.demo.errors import DemoFailed, RequestRefused
+from refloat.demo.errors import DemoFailed
 from refloat.demo.nodes import DemoNodeSettings
 from refloat.demo.output_lines import Line
+from refloat.scenario.errors import ConditionTimeout
+from refloat.scenario.namespace import ScenarioNamespace
 
 
 async def _played(chosen: Demo) -> list[Line]:
@@ -77,15 +80,15 @@ async def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 async def test_an_answer_that_the_story_did_not_expect_ends_it() -> None:
     async def run(cluster: DemoCluster) -> None:
-        await cluster.client.get("/api/v1/namespaces/default/pods/absent")
+        await cluster.client.ask("GET", "/api/v1/namespaces/default/pods/absent")
 
-    with pytest.raises(RequestRefused, match='404 pods "absent" not found'):
+    with pytest.raises(NotFound, match='pods "absent" not found'):
         await _played(Demo("wrong", "", run))
 
 
 async def test_a_success_where_a_refusal_was_due_ends_the_story() -> None:
     async def run(cluster: DemoCluster) -> None:
-        await cluster.refused(404, "GET", "/api/v1/namespaces/default")
+        await cluster.refused(404, cluster.client.ask("GET", "/api/v1/namespaces/default"))
 
     with pytest.raises(DemoFailed, match="expected 404"):
         await _played(Demo("wrong", "", run))
@@ -95,8 +98,7 @@ async def test_a_demo_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(demo_run, "MAX_SECONDS", 0.01)
 
     async def run(cluster: DemoCluster) -> None:
-        view = await cluster.view("/api/v1/namespaces")
-        await view.gone("default")
+        await ScenarioNamespace(cluster.scenario, "default").finished()
 
     with pytest.raises(DemoFailed, match="took more than"):
         await _played(Demo("hangs", "", run))
@@ -119,5 +121,5 @@ async def test_a_node_that_does_not_come_up_ends_the_story(monkeypatch: pytest.M
         raise AssertionError
 
     settings = DemoSettings("none", (DemoNodeSettings("n1"),))
-    with pytest.raises(DemoFailed, match="node n1 was not ready after 0 s"):
+    with pytest.raises(ConditionTimeout, match="node n1 is not ready within 0 s"):
         await _played(Demo("absent", "", run, settings))

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from refloat.client.contract import EventType
 from refloat.demo.demo_cluster import API_SERVER_ONLY
 from refloat.demo.failures import case, pod_end
 from refloat.demo.failures.case import Case, Difference
 from refloat.demo.failures.case_namespace import CaseNamespace
 from refloat.demo.failures.cases import CASES
 from refloat.demo.failures.pod_end import End
-from refloat.demo.view import ViewEvent
+from refloat.scenario.namespace import ScenarioEvent
 from tests.cases import cases
 
 JOB = "batch.kubernetes.io/job-name"
@@ -46,7 +47,7 @@ def test_a_mistake_in_a_scenario_is_found(made: Case, want: str) -> None:
     assert want in case.mistakes(made)
 
 
-def _pod(name: str, revision: int, type_: str = "MODIFIED", **status: Any) -> ViewEvent:
+def _pod(name: str, revision: int, type_: EventType = "MODIFIED", **status: Any) -> ScenarioEvent:
     meta = {
         "name": name,
         "namespace": "demo-x",
@@ -54,11 +55,11 @@ def _pod(name: str, revision: int, type_: str = "MODIFIED", **status: Any) -> Vi
         "labels": {JOB: "work"},
     }
     obj = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}
-    return ViewEvent(type_, obj, {"Status": "Error"})
+    return ScenarioEvent("pods", type_, obj)
 
 
-def _job(**status: Any) -> ViewEvent:
-    return ViewEvent("MODIFIED", {"metadata": {"name": "work"}, "status": status}, {})
+def _job(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "work"}, "status": status}
 
 
 CONDITIONS = [
@@ -109,7 +110,9 @@ ENDED, GONE = _pod("a", 5, phase="Failed"), _pod("a", 7, "DELETED", phase="Faile
         "the first never ended": ([_pod("a", 3), _pod("b", 4)], "before its end"),
     },
 )
-def test_a_replacement_is_dated_by_the_end_of_the_first(pods: list[ViewEvent], want: str) -> None:
+def test_a_replacement_is_dated_by_the_end_of_the_first(
+    pods: list[ScenarioEvent], want: str
+) -> None:
     assert pod_end.observe(pods, _job(), "a").replaced == want
 
 

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from refloat.api import conditions
-from refloat.demo import objects
+from refloat.api.meta import Object
 from refloat.demo.demo_cluster import DemoCluster
 from refloat.demo.failures import pod_end
 from refloat.demo.failures.pod_end import End
-from refloat.demo.nodes import NODES
-from refloat.demo.objects import Object
-from refloat.demo.view import CollectionView, ViewEvent
+from refloat.scenario.cluster import NAMESPACES, NODES
+from refloat.scenario.namespace import ScenarioEvent, ScenarioNamespace
 
 Condition: TypeAlias = Callable[[Object], object]
 
@@ -35,9 +34,6 @@ BACKOFF_LIMIT = 6
 # its process id after the trap is set; `$$$$` is `$$` for the shell.
 FOREVER = "trap '' TERM; echo $$$$; while true; do sleep 0.2; done"
 
-# How often the case polls for the first line of a log.
-POLL_SECONDS = 0.05
-
 # Short, because no container of these cases uses its grace period.
 GRACE_SECONDS = 1
 
@@ -56,109 +52,75 @@ def pod_spec(
     }
 
 
-class CaseNamespace:
+class CaseNamespace(ScenarioNamespace):
     """The namespace of one case."""
 
-    def __init__(
-        self, cluster: DemoCluster, name: str, *, pods: CollectionView, jobs: CollectionView
-    ) -> None:
-        self.cluster = cluster
-        self.name = name
-        self._pods = pods
-        self._jobs = jobs
+    def __init__(self, demo: DemoCluster, name: str) -> None:
+        super().__init__(demo.scenario, name)
+        self.demo = demo
 
     @classmethod
-    async def of(cls, cluster: DemoCluster, name: str) -> "CaseNamespace":
+    async def of(cls, demo: DemoCluster, name: str) -> "CaseNamespace":
         # `pod_end` replaces the name in texts, so the name must not be a common word.
         space = f"demo-{name}"
-        await cluster.client.create("/api/v1/namespaces", objects.namespace(space))
-        return cls(
-            cluster,
-            space,
-            pods=await cluster.view(f"/api/v1/namespaces/{space}/pods"),
-            jobs=await cluster.view(f"/apis/batch/v1/namespaces/{space}/jobs"),
-        )
+        await demo.client.create(NAMESPACES, {"metadata": {"name": space}})
+        demo.show(space, "pods", "jobs")
+        return cls(demo, space)
 
     # -- requests --------------------------------------------------------
 
     def show_command(self, command: str) -> None:
         """Show the command with which a user would take this step."""
-        self.cluster.note(f"$ {command}")
+        self.demo.note(f"$ {command}")
 
     async def job(self, name: str, spec: Object, **more: Any) -> str:
         """Create a Job with one pod and the policy of all cases; the pod's name."""
-        policy = {"podFailurePolicy": POLICY, "backoffLimit": BACKOFF_LIMIT}
-        body = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": name},
-            "spec": {**policy, "template": {"spec": spec}, **more},
-        }
-        await self.cluster.client.create(self._jobs.path, body)
+        policy: Object = {"podFailurePolicy": POLICY, "backoffLimit": BACKOFF_LIMIT}
+        await self.submit(name, template=spec, **policy | more)
 
-        def first() -> str:
-            return next(
-                (event.name for event in self._pods.seen if pod_end.job_of(event) == name), ""
-            )
+        def names(_: ScenarioNamespace) -> list[str]:
+            return [each.name for each in self.pod_events if pod_end.job_of(each.object) == name]
 
-        await self.cluster.until(first)
-        return first()
+        await self.wait_until(names)
+        return names(self)[0]
 
-    async def running(self, name: str, spec: Object, **more: Any) -> str:
+    async def started(self, name: str, spec: Object, **more: Any) -> str:
         """Create a Job and wait for the first line of its pod's log: then the traps are set."""
         pod = await self.job(name, spec, **more)
-        await self.until(pod, lambda pod: pod["status"].get("phase") == "Running")
-        while not await self.log(pod):
-            await self.cluster.clock.sleep(POLL_SECONDS)
+        await self.printed(pod)
         return pod
-
-    async def pod(self, name: str, spec: Object) -> None:
-        """Create a pod without an owner."""
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        await self.cluster.client.create(self._pods.path, body)
 
     async def delete(self, pod: str) -> None:
         self.show_command(f"kubectl delete pod {pod}")
-        await self.cluster.client.delete(f"{self._pods.path}/{pod}")
-
-    async def evict(self, pod: str) -> None:
-        path = f"{self._pods.path}/{pod}"
-        eviction = objects.eviction(await self.cluster.client.get(path))
-        await self.cluster.client.create(f"{path}/eviction", eviction)
+        await self.delete_pod(self.named(pod))
 
     async def lose_node(self, name: str, pod: str) -> None:
         """Cut off the node of a pod and delete the node, which cannot join again."""
         self.cut_off(name)
-        await self.cluster.nodes.wait_lost(name)
+        await self.demo.nodes.wait_lost(name)
         # The cluster updates the pod after the node.
-        await self.until(
-            pod, lambda obj: not conditions.is_true(obj["status"].get("conditions") or [], "Ready")
-        )
+        await self.until(pod, lambda pod: not conditions.is_true(conditions.of(pod), "Ready"))
         self.show_command(f"kubectl delete node {name}")
-        await self.cluster.client.delete(f"{NODES}/{name}")
+        await self.client.delete(NODES, name)
 
     def cut_off(self, node: str) -> None:
         self.show_command(f"refloat node partition {node}")
-        self.cluster.nodes.fail(node, "partition")
-
-    async def log(self, pod: str) -> str:
-        return await self.cluster.client.text(f"{self._pods.path}/{pod}/log")
+        self.demo.nodes.fail(node, "partition")
 
     # -- watches ---------------------------------------------------------
 
-    def last_event(self, pod: str) -> ViewEvent:
-        event = self._pods.last(pod)
-        assert event is not None, f"pod {pod} was never seen"
-        return event
+    @property
+    def pod_events(self) -> list[ScenarioEvent]:
+        return [each for each in self.history if each.plural == "pods"]
 
     def phases(self, pod: str) -> list[str]:
         """All phases of the pod, in order."""
-        events = [event for event in self._pods.seen if event.name == pod]
-        return list(dict.fromkeys(event.object["status"].get("phase") for event in events))
+        events = [each for each in self.pod_events if each.name == pod]
+        return list(dict.fromkeys(each.object["status"].get("phase") for each in events))
 
     async def until(self, pod: str, condition: Condition) -> None:
         """Wait until a pod meets the condition."""
-        await self.cluster.until(lambda: condition(self.last_event(pod).object))
+        await self.wait_until(lambda ns: condition(ns.named(pod)))
 
     async def waiting(self, pod: str, *reasons: str) -> None:
         """Wait until the container waits for one of these reasons."""
@@ -169,38 +131,23 @@ class CaseNamespace:
 
         await self.until(pod, waits)
 
-    async def job_is(self, job: str, condition: Condition) -> None:
-        """Wait until a Job meets the condition."""
-
-        def is_met() -> bool:
-            event = self._jobs.last(job)
-            return event is not None and bool(condition(event.object))
-
-        await self.cluster.until(is_met)
-
     async def replaced(self, pod: str) -> None:
-        await self.cluster.until(lambda: pod_end.replacement(self._pods.seen, pod))
+        await self.wait_until(lambda _: pod_end.replacement(self.pod_events, pod))
 
     async def settled(self, job: str, pod: str) -> End:
         """Wait until the pod has ended and the Job has counted it, and is over or goes on."""
 
-        def is_settled() -> bool:
-            owner, last = self._jobs.last(job), self.last_event(pod)
-            if (
-                owner is None
-                or not pod_end.is_terminal(last.object)
-                or not pod_end.is_counted(last)
-            ):
+        def is_settled(_: ScenarioNamespace) -> bool:
+            events, owner = self.pod_events, self.jobs[job]
+            last = [each for each in events if each.name == pod][-1]
+            if not pod_end.is_terminal(last.object) or not pod_end.is_counted(last):
                 return False
-            has_next = pod_end.replacement(self._pods.seen, pod) is not None
-            goes_on = has_next and not pod_end.is_counting(owner.object)
-            return pod_end.is_over(owner.object) or goes_on
+            has_next = pod_end.replacement(events, pod) is not None
+            return pod_end.is_over(owner) or (has_next and not pod_end.is_counting(owner))
 
-        await self.cluster.until(is_settled)
+        await self.wait_until(is_settled)
         return self.now(job, pod)
 
     def now(self, job: str, pod: str) -> End:
         """The state of the pod and the Job now."""
-        owner = self._jobs.last(job)
-        assert owner is not None, f"job {job} was never seen"
-        return pod_end.observe(self._pods.seen, owner, pod)
+        return pod_end.observe(self.pod_events, self.jobs[job], pod)

@@ -18,13 +18,13 @@ from refloat.demo.failures.shared_values import (
 
 
 async def node_deleted(namespace: CaseNamespace) -> End:
-    pod = await namespace.running("work", pod_spec(FOREVER, node=DELETED.name))
+    pod = await namespace.started("work", pod_spec(FOREVER, node=DELETED.name))
     await namespace.lose_node(DELETED.name, pod)
     return await namespace.settled("work", pod)
 
 
 async def node_lost(namespace: CaseNamespace) -> End:
-    pod = await namespace.running("work", pod_spec(FOREVER, node=LOST.name))
+    pod = await namespace.started("work", pod_spec(FOREVER, node=LOST.name))
     namespace.cut_off(LOST.name)
     await namespace.until(pod, lambda pod: pod["status"].get("reason"))
     return namespace.now("work", pod)

@@ -19,45 +19,45 @@ from refloat.demo.failures.shared_values import (
     case_node,
     settings,
 )
-from refloat.demo.nodes import NODES
+from refloat.scenario.cluster import NODES, whole
 
 Drain: TypeAlias = Callable[[CaseNamespace, str, str], Awaitable[None]]
 """Drains the named node of a pod."""
 
 
 async def preemption(namespace: CaseNamespace) -> End:
-    node = await namespace.cluster.client.get(f"{NODES}/{WORKER.name}")
+    node = await namespace.client.get(NODES, WORKER.name)
     large = {"resources": {"requests": {"cpu": f"{int(node['status']['capacity']['cpu']) * 600}m"}}}
-    pod = await namespace.running("low", pod_spec(FOREVER, node=WORKER.name, container=large))
+    pod = await namespace.started("low", pod_spec(FOREVER, node=WORKER.name, container=large))
     body = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": namespace.name},
         "value": 1000,
     }
-    await namespace.cluster.client.create("/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    await namespace.client.create(whole("priorityclasses", "scheduling.k8s.io"), body)
     higher = pod_spec(FOREVER, node=WORKER.name, container=large, priorityClassName=namespace.name)
     namespace.show_command("kubectl create --filename a-job-of-higher-priority.yaml")
-    await namespace.running("high", higher)
+    await namespace.started("high", higher)
     return await namespace.settled("low", pod)
 
 
 async def taint(namespace: CaseNamespace) -> End:
-    pod = await namespace.running("work", pod_spec(FOREVER, node=TAINTED.name))
+    pod = await namespace.started("work", pod_spec(FOREVER, node=TAINTED.name))
     namespace.show_command(f"kubectl taint node {TAINTED.name} example.com/maintenance:NoExecute")
     taints = [{"key": "example.com/maintenance", "effect": "NoExecute"}]
-    await namespace.cluster.client.patch(f"{NODES}/{TAINTED.name}", {"spec": {"taints": taints}})
+    await namespace.client.patch(NODES, TAINTED.name, {"spec": {"taints": taints}})
     return await namespace.settled("work", pod)
 
 
 async def cordon_and_evict(namespace: CaseNamespace, node: str, pod: str) -> None:
     """Cordon the node and evict the pod, as `kubectl drain` does."""
-    await namespace.cluster.client.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
-    await namespace.evict(pod)
+    await namespace.client.patch(NODES, node, {"spec": {"unschedulable": True}})
+    await namespace.evict(namespace.named(pod))
 
 
 async def drain(namespace: CaseNamespace, by: Drain = cordon_and_evict) -> End:
-    pod = await namespace.running("work", pod_spec(FOREVER, node=DRAINED.name))
+    pod = await namespace.started("work", pod_spec(FOREVER, node=DRAINED.name))
     namespace.show_command(f"kubectl drain {DRAINED.name}")
     await by(namespace, DRAINED.name, pod)
     return await namespace.settled("work", pod)

@@ -30,10 +30,10 @@ WRITING = f"head -c 3000000 /dev/zero > ${{REFLOAT_VOLUME_WORK:-/work}}/big; {FO
 
 async def pressure(namespace: CaseNamespace, *, node: str, signal: str) -> End:
     """Raise the eviction threshold above the free amount; the machine does not fill up."""
-    pod = await namespace.running("work", pod_spec(FOREVER, node=node))
+    pod = await namespace.started("work", pod_spec(FOREVER, node=node))
     threshold = f"--eviction-hard={signal}<100.0%"
     namespace.show_command(f"refloat agent --name {node} '{threshold}'")
-    namespace.cluster.nodes.change_flags(node, threshold)
+    namespace.demo.nodes.change_flags(node, threshold)
     return await namespace.settled("work", pod)
 
 
@@ -54,22 +54,22 @@ async def storage_limit(namespace: CaseNamespace) -> End:
 
 
 async def shutdown(namespace: CaseNamespace, *, node: str, script: str) -> End:
-    pod = await namespace.running("work", pod_spec(script, node=node))
+    pod = await namespace.started("work", pod_spec(script, node=node))
     namespace.show_command(f"refloat node shutdown {node}")
-    namespace.cluster.nodes.shut_down(node)
+    namespace.demo.nodes.shut_down(node)
     return await namespace.settled("work", pod)
 
 
 async def admission(namespace: CaseNamespace) -> End:
-    await namespace.cluster.nodes.wait_condition(FULL.name, "DiskPressure")
+    await namespace.demo.nodes.wait_condition(FULL.name, "DiskPressure")
     tolerations = [{"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"}]
     pod = await namespace.job("work", pod_spec(FOREVER, node=FULL.name, tolerations=tolerations))
     return await namespace.settled("work", pod)
 
 
 async def container_kill(namespace: CaseNamespace) -> End:
-    pod = await namespace.running("work", pod_spec(FOREVER, node=WORKER.name))
-    process = int(await namespace.log(pod))
+    pod = await namespace.started("work", pod_spec(FOREVER, node=WORKER.name))
+    process = int((await namespace.printed(pod))[0])
     namespace.show_command(f"kill -9 {process}")
     os.kill(process, signal.SIGKILL)
     return await namespace.settled("work", pod)

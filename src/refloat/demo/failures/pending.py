@@ -25,7 +25,7 @@ from refloat.demo.failures.shared_values import (
     case_node,
     settings,
 )
-from refloat.demo.nodes import NODES
+from refloat.scenario.cluster import NODES, PODS
 
 
 async def orphan(namespace: CaseNamespace) -> End:
@@ -63,7 +63,7 @@ async def deleted(
 
 
 async def preempted(namespace: CaseNamespace) -> End:
-    node = await namespace.cluster.client.get(f"{NODES}/{WORKER.name}")
+    node = await namespace.client.get(NODES, WORKER.name)
     kib = int(node["status"]["capacity"]["memory"].removesuffix("Ki")) * 6 // 10
     resources = {"resources": {"requests": {"memory": f"{kib}Ki"}}}
     lower = pod_spec(FOREVER, node=WORKER.name, container=resources | {"image": MISSING})
@@ -76,7 +76,8 @@ async def preempted(namespace: CaseNamespace) -> End:
         priorityClassName="system-node-critical",
     )
     namespace.show_command("kubectl create --filename a-critical-pod.yaml")
-    await namespace.pod("critical", higher)
+    body = {"metadata": {"name": "critical"}, "spec": higher}
+    await namespace.client.create(PODS, body, namespace=namespace.name)
     return await namespace.settled("work", pod)
 
 

@@ -8,14 +8,22 @@ Pure. Names and amounts differ from run to run, so they are replaced by `POD`, `
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any
 
-from refloat.demo.objects import TRACKING, Object
-from refloat.demo.view import ViewEvent
+from refloat.api.meta import Object
+from refloat.apiserver.tables.pods import PODS
+from refloat.demo.objects import TRACKING
+from refloat.scenario.namespace import ScenarioEvent
 
 TERMINAL = ("Succeeded", "Failed")
 
 DISRUPTION = "DisruptionTarget"
+
+_STATUS = [column["name"] for column in PODS.columns].index("Status")
+
+# For ages, which are in other columns.
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 _AMOUNT = re.compile(r"(Threshold quantity: |available: |was using )\d+(?:[KMGT]i|k|M)?")
 
@@ -58,7 +66,7 @@ TITLES = {
 FIELDS = tuple(field.name for field in fields(End))
 
 
-def observe(pods: Sequence[ViewEvent], job: ViewEvent, name: str) -> End:
+def observe(pods: Sequence[ScenarioEvent], job: Object, name: str) -> End:
     """The end of a pod, from all events of the pods of its Job."""
     last = [event for event in pods if event.name == name][-1]
     status = last.object["status"]
@@ -66,7 +74,7 @@ def observe(pods: Sequence[ViewEvent], job: ViewEvent, name: str) -> End:
     target: Object = next((c for c in conditions if c["type"] == DISRUPTION), {})
     words = _Words(last.object)
     return End(
-        status=last.cells["Status"],
+        status=PODS.cells(last.object, _EPOCH)[_STATUS],
         phase=status.get("phase", ""),
         reason=status.get("reason", ""),
         message=words.plain(status.get("message", "")),
@@ -74,7 +82,7 @@ def observe(pods: Sequence[ViewEvent], job: ViewEvent, name: str) -> End:
         disruption=target.get("reason", "") if target.get("status") == "True" else "none",
         because=words.plain(target.get("message", "")),
         conditions=", ".join(sorted(_other_conditions(conditions))),
-        job=words.plain(verdict(job.object)),
+        job=words.plain(verdict(job)),
         replaced=_replaced(pods, name),
     )
 
@@ -135,7 +143,7 @@ def is_terminal(pod: Object) -> bool:
     return pod["status"].get("phase") in TERMINAL
 
 
-def is_counted(pod: ViewEvent) -> bool:
+def is_counted(pod: ScenarioEvent) -> bool:
     """Whether the Job has counted the pod and removed its finalizer."""
     return pod.is_gone or TRACKING not in (pod.object["metadata"].get("finalizers") or ())
 
@@ -146,19 +154,21 @@ def is_counting(job: Object) -> bool:
     return any(uncounted.values())
 
 
-def job_of(pod: ViewEvent) -> str:
+def job_of(pod: Object) -> str:
     """The name of the pod's Job."""
-    labels = pod.object["metadata"].get("labels") or {}
+    labels = pod["metadata"].get("labels") or {}
     return str(labels.get("batch.kubernetes.io/job-name", ""))
 
 
-def replacement(pods: Sequence[ViewEvent], name: str) -> ViewEvent | None:
+def replacement(pods: Sequence[ScenarioEvent], name: str) -> ScenarioEvent | None:
     """The first event of another pod of the same Job."""
-    job = next(job_of(event) for event in pods if event.name == name)
-    return next((event for event in pods if event.name != name and job_of(event) == job), None)
+    job = next(job_of(event.object) for event in pods if event.name == name)
+    return next(
+        (event for event in pods if event.name != name and job_of(event.object) == job), None
+    )
 
 
-def _replaced(pods: Sequence[ViewEvent], name: str) -> str:
+def _replaced(pods: Sequence[ScenarioEvent], name: str) -> str:
     second = replacement(pods, name)
     if second is None:
         return "no"

@@ -28,7 +28,7 @@ AT_ONCE, AT_THE_END = "TerminatingOrFailed", "Failed"
 
 
 async def replaced(namespace: CaseNamespace, *, policy: str) -> End:
-    folder = namespace.cluster.folder(namespace.name)
+    folder = namespace.demo.folder(namespace.name)
     spec = pod_spec(
         SCRIPT,
         node=WORKER.name,
@@ -36,9 +36,9 @@ async def replaced(namespace: CaseNamespace, *, policy: str) -> End:
         volumes=[{"name": "go", "hostPath": {"path": str(folder)}}],
         terminationGracePeriodSeconds=GRACE_SECONDS,
     )
-    pod = await namespace.running("work", spec, podFailurePolicy=None, podReplacementPolicy=policy)
+    pod = await namespace.started("work", spec, podFailurePolicy=None, podReplacementPolicy=policy)
     await namespace.delete(pod)
-    await namespace.job_is("work", lambda job: job["status"].get("terminating") == 1)
+    await namespace.wait_until(lambda ns: ns.status("work").get("terminating") == 1)
     if policy == AT_ONCE:
         await namespace.replaced(pod)
     (folder / "go").touch()
