@@ -223,18 +223,13 @@ def _split(
     protected: list[Tenant] = []
     others: list[Tenant] = []
     for tenant in tenants:
-        breaks = _breaks(tenant.pod, budgets, remaining)
+        breaks = False
+        for number, budget in enumerate(budgets):
+            if budget.protects(tenant.pod):
+                remaining[number] -= 1  # of all its budgets, also after one is broken
+                breaks = breaks or remaining[number] < 0
         (protected if breaks else others).append(tenant)
     return protected, others
-
-
-def _breaks(pod: Pod, budgets: Sequence[DisruptionAllowance], remaining: list[int]) -> bool:
-    for number, budget in enumerate(budgets):
-        if budget.protects(pod):
-            remaining[number] -= 1
-            if remaining[number] < 0:
-                return True
-    return False
 
 
 def _importance(tenant: Tenant) -> tuple[int, str]:

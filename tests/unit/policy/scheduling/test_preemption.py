@@ -123,6 +123,16 @@ def test_a_budget_is_broken_if_it_must_be() -> None:
     assert answer.violations == 1
 
 
+def test_a_victim_counts_against_all_its_budgets_also_after_one_is_broken() -> None:
+    both = pod("both", cpu="2", priority=5, labels={"app": "a", "tier": "t"})
+    node_info = place(both, pod("other", cpu="2", labels={"tier": "t"}))
+    tier = DisruptionAllowance("default", selectors.parse_labels("tier=t"), 1)
+    answer = preemption.on_node(demand(priority=10, cpu="4"), node_info, [budget(0), tier])
+    assert names(answer) == ["both", "other"]
+    assert isinstance(answer, Victims)
+    assert answer.violations == 2
+
+
 def victims(name: str, *pods: Pod, violations: int = 0) -> Victims:
     return Victims(name, pods, violations)
 
