@@ -76,7 +76,9 @@ class NodeRecovery:
             self._audit.node(node, decision, audit.HELD, reason=NODES)
             return DONE
         if self._state.settings.policy.mode == "Report":
-            return self._report(node, decision)
+            if self._audit.node(node, decision, audit.REPORTED):
+                self._events.would_taint(node, decision)
+            return DONE
         return await self._set(key)
 
     async def _set(self, key: str) -> Result:
@@ -122,11 +124,6 @@ class NodeRecovery:
             self._audit.node(node, decision, audit.IGNORED)
             if decision.reason == out_of_service.Reason.NOT_OPTED_IN:
                 return Result(requeue_after=LOOK_SECONDS)
-        return DONE
-
-    def _report(self, node: Node, decision: AddTaint) -> Result:
-        if self._audit.node(node, decision, audit.REPORTED):
-            self._events.would_taint(node, decision)
         return DONE
 
     async def _act(self, key: str, node: Node, decision: AddTaint | RemoveTaint) -> Result:

@@ -40,12 +40,15 @@ class PodTemplate:
         return bool(self._metadata.get("labels"))
 
     def pod(self, name: str, new: NewPod) -> Object:
+        finalizers = list(self._metadata.get("finalizers") or ())
+        if pod_state.TRACKING_FINALIZER not in finalizers:
+            finalizers.append(pod_state.TRACKING_FINALIZER)
         metadata: Object = {
             "name": name,
             "generateName": pod_names.prefix(self._job.metadata.name, new.index),
             "labels": dict(self._metadata.get("labels") or {}),
             "annotations": dict(self._metadata.get("annotations") or {}),
-            "finalizers": self._finalizers(),
+            "finalizers": finalizers,
             "ownerReferences": [owner_reference(self._job)],
         }
         spec = self._spec
@@ -59,12 +62,6 @@ class PodTemplate:
         if new.failures is not None:
             metadata["annotations"].update(new.failures.annotations())
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-    def _finalizers(self) -> list[str]:
-        finalizers = list(self._metadata.get("finalizers") or ())
-        if pod_state.TRACKING_FINALIZER not in finalizers:
-            finalizers.append(pod_state.TRACKING_FINALIZER)
-        return finalizers
 
 
 def owner_reference(job: Job) -> Object:

@@ -195,7 +195,7 @@ class JobSync:
         )
         if observed.active:
             await self._record(observed, decided)
-        deleted, error = await self._delete(observed.active)
+        deleted, error = await self._each(observed.active, self._delete_one)
         counts = _less(_counts(observed), deleted)
         # An incomplete decision is made again by the next sync.
         if not satisfied:
@@ -295,10 +295,6 @@ class JobSync:
             expectations.deletion_observed(self._uid, len(victims) - len(deleted))
         self._context.memory.retire(self._uid, deleted)
         return deleted, error
-
-    async def _delete(self, pods: tuple[Pod, ...]) -> tuple[list[Pod], Exception | None]:
-        """Delete pods; returns the deleted ones and the first error."""
-        return await self._each(pods, self._delete_one)
 
     async def _each(
         self, pods: tuple[Pod, ...], act: Callable[[Pod], Awaitable[errors.ClientError | None]]

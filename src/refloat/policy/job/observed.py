@@ -5,7 +5,7 @@ This module counts (behaviour A3, A4.9, A7.1-A7.5, A12.5, A12.9); `outcome` and 
 and `accounting` plans the writes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -107,10 +107,16 @@ def observe(
         pod for pod in pods if pod_state.is_tracked(pod) and pod.metadata.uid not in removing
     )
     active = tuple(pod for pod in pods if pod_state.is_active(pod))
-    new_succeeded, new_failed = _new(job, spec, tracked)
+    lists = uncounted(job)
+    # A pod that is listed as failed is no success, even if it ended well since: it would be both
+    # (A5.5). Kubernetes counts such a pod as a success here, too, and may complete a Job that is
+    # one success short.
+    listed_uids = frozenset((*(lists.succeeded or ()), *(lists.failed or ())))
+    new = [pod for pod in tracked if pod.metadata.uid not in listed_uids and spec.belongs(pod)]
+    new_succeeded = tuple(pod for pod in new if spec.succeeds(pod))
+    new_failed = tuple(pod for pod in new if spec.fails(pod))
     recorded, succeeded_indexes = _succeeded_indexes(job, spec, pods)
     failed_indexes = _failed_indexes(job, spec, pods, succeeded_indexes, verdicts)
-    lists = uncounted(job)
     succeeded = job.status.succeeded + len(new_succeeded) + len(lists.succeeded or ())
     new_failures = sum(verdicts.of(pod).counts for pod in new_failed)
     return ObservedJob(
@@ -139,25 +145,6 @@ def uncounted(job: Job) -> UncountedTerminatedPods:
     return job.status.uncounted_terminated_pods or UncountedTerminatedPods()
 
 
-def _new(
-    job: Job, spec: EffectiveSpec, tracked: Sequence[Pod]
-) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
-    """Pods that ended and are in no list yet: successes and failures.
-
-    A pod that is listed as failed is no success, even if it ended well since: it would be both
-    (A5.5). Kubernetes counts such a pod as a success here, too, and may complete a Job that is one
-    success short.
-    """
-    lists = uncounted(job)
-    failed = frozenset(lists.failed or ())
-    either = failed.union(lists.succeeded or ())
-    candidates = [pod for pod in tracked if pod.metadata.uid not in either and spec.belongs(pod)]
-    return (
-        tuple(pod for pod in candidates if spec.succeeds(pod)),
-        tuple(pod for pod in candidates if spec.fails(pod)),
-    )
-
-
 # -- indexes ----------------------------------------------------------------------
 
 
@@ -172,18 +159,27 @@ def _succeeded_indexes(
     if not spec.indexed or spec.completions is None:
         return [], []
     before = index_intervals.parse(job.status.completed_indexes, spec.completions)
-    failed_pods = frozenset(uncounted(job).failed or ())
-    failed_before = _recorded_failed(job, spec)
-    new = [
-        index
-        for pod in pods
-        if spec.succeeds(pod)
-        and pod_state.is_tracked(pod)
-        and pod.metadata.uid not in failed_pods
-        and (index := spec.index(pod)) is not None
-        and not index_intervals.contains(failed_before, index)
-    ]
-    return before, index_intervals.union(before, index_intervals.of(new))
+    ends = _ended(job, spec, pods, spec.succeeds, but=_recorded_failed(job, spec))
+    new = index_intervals.of(index for index, _ in ends)
+    return before, index_intervals.union(before, new)
+
+
+def _ended(
+    job: Job,
+    spec: EffectiveSpec,
+    pods: Iterable[Pod],
+    has_ended: Callable[[Pod], bool],
+    *,
+    but: list[Interval],
+) -> Iterator[tuple[int, Pod]]:
+    """Pods that are not counted or listed as failed, with their indexes, except those of `but`."""
+    failed_uids = frozenset(uncounted(job).failed or ())
+    for pod in pods:
+        if not (has_ended(pod) and pod_state.is_tracked(pod)) or pod.metadata.uid in failed_uids:
+            continue
+        index = spec.index(pod)
+        if index is not None and not index_intervals.contains(but, index):
+            yield index, pod
 
 
 def _recorded_failed(job: Job, spec: EffectiveSpec) -> list[Interval]:
@@ -207,17 +203,8 @@ def _failed_indexes(
     limit = spec.backoff_limit_per_index
     if limit is None:
         return None
-    failed_uids = frozenset(uncounted(job).failed or ())
-    new = [
-        index
-        for pod in pods
-        if pod_state.is_tracked(pod)
-        and spec.fails(pod)
-        and pod.metadata.uid not in failed_uids
-        and (index := spec.index(pod)) is not None
-        and not index_intervals.contains(succeeded, index)
-        and backoff.fails_index(pod, verdicts.of(pod), limit)
-    ]
+    ends = _ended(job, spec, pods, spec.fails, but=succeeded)
+    new = [index for index, pod in ends if backoff.fails_index(pod, verdicts.of(pod), limit)]
     return index_intervals.union(_recorded_failed(job, spec), index_intervals.of(new))
 
 

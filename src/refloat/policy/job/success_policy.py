@@ -5,7 +5,7 @@
 """
 
 from refloat.api import index_intervals
-from refloat.api.batch import SuccessPolicy, SuccessPolicyRule
+from refloat.api.batch import SuccessPolicy
 from refloat.api.index_intervals import Interval
 
 
@@ -15,34 +15,21 @@ def matching_rule(
     """The index of the first rule that is met."""
     if policy is None or not succeeded:
         return None
-    for index, rule in enumerate(policy.rules or ()):
-        if _is_met(rule, completions, succeeded):
-            return index
+    count = index_intervals.count(succeeded)
+    for number, rule in enumerate(policy.rules or ()):
+        common = count
+        if rule.succeeded_indexes is not None:
+            indexes = index_intervals.parse(rule.succeeded_indexes, completions)
+            if not indexes:  # also when a smaller number of completions removed all of them
+                continue
+            # What both lists have is what their union has less than the two together.
+            most = index_intervals.count(indexes)
+            common += most - index_intervals.count(index_intervals.union(indexes, succeeded))
+            if common == most:
+                return number
+        if rule.succeeded_count is not None and common >= rule.succeeded_count:
+            return number
     return None
-
-
-def _is_met(rule: SuccessPolicyRule, completions: int, succeeded: list[Interval]) -> bool:
-    least = rule.succeeded_count
-    if rule.succeeded_indexes is None:
-        return least is not None and index_intervals.count(succeeded) >= least
-    indexes = index_intervals.parse(rule.succeeded_indexes, completions)
-    if not indexes:  # also when a smaller number of completions removed all of them
-        return False
-    common = _common(indexes, succeeded)
-    return common == index_intervals.count(indexes) or (least is not None and common >= least)
-
-
-def _common(one: list[Interval], other: list[Interval]) -> int:
-    """How many indexes two ordered lists share, in one walk along both."""
-    total = i = j = 0
-    while i < len(one) and j < len(other):
-        (a, b), (c, d) = one[i], other[j]
-        total += max(0, min(b, d) - max(a, c) + 1)
-        if b <= d:
-            i += 1
-        if d <= b:
-            j += 1
-    return total
 
 
 def message(rule: int) -> str:

@@ -235,9 +235,11 @@ def message(pod: Pod, limit: Threshold, measured: Usage) -> str:
     """Why this pod is evicted (behaviour D6.1)."""
     resource, level = thresholds.RESOURCES[limit.signal], measured.node[limit.signal]
     least = limit.amount.of(level.capacity)
+    is_bytes = limit.signal in (MEMORY, DISK)
+    available = Quantity(level.available, 0, "BinarySI" if is_bytes else "DecimalSI")
     text = (
         f"The node was low on resource: {resource}. "
-        f"Threshold quantity: {least}, available: {_written(limit.signal, level.available)}. "
+        f"Threshold quantity: {least}, available: {available}. "
     )
     used = measured.pods.get(pod.metadata.uid)
     if used is None or limit.signal == PIDS:
@@ -249,16 +251,11 @@ def message(pod: Pod, limit: Threshold, measured: Usage) -> str:
             f"request is {quantity.canonical(requests[demand.MEMORY])}, "
             "has larger consumption of memory. "
         )
-    return text + _container_parts(pod, limit.signal, used)
-
-
-def _container_parts(pod: Pod, signal: str, used: PodUsage) -> str:
-    resource, text = thresholds.RESOURCES[signal], ""
     for each in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
         usage = used.containers.get(each.name)
         if usage is None:
             continue
-        amount = usage.memory if signal == MEMORY else usage.storage
+        amount = usage.memory if limit.signal == MEMORY else usage.storage
         request = (each.resources.requests or {}).get(resource, "0")
         if amount > quantity.value(request):
             text += (
@@ -266,10 +263,6 @@ def _container_parts(pod: Pod, signal: str, used: PodUsage) -> str:
                 f"request is {quantity.canonical(request)}, has larger consumption of {resource}. "
             )
     return text
-
-
-def _written(signal: str, amount: int) -> str:
-    return _bytes(amount) if signal in (MEMORY, DISK) else str(Quantity(amount, 0, "DecimalSI"))
 
 
 def _bytes(amount: int) -> str:

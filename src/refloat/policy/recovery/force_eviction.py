@@ -366,12 +366,11 @@ def plan_begin(
 def plan_end(node: Node) -> tuple[Taint, ...]:
     """The node's taints without the request and without the added taint."""
     return tuple(
-        each for each in node.spec.taints or () if not is_request(each) and not _is_ours(each)
+        each
+        for each in node.spec.taints or ()
+        if not is_request(each)
+        and not (_is_out_of_service(each) and each.value == OUT_OF_SERVICE.value)
     )
-
-
-def _is_ours(taint: Taint) -> bool:
-    return _is_out_of_service(taint) and taint.value == OUT_OF_SERVICE.value
 
 
 def describe(node: Node, pods: Iterable[Pod]) -> str:

@@ -119,22 +119,13 @@ def plan(
     if not demand.preempts:
         return NoVictims(f"{_NO_CLAIMS} {NEVER}", keeps_nomination=True)
     node = cluster.nominated_node(uid)
-    if node is not None and _must_wait(demand, node, uid, leaving):
-        return NoVictims(f"{_NO_CLAIMS} {ON_ITS_WAY}", keeps_nomination=True)
+    if node is not None and node.known and has_lower(demand, node):
+        # Wait for a victim that is still leaving the nominated node, if this helps.
+        against = fit.objection(demand, node, uid)
+        lower = (each.pod for each in node.tenants.values() if each.priority < demand.priority)
+        if (against is None or against.resolvable) and any(map(leaving, lower)):
+            return NoVictims(f"{_NO_CLAIMS} {ON_ITS_WAY}", keeps_nomination=True)
     return _search(cluster, demand, uid, budgets, rand)
-
-
-def _must_wait(demand: Demand, node: NodeView, uid: str, leaving: Leaving) -> bool:
-    """Whether a victim is still leaving the nominated node, and this helps."""
-    if not node.known or not has_lower(demand, node):
-        return False
-    against = fit.objection(demand, node, uid)
-    if against is not None and not against.resolvable:
-        return False
-    return any(
-        tenant.priority < demand.priority and leaving(tenant.pod)
-        for tenant in node.tenants.values()
-    )
 
 
 def _search(
