@@ -70,7 +70,14 @@ def _built(body: bytes) -> "_Builder":
         for event in _first_document(body):
             builder.take(event)
     except yaml.MarkedYAMLError as error:
-        raise YamlProblem(f"yaml: {_where(error)}{error.problem}") from None
+        # Go counts the lines from zero in the parser, from one in the scanner.
+        line = error.problem_mark.line if error.problem_mark else 0
+        if line and isinstance(error, yaml.scanner.ScannerError):
+            line += 1
+        if not line and error.context_mark:
+            line = error.context_mark.line
+        where = f"line {line}: " if line else ""
+        raise YamlProblem(f"yaml: {where}{error.problem}") from None
     except yaml.reader.ReaderError as error:
         raise YamlProblem(f"yaml: {error.reason}") from None
     except UnicodeDecodeError:
@@ -92,16 +99,6 @@ def _first_document(body: bytes) -> Iterator[yaml.Event]:
                 return
     finally:
         loader.dispose()
-
-
-def _where(error: yaml.MarkedYAMLError) -> str:
-    """The line as Go counts it: from zero in the parser, from one in the scanner."""
-    line = error.problem_mark.line if error.problem_mark else 0
-    if line and isinstance(error, yaml.scanner.ScannerError):
-        line += 1
-    if not line and error.context_mark:
-        line = error.context_mark.line
-    return f"line {line}: " if line else ""
 
 
 def _line(event: yaml.Event) -> int:

@@ -62,7 +62,11 @@ def reader(fields: Fields) -> Read:
             tag = data[pos]
             pos += 1
             if tag > 0x7F:
-                tag, pos = _long_tag(data, start, end)
+                if data[pos] < 0x80 and pos < end:
+                    tag, pos = tag & 0x7F | data[pos] << 7, pos + 1
+                else:
+                    tag, pos = protobuf_wire.varint(data, start, end)
+                    tag = protobuf_wire.folded(tag)
             if (take := take_of(tag)) is not None:
                 size = data[pos]
                 pos += 1
@@ -79,14 +83,6 @@ def reader(fields: Fields) -> Read:
                 pos = _other(data, start, end, fields)
 
     return read
-
-
-def _long_tag(data: bytes, start: int, end: int) -> tuple[int, int]:
-    pos = start + 1
-    if data[pos] < 0x80 and pos < end:
-        return data[start] & 0x7F | data[pos] << 7, pos + 1
-    tag, pos = protobuf_wire.varint(data, start, end)
-    return protobuf_wire.folded(tag), pos
 
 
 def _other(data: bytes, start: int, end: int, fields: Fields) -> int:

@@ -101,7 +101,13 @@ def _in_job(job: Object) -> Document:
     annotations = (rest.get("metadata") or {}).get("annotations") or {}
     policies: list[tuple[Kind, Any]] = [(kind, spec[kind]) for kind in KINDS if spec.get(kind)]
     if (text := annotations.get(backoff_annotation.ANNOTATION)) is not None:
-        policies.append((BACKOFF, _parse_annotation(text)))
+        try:
+            value, repeated = goyaml.parse(text.encode())
+        except goyaml.YamlProblem as problem:
+            raise InvalidPolicy(f"{backoff_annotation.PATH}: {problem}") from None
+        if repeated:
+            raise InvalidPolicy(f"{backoff_annotation.PATH}: {'; '.join(repeated)}")
+        policies.append((BACKOFF, gojson.plain(value)))
     if len(policies) != 1:
         has = "more than one policy for failures" if policies else "no policy for failures"
         raise InvalidPolicy(
@@ -117,16 +123,6 @@ def _decoded(job: Object) -> Object:
         return codec.convert(job, schema.named(_JOB)).obj
     except unmarshal.Mismatch as error:
         raise InvalidPolicy(str(error)) from None
-
-
-def _parse_annotation(text: str) -> Any:
-    try:
-        value, repeated = goyaml.parse(text.encode())
-    except goyaml.YamlProblem as problem:
-        raise InvalidPolicy(f"{backoff_annotation.PATH}: {problem}") from None
-    if repeated:
-        raise InvalidPolicy(f"{backoff_annotation.PATH}: {'; '.join(repeated)}")
-    return gojson.plain(value)
 
 
 def _checked(document: Document, policy: Any) -> Object:

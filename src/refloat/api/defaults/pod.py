@@ -21,6 +21,7 @@ TOKEN_SECONDS = 3600
 _CONTAINERS = ("containers", "initContainers")
 _ALL_CONTAINERS = (*_CONTAINERS, "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
 _PROBE_NUMBERS = {
     "timeoutSeconds": 1,
     "periodSeconds": 10,
@@ -142,23 +143,17 @@ def _apply_container(container: Object) -> None:
     for variable in container.get("env") or ():
         if source := variable.get("valueFrom"):
             _apply_selectors(source)
-    if resources := container.get("resources"):
-        for amounts in _lists(resources):
-            round_amounts(amounts)
-    else:
+    if not container.get("resources"):
         container["resources"] = {}
-    _apply_probes(container)
-
-
-def _apply_probes(container: Object) -> None:
+    for amounts in _lists(container["resources"]):
+        round_amounts(amounts)
     for kind in _PROBES:
         if (probe := container.get(kind)) is not None:
             fill(probe, _PROBE_NUMBERS)
             _apply_handler(probe)
     hooks = container.get("lifecycle") or {}
-    for hook in ("postStart", "preStop"):
-        if handler := hooks.get(hook):
-            _apply_handler(handler)
+    for handler in filter(None, map(hooks.get, _HOOKS)):
+        _apply_handler(handler)
 
 
 def _pull_policy(image: str) -> str:

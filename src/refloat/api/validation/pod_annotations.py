@@ -38,8 +38,13 @@ def check(annotations: dict[str, str], spec: Object, path: str, errors: Errors) 
     if MIRROR in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
         errors.invalid(f"{path}[{MIRROR}]", annotations[MIRROR], detail)
-    if tolerations := annotations.get(TOLERATIONS):
-        _check_tolerations(tolerations, path, errors)
+    if text := annotations.get(TOLERATIONS):
+        try:
+            tolerations = _read_tolerations(text)
+        except (gojson.SyntaxProblem, _Unreadable) as problem:
+            errors.invalid(path, TOLERATIONS, str(problem))
+        else:
+            pod_affinity.check_tolerations(tolerations, f"{path}.{TOLERATIONS}", errors)
     cost = annotations.get(DELETION_COST)
     if cost is not None and not (_is_whole(cost) and -(2**31) <= int(cost) < 2**31):
         errors.invalid(f"{path}[{DELETION_COST}]", cost, "must be a 32bit integer")
@@ -73,39 +78,31 @@ class _Unreadable(Exception):
     """Go's error for JSON that does not fit into tolerations."""
 
 
-def _check_tolerations(text: str, path: str, errors: Errors) -> None:
-    try:
-        value = gojson.parse(text.encode("utf-8", "surrogatepass"))
-        if value is not None and gojson.kind(value) != "array":
-            raise _wrong_type(value, "value of type []core.Toleration")
-        tolerations = [_read_toleration(each) for each in value or ()]
-    except (gojson.SyntaxProblem, _Unreadable) as problem:
-        errors.invalid(path, TOLERATIONS, str(problem))
-    else:
-        pod_affinity.check_tolerations(tolerations, f"{path}.{TOLERATIONS}", errors)
-
-
-def _read_toleration(value: Any) -> Object:
-    if value is None:
-        return {}
-    members = gojson.members(value)
-    if members is None:
-        raise _wrong_type(value, "value of type core.Toleration")
-    toleration: Object = {}
-    for key, member in members:
-        field = _TOLERATION_FIELDS.get(key.lower())
-        if not field or member is None:
-            continue
-        name, label, kind = field
-        target = f"struct field Toleration.{label} of type {kind}"
-        if gojson.kind(member) != ("number" if kind == "int64" else "string"):
-            raise _wrong_type(member, target)
-        value = gojson.plain(member)
-        is_int64 = isinstance(value, int) and -(2**63) <= value < 2**63
-        if kind == "int64" and not is_int64:
-            raise _Unreadable(f"json: cannot unmarshal number {member} into Go {target}")
-        toleration[name] = value
-    return toleration
+def _read_tolerations(text: str) -> list[Object]:
+    items = gojson.parse(text.encode("utf-8", "surrogatepass"))
+    if items is not None and gojson.kind(items) != "array":
+        raise _wrong_type(items, "value of type []core.Toleration")
+    tolerations = []
+    for item in items or ():
+        members = () if item is None else gojson.members(item)
+        if members is None:
+            raise _wrong_type(item, "value of type core.Toleration")
+        toleration: Object = {}
+        for key, member in members:
+            field = _TOLERATION_FIELDS.get(key.lower())
+            if not field or member is None:
+                continue
+            name, label, kind = field
+            target = f"struct field Toleration.{label} of type {kind}"
+            if gojson.kind(member) != ("number" if kind == "int64" else "string"):
+                raise _wrong_type(member, target)
+            value = gojson.plain(member)
+            is_int64 = isinstance(value, int) and -(2**63) <= value < 2**63
+            if kind == "int64" and not is_int64:
+                raise _Unreadable(f"json: cannot unmarshal number {member} into Go {target}")
+            toleration[name] = value
+        tolerations.append(toleration)
+    return tolerations
 
 
 def _wrong_type(value: Any, target: str) -> _Unreadable:

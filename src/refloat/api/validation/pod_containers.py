@@ -132,8 +132,18 @@ def _check_common(container: Object, pod: PodContext, path: str, errors: Errors)
     errors.required_one_of(f"{path}.imagePullPolicy", policy, PULL_POLICIES)
     if resources := container.get("resources"):
         pod_resources.check_container(resources, pod.claims, f"{path}.resources", errors)
-    if policies := container.get("resizePolicy"):
-        _check_resize(policies, pod.restart_policy, f"{path}.resizePolicy", errors)
+    resource_names: set[str] = set()
+    for i, each in enumerate(container.get("resizePolicy") or ()):
+        where, name = f"{path}.resizePolicy", each.get("resourceName", "")
+        if name in resource_names:
+            errors.duplicate(f"{where}[{i}]", go_internal_types.typed(name))
+        resource_names.add(name)
+        errors.required_one_of(where, name, ("cpu", "memory"))
+        restart = each.get("restartPolicy", "")
+        errors.required_one_of(where, restart, _RESIZE_POLICIES)
+        if pod.restart_policy == "Never" and restart != "NotRequired":
+            detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            errors.invalid(where, go_internal_types.typed(restart), detail)
     if context := container.get("securityContext"):
         where = f"{path}.securityContext"
         pod_security.check_container(context, where, errors, host_users=pod.host_users)
@@ -166,23 +176,6 @@ def _check_host_ports(containers: Sequence[Object], path: str, errors: Errors) -
             if number := port.get("hostPort"):
                 key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{number}"
                 errors.unique(f"{path}[{i}].ports[{j}].hostPort", key, ports)
-
-
-def _check_resize(
-    policies: Sequence[Object], restart_policy: str, path: str, errors: Errors
-) -> None:
-    resources: set[str] = set()
-    for i, policy in enumerate(policies):
-        resource = policy.get("resourceName", "")
-        if resource in resources:
-            errors.duplicate(f"{path}[{i}]", go_internal_types.typed(resource))
-        resources.add(resource)
-        errors.required_one_of(path, resource, ("cpu", "memory"))
-        restart = policy.get("restartPolicy", "")
-        errors.required_one_of(path, restart, _RESIZE_POLICIES)
-        if restart_policy == "Never" and restart != "NotRequired":
-            detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            errors.invalid(path, go_internal_types.typed(restart), detail)
 
 
 def _check_restart(container: Object, path: str, errors: Errors, *, is_init: bool = False) -> None:

@@ -26,9 +26,9 @@ def check_probes_and_hooks(container: Object, grace: int | None, path: str, erro
         if (handler := hooks.get(hook)) is not None:
             _check_handler(handler, _HOOK_HANDLERS, grace, f"{path}.lifecycle.{hook}", errors)
     for kind in PROBES:
-        probe, where = container.get(kind), f"{path}.{kind}"
-        if probe is None:
+        if (probe := container.get(kind)) is None:
             continue
+        where = f"{path}.{kind}"
         _check_handler(probe, _PROBE_HANDLERS, None, where, errors)
         for key in _PROBE_NUMBERS:
             errors.not_negative(f"{where}.{key}", probe.get(key, 0))

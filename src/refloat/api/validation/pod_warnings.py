@@ -6,7 +6,7 @@ The API server sends them with its answer. Nothing here makes a pod invalid.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, product
 
 from refloat.api import names, quantity
 from refloat.api.fields import quote
@@ -52,6 +52,8 @@ _NO_SELECTOR = "a null labelSelector results in matching no pod"
 
 # All warnings together have at most 4,096 characters, so more than this do not fit.
 MAX_WARNINGS = 500
+
+_BYTE_AMOUNTS = tuple(product(("memory", "ephemeral-storage"), ("limits", "requests")))
 
 # A port is compared with so many others of its number: to compare all pairs of
 # 100,000 ports in a pod takes the server minutes.
@@ -161,12 +163,23 @@ def _containers(spec: Object, annotations: Mapping[str, str], root: str) -> Iter
         if annotations:
             yield from _old_profiles(container, context, annotations, root)
         resources = container.get("resources") or {}
-        for name in ("memory", "ephemeral-storage") if resources else ():
-            for part in ("limits", "requests"):
-                if amount := (resources.get(part) or {}).get(name):
-                    yield from _fraction(amount, f"{path}.resources.{part}[{name}]")
-        if len(variables := container.get("env") or ()) > 1:
-            yield from _hidden_variables(variables, f"{path}.env")
+        for name, part in _BYTE_AMOUNTS if resources else ():
+            if amount := (resources.get(part) or {}).get(name):
+                yield from _fraction(amount, f"{path}.resources.{part}[{name}]")
+        names_so_far: set[str] = set()
+        for i, variable in enumerate(container.get("env") or ()):
+            name, value = variable.get("name", ""), variable.get("value", "")
+            if name not in names_so_far:
+                names_so_far.add(name)
+                continue
+            # A repeated name is intended only if the second value uses the first.
+            reference = f"$({name})"
+            extends = reference in value and value != reference
+            if variable.get("valueFrom") is not None or not extends:
+                yield (
+                    f"{path}.env[{i}]: hides previous definition of {quote(name)}, "
+                    "which may be dropped when using apply"
+                )
 
 
 def _old_profiles(
@@ -182,23 +195,6 @@ def _old_profiles(
         profile = pod_context.get("appArmorProfile")
         if profile is None or profile != pod_security.profile_of_annotation(annotations[key]):
             yield f"{root}metadata.annotations[{key}]: {_APPARMOR}"
-
-
-def _hidden_variables(variables: Sequence[Object], path: str) -> Iterator[str]:
-    """A repeated name is intended only if the second value uses the first."""
-    names_so_far: set[str] = set()
-    for i, variable in enumerate(variables):
-        name, value = variable.get("name", ""), variable.get("value", "")
-        if name not in names_so_far:
-            names_so_far.add(name)
-            continue
-        reference = f"$({name})"
-        extends = reference in value and value != reference
-        if variable.get("valueFrom") is not None or not extends:
-            yield (
-                f"{path}[{i}]: hides previous definition of {quote(name)}, "
-                "which may be dropped when using apply"
-            )
 
 
 def _ports(spec: Object, path: str) -> Iterator[str]:
