@@ -42,11 +42,16 @@ def parse(value: Any) -> FailureRecoveryPolicy:
             terminate.append(rule)
         else:
             taint.append(rule)
+    mode = _mode(policy.get("mode"))
+    annotated = fields.section(policy, "annotated", FIELD, ("namespaceSelector", *_TERMS))
+    terms = _terms(annotated, f"{FIELD}.annotated")
+    if (selector := annotated.get("namespaceSelector")) is not None:
+        terms["namespaces"] = fields.selector(selector, f"{FIELD}.annotated.namespaceSelector")
     hold = policy.get("holdAboveUnreachableNodes")
     grace = policy.get(NODE_GRACE)
     return FailureRecoveryPolicy(
-        mode=_mode(policy.get("mode")),
-        annotated=_annotated(policy),
+        mode=mode,
+        annotated=AnnotationRule(**terms),
         terminate=tuple(terminate),
         taint=tuple(taint),
         budget=_budget(policy.get("budget")),
@@ -64,16 +69,6 @@ def _mode(value: Any) -> Mode:
         raise fields.wrong(f"{FIELD}.mode", value, "'Enforce' or 'Report'")
     mode: Mode = value
     return mode
-
-
-def _annotated(policy: dict[str, Any]) -> AnnotationRule:
-    path = f"{FIELD}.annotated"
-    annotated = fields.section(policy, "annotated", FIELD, ("namespaceSelector", *_TERMS))
-    rule = AnnotationRule(**_terms(annotated, path))
-    if annotated.get("namespaceSelector") is None:
-        return rule
-    selected = fields.selector(annotated["namespaceSelector"], f"{path}.namespaceSelector")
-    return AnnotationRule(rule.period, selected, rule.delete_after, rule.require_self_fence)
 
 
 def _terms(section: dict[str, Any], path: str) -> dict[str, Any]:

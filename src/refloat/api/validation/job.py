@@ -133,15 +133,7 @@ def _spec_errors(spec: Object, old: Object, *, force_eviction: bool) -> Errors:
         errors.required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if (manager := spec.get("managedBy")) is not None:
         _check_managed_by(manager, "spec.managedBy", errors)
-    mode = spec.get("completionMode")
-    if mode == "Indexed":
-        _check_indexed(spec, errors)
-    elif mode not in (None, "NonIndexed"):
-        errors.one_of("spec.completionMode", mode, COMPLETION_MODES)
-    else:
-        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
-            if spec.get(name) is not None:
-                errors.invalid(f"spec.{name}", spec[name], job_policies.NEEDS_INDEXED)
+    _check_completion_mode(spec, errors)
     for name, check in job_policies.CHECKS.items():
         if spec.get(name) is not None:
             check(spec, errors)
@@ -153,7 +145,15 @@ def _spec_errors(spec: Object, old: Object, *, force_eviction: bool) -> Errors:
         template, "spec.template", stored=stored, force_eviction=force_eviction
     )
     _check_restart_policy(template.get("spec") or {}, spec, errors)
-    _check_selector(spec, errors)
+    selector, labels = spec.get("selector"), _template_labels(spec)
+    if selector is None:
+        errors.required("spec.selector")
+    selector_errors = meta.validate_label_selector(selector, "spec.selector")
+    errors += selector_errors
+    if not selector_errors and not _selects(selector, labels):
+        detail = "`selector` does not match template `labels`"
+        value_text = go_internal_types.shown("{}string", labels) if labels else None
+        errors.invalid("spec.template.metadata.labels", value_text, detail)
     return errors
 
 
@@ -171,8 +171,14 @@ def _check_managed_by(manager: str, path: str, errors: Errors) -> None:
     errors.too_long(path, manager, MAX_MANAGED_BY)
 
 
-def _check_indexed(spec: Object, errors: Errors) -> None:
+def _check_completion_mode(spec: Object, errors: Errors) -> None:
     completions, failed = spec.get("completions"), spec.get("maxFailedIndexes")
+    if (mode := spec.get("completionMode")) != "Indexed":
+        errors.one_of("spec.completionMode", mode, COMPLETION_MODES)
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if mode in (None, "NonIndexed") and spec.get(name) is not None:
+                errors.invalid(f"spec.{name}", spec[name], job_policies.NEEDS_INDEXED)
+        return
     if completions is None:
         errors.required("spec.completions", "when completion mode is Indexed")
     when = " when completion mode is Indexed"
@@ -209,19 +215,6 @@ def _check_restart_policy(template: Object, spec: Object, errors: Errors) -> Non
         for name in job_policies.FAILURE_POLICIES:
             if spec.get(name) is not None:
                 errors.invalid(path, policy, f'only "Never" is supported when {name} is specified')
-
-
-def _check_selector(spec: Object, errors: Errors) -> None:
-    selector, labels = spec.get("selector"), _template_labels(spec)
-    if selector is None:
-        errors.required("spec.selector")
-    elif selector_errors := meta.validate_label_selector(selector, "spec.selector"):
-        errors += selector_errors
-        return
-    if not _selects(selector, labels):
-        detail = "`selector` does not match template `labels`"
-        value_text = go_internal_types.shown("{}string", labels) if labels else None
-        errors.invalid("spec.template.metadata.labels", value_text, detail)
 
 
 def is_template_open(job: Object) -> bool:

@@ -237,8 +237,7 @@ def _check_health(resource: Object, path: str, errors: Errors) -> None:
         if (message := each.get("message")) is not None:
             if not message:
                 errors.required(f"{where}.message", "must be non-empty if specified")
-            elif names.longer(message, HEALTH_MESSAGE_LENGTH):
-                errors.append(fields.too_long(f"{where}.message", HEALTH_MESSAGE_LENGTH))
+            errors.too_long(f"{where}.message", message, HEALTH_MESSAGE_LENGTH)
         identity = each.get("resourceID", "")
         if identity in ids:
             errors.duplicate(f"{where}.resourceID", go_internal_types.typed(identity))

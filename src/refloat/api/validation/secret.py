@@ -79,8 +79,15 @@ def warnings(secret: Object) -> list[str]:
         return []
     data = secret.get("data") or {}
     certificate, key = _pem_types(data["tls.crt"]), _pem_types(data["tls.key"])
-    if complaint := _certificate_complaint(certificate):
-        return [complaint]
+    if not certificate:
+        return ["tls: failed to find any PEM data in certificate input"]
+    if "CERTIFICATE" not in certificate:
+        if len(certificate) == 1 and certificate[0].endswith("PRIVATE KEY"):
+            complaint = "tls: failed to find certificate PEM data in certificate input, but did"
+            return [f"{complaint} find a private key; PEM inputs may have been switched"]
+        complaint = 'tls: failed to find "CERTIFICATE" PEM block in certificate input after'
+        types = " ".join(certificate)
+        return [f"{complaint} skipping PEM blocks of the following types: [{types}]"]
     if not key:
         return ["tls: failed to find any PEM data in key input"]
     if any(each == "PRIVATE KEY" or each.endswith(" PRIVATE KEY") for each in key):
@@ -105,19 +112,3 @@ def _pem_types(encoded: str) -> list[str]:
             types.append(name.decode(errors="replace"))
             open_block = None
     return types
-
-
-def _certificate_complaint(types: list[str]) -> str:
-    if not types:
-        return "tls: failed to find any PEM data in certificate input"
-    if "CERTIFICATE" in types:
-        return ""
-    if len(types) == 1 and types[0].endswith("PRIVATE KEY"):
-        return (
-            "tls: failed to find certificate PEM data in certificate input, but did find a "
-            "private key; PEM inputs may have been switched"
-        )
-    return (
-        'tls: failed to find "CERTIFICATE" PEM block in certificate input after skipping '
-        f"PEM blocks of the following types: [{' '.join(types)}]"
-    )
