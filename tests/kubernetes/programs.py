@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five programs of a control plane: from a given folder, or built.
+"""The programs of a control plane and of a node: from a given folder, or built.
 
 KUBEBUILDER_ASSETS may name a folder that has some of them; the rest is built,
 of the same version. The cache folder keeps built programs by version,

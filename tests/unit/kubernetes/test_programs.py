@@ -48,7 +48,7 @@ def test_a_folder_that_has_all_is_enough(assets: Path) -> None:
 
 def test_what_a_folder_lacks_is_of_the_version_that_it_has(assets: Path) -> None:
     api_server(assets, "v1.34.2")
-    folder = built("1.34.2", "etcd", "kube-controller-manager", "kube-scheduler", "kubectl")
+    folder = built("1.34.2", *(set(module.PACKAGES) - {"kube-apiserver"}))
     _, paths = programs.ensure(SCREEN)
     assert paths["kube-apiserver"] == assets / "kube-apiserver"
     assert paths["kube-scheduler"] == folder / "kube-scheduler"
@@ -66,7 +66,7 @@ def test_only_what_is_missing_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path
     code = "import sys\nif sys.argv[1] == 'env': print('go1.26.0'); sys.exit()\n"
     code += "open(sys.argv[sys.argv.index('-o') + 1], 'w').write(sys.argv[-1])"
     impostors.write(tmp_path / "go", code)
-    folder = built(module.pinned()[1:], "etcd", "kube-apiserver", "kubectl")
+    folder = built(module.pinned()[1:], "etcd", "kube-apiserver", "kubectl", "kubelet")
     messages: list[str] = []
     programs.ensure(programs.BuildOutput(messages.append, lambda _: None))
     assert (folder / "kube-scheduler").read_text() == "k8s.io/kubernetes/cmd/kube-scheduler"
