@@ -33,7 +33,11 @@ INTERRUPTED = 130
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-_STAGES = {"api": cluster.api_servers, "cluster": cluster.clusters}
+_STAGES = {
+    "api": cluster.api_servers,
+    "cluster": cluster.clusters,
+    "real nodes": cluster.real_nodes,
+}
 
 
 def main() -> int:

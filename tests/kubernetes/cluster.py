@@ -21,6 +21,7 @@ import yaml
 from refloat.app import private_files
 from refloat.bench import control_plane
 from refloat.bench.daemons import Daemon, DaemonError, Probe
+from tests.kubernetes.real_nodes import packages
 
 ROOT = Path(__file__).parents[2]
 RIGHTS = ROOT / "examples" / "manager-rbac.yaml"
@@ -34,7 +35,7 @@ MANAGER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
 # Both controllers of Jobs may ask as often as they like: what is compared is
 # what they do, and 20 requests a second would be most of the time.
-_QUICK = ("--kube-api-qps=500", "--kube-api-burst=500")
+QUICK = ("--kube-api-qps=500", "--kube-api-burst=500")
 
 # How long a pod with the opt-in hangs on a lost node after the grace.
 ZOMBIE_SECONDS = 3
@@ -121,6 +122,13 @@ def api_servers(run: ClusterRun) -> Iterator[Clusters]:
 
 
 @contextmanager
+def real_nodes(run: ClusterRun) -> Iterator[Clusters]:
+    """No cluster yet: the suite makes its own, in its own network namespace."""
+    packages.ensure(run.tell)
+    yield Clusters(Path(), Path(), run.binaries)
+
+
+@contextmanager
 def clusters(run: ClusterRun) -> Iterator[Clusters]:
     """Kubernetes with nodes and with Refloat's manager, and an embedded cluster."""
     folder = run.folder / "cluster"
@@ -131,9 +139,9 @@ def clusters(run: ClusterRun) -> Iterator[Clusters]:
             audit, authority = folder / "audit.log", folder / "pki"
             settings = _settings(run, folder, audit)
             kubernetes = stack.enter_context(control_plane.running(settings, run.tell)).kubeconfig
-        kubectl = _Kubectl(run.binaries / "kubectl", kubernetes)
-        _nodes(kubectl, folder, stack, run.tell)
-        _manager(kubectl, folder, stack, run.tell)
+        kubectl = AdminKubectl(run.binaries / "kubectl", kubernetes)
+        start_simulated_nodes(kubectl, folder, stack, run.tell)
+        start_manager(kubectl, folder, stack, run.tell)
         nodes = ("--simulated-nodes", str(NODES))
         embedded = _embedded(folder, stack, run.tell, *nodes)
         yield Clusters(kubernetes, embedded, run.binaries, audit, authority)
@@ -143,12 +151,14 @@ def _settings(run: ClusterRun, folder: Path, audit: Path) -> control_plane.Contr
     policy = folder / "audit-policy.yaml"
     policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
     audited = (f"--audit-policy-file={policy}", f"--audit-log-path={audit}")
-    more = {control_plane.APISERVER: audited, control_plane.CONTROLLER_MANAGER: _QUICK}
+    more = {control_plane.APISERVER: audited, control_plane.CONTROLLER_MANAGER: QUICK}
     return control_plane.ControlPlaneSettings(run.binaries, folder, run.port, more=more)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kubectl:
+class AdminKubectl:
+    """kubectl with the administrator's kubeconfig."""
+
     program: Path
     kubeconfig: Path
 
@@ -183,14 +193,18 @@ def _embedded(folder: Path, stack: ExitStack, tell: Tell, *flags: str) -> Path:
     return data / "kubeconfig"
 
 
-def _nodes(kubectl: _Kubectl, folder: Path, stack: ExitStack, tell: Tell) -> None:
+def start_simulated_nodes(
+    kubectl: AdminKubectl, folder: Path, stack: ExitStack, tell: Tell
+) -> None:
+    """Start the simulated nodes, and wait until they are ready."""
     tell(f"waiting for {NODES} simulated nodes")
     flags = ("--kubeconfig", kubectl.kubeconfig, "--simulated-nodes", str(NODES))
     daemon = _started(stack, folder / "refloat-agent.log", "agent", *flags)
     daemon.wait_until(lambda: kubectl.ready_nodes() >= NODES, f"{NODES} ready nodes")
 
 
-def _manager(kubectl: _Kubectl, folder: Path, stack: ExitStack, tell: Tell) -> None:
+def start_manager(kubectl: AdminKubectl, folder: Path, stack: ExitStack, tell: Tell) -> None:
+    """Start `refloat manager` with the rights of the example, and wait until it is ready."""
     tell(f"waiting for refloat manager, as {NAMESPACE}/{ACCOUNT}")
     kubectl("apply", "--filename", str(RIGHTS))
     kubeconfig = folder / "manager.kubeconfig"
@@ -199,12 +213,12 @@ def _manager(kubectl: _Kubectl, folder: Path, stack: ExitStack, tell: Tell) -> N
     configuration.write_text(yaml.safe_dump(_CONFIGURATION))
     (port,) = control_plane.free_ports(1)
     at = f"--health-probe-bind-address=127.0.0.1:{port}"
-    flags = ("--kubeconfig", kubeconfig, "--config", configuration, at, *_QUICK)
+    flags = ("--kubeconfig", kubeconfig, "--config", configuration, at, *QUICK)
     daemon = _started(stack, folder / "refloat-manager.log", "manager", *flags)
     daemon.wait_until(Probe(port, "/readyz"), f"answer at 127.0.0.1:{port}/readyz")
 
 
-def _account(kubectl: _Kubectl) -> bytes:
+def _account(kubectl: AdminKubectl) -> bytes:
     """A kubeconfig like the administrator's, for the manager's service account."""
     about = ("--namespace", NAMESPACE, "--duration", "12h")
     token = kubectl("create", "token", ACCOUNT, *about).strip()

@@ -16,8 +16,8 @@ from tests import sessions
 from tests.kubernetes.cluster import ROOT, Clusters
 from tests.scenarios import setting
 
-Stage: TypeAlias = Literal["api", "cluster"]
-"""Two API servers on which nothing acts, or two whole clusters."""
+Stage: TypeAlias = Literal["api", "cluster", "real nodes"]
+"""Two API servers on which nothing acts, two whole clusters, or none: the suite makes its own."""
 
 JOBS = os.environ.get("JOBS", "2")
 
@@ -104,6 +104,10 @@ def _faults(_: Clusters) -> list[str]:
     return _pytest("tests/kubernetes/faults.py")
 
 
+def _kubelets(_: Clusters) -> list[str]:
+    return ["unshare", "--net", *_pytest("-s", "tests/kubernetes/kubelets.py")]
+
+
 SUITES = (
     Suite(
         "contract",
@@ -172,6 +176,12 @@ SUITES = (
         "the manager has the rights that it needs, and uses what it has",
         _rights,
         ("REFLOAT_TEST_KUBECONFIG",),
+    ),
+    Suite(
+        "kubelets",
+        "real nodes",
+        "real kubelets that fall silent, and what returns with them",
+        _kubelets,
     ),
 )
 
