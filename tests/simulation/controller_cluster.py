@@ -196,10 +196,6 @@ async def _dies(cluster: ControllerCluster, number: int, seconds: float, *, afte
     await cluster.restart()
 
 
-async def _loses_the_answer(cluster: ControllerCluster, number: int, _: float) -> None:
-    await cluster.start(loses=(number,))
-
-
 async def _meets_a_conflict(cluster: ControllerCluster, number: int, _: float) -> None:
     def refuse(__: Request, at: int) -> errors.ClientError | None:
         return errors.Conflict("changed", code=409, reason="Conflict") if at == number else None
@@ -210,7 +206,7 @@ async def _meets_a_conflict(cluster: ControllerCluster, number: int, _: float) -
 FAULTS: dict[str, Fault] = {
     "dies before": lambda w, number, seconds: _dies(w, number, seconds, after=False),
     "dies after": lambda w, number, seconds: _dies(w, number, seconds, after=True),
-    "loses the answer": _loses_the_answer,
+    "loses the answer": lambda cluster, number, _: cluster.start(loses=(number,)),
     "meets a conflict": _meets_a_conflict,
 }
 

@@ -404,10 +404,6 @@ async def _zombie(cluster: RecoveryCluster) -> None:
     await cluster.zombie()
 
 
-async def _not_opted_in(cluster: RecoveryCluster) -> None:
-    await cluster.zombie(annotations={})
-
-
 async def _ready(cluster: RecoveryCluster) -> None:
     await cluster.recover()
     await cluster.taint("n", *LOST)
@@ -430,7 +426,7 @@ def _forbidden(request: Request, _: int) -> errors.ClientError | None:
         "the budget holds it": (HOURLY, _budget, {}, "Budget"),
         "too many nodes are lost": (None, _hold, {}, "UnreachableNodes"),
         "a report": (FailureRecoveryPolicy(mode="Report"), _zombie, {}, "Report"),
-        "nobody opted in": (None, _not_opted_in, {}, "NotOptedIn"),
+        "nobody opted in": (None, lambda cluster: cluster.zombie(annotations={}), {}, "NotOptedIn"),
         "its node is Ready": (None, _ready, {}, "NodeReady"),
         "its node renewed its lease": (None, _renewed, {}, "LeaseSilence"),
         "a right is missing": (None, _zombie, {"refuses": _forbidden}, "WriteFailed"),

@@ -88,14 +88,6 @@ def be_linked_twice(path: Path) -> None:
     path.with_name("elsewhere").hardlink_to(path)
 
 
-def be_writable_for_the_group(path: Path) -> None:
-    path.chmod(0o660)
-
-
-def be_writable_for_all(path: Path) -> None:
-    path.chmod(0o606)
-
-
 def be_folder(path: Path) -> None:
     path.unlink()
     path.mkdir(mode=0o700)
@@ -109,8 +101,8 @@ def be_pipe(path: Path) -> None:
 PLANTED = [
     pytest.param(be_link, "symbolic link|not a regular file", id="a symbolic link"),
     pytest.param(be_linked_twice, "has 2 names", id="a hard link"),
-    pytest.param(be_writable_for_the_group, "other users may .*chmod 600", id="the group's"),
-    pytest.param(be_writable_for_all, "other users may .*chmod 600", id="everybody's"),
+    pytest.param(lambda path: path.chmod(0o660), "other users may .*chmod 600", id="the group's"),
+    pytest.param(lambda path: path.chmod(0o606), "other users may .*chmod 600", id="everybody's"),
     pytest.param(be_folder, "is not a regular file", id="a folder"),
     pytest.param(be_pipe, "is not a regular file", id="a pipe"),
 ]

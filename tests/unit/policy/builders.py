@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs and pods for tests of policies, as small as they can be.
+"""Jobs, pods and nodes for tests of policies, as small as they can be.
 
-They are made as dictionaries and decoded, so that what policies read is what
+`tests.builders` builds them and they are decoded, so that what policies read is what
 they would read of a server. Times are seconds after `START`.
 """
 
@@ -14,11 +14,12 @@ import yaml
 
 from refloat.api import times
 from refloat.api.batch import Job
-from refloat.api.core import Pod
+from refloat.api.core import Node, Pod
 from refloat.api.defaults import job as job_defaults
 from refloat.api.meta import Object
 from refloat.api.validation import job as job_validation
 from refloat.policy.job import pod_state
+from tests import builders
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,8 +44,10 @@ def container(
     return {"name": name, "state": state, "restartCount": restarts}
 
 
-def condition(kind: str, status: str = "True", *, since: float | None = None) -> Object:
-    condition: Object = {"type": kind, "status": status}
+def condition(
+    kind: str, status: str = "True", *, since: float | None = None, **more: Any
+) -> Object:
+    condition: Object = {"type": kind, "status": status, **more}
     if since is not None:
         condition["lastTransitionTime"] = text(since)
     return condition
@@ -54,44 +57,76 @@ def pod(
     uid: str = "u",
     phase: str = "Running",
     *,
+    name: str = "",
+    namespace: str = "ns",
+    version: str = "",
     index: int | str | None = None,
     tracked: bool = True,
     deleted: float | None = None,
     grace: int | None = None,
     created: float | None = 0,
+    started: float | None = None,
     failures: int | str | None = None,
     ignored: int | str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    owner: str | Object = "",
     node: str = "n",
+    reason: str = "",
     containers: Sequence[Object] = (),
     init: Sequence[Object] = (),
     sidecars: Sequence[str] = (),
     conditions: Sequence[Object] = (),
+    **spec: Any,
 ) -> Pod:
-    annotations = {
+    """`owner` is the kind of its controller, or the whole reference; the rest is its spec."""
+    indexes = {
         pod_state.COMPLETION_INDEX: index,
         pod_state.INDEX_FAILURES: failures,
         pod_state.INDEX_IGNORED_FAILURES: ignored,
     }
+    numbers = {key: str(value) for key, value in indexes.items() if value is not None}
     metadata: Object = {
-        "name": f"pod-{uid}",
-        "namespace": "ns",
+        "namespace": namespace,
         "uid": uid,
-        "annotations": {key: str(value) for key, value in annotations.items() if value is not None},
+        "resourceVersion": version,
+        "labels": labels or {},
+        "annotations": {**numbers, **(annotations or {})},
         "finalizers": [pod_state.TRACKING_FINALIZER] if tracked else None,
         "creationTimestamp": None if created is None else text(created),
     }
     if deleted is not None:
         metadata["deletionTimestamp"] = text(deleted)
         metadata["deletionGracePeriodSeconds"] = grace
+    if owner:
+        kind = {"kind": owner, "name": "n", "uid": "u", "controller": True}
+        metadata["ownerReferences"] = [kind if isinstance(owner, str) else owner]
     beside = [{"name": name, "restartPolicy": "Always"} for name in sidecars]
     status: Object = {
         "phase": phase,
+        "reason": reason,
+        "startTime": None if started is None else text(started),
         "containerStatuses": list(containers),
         "initContainerStatuses": list(init),
         "conditions": list(conditions),
     }
-    spec = {"nodeName": node, "initContainers": beside}
-    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
+    spec = {"initContainers": beside, **spec}
+    body = builders.pod(name or f"pod-{uid}", node=node, spec=spec, status=status, **metadata)
+    return msgspec.convert(body, Pod)
+
+
+def node(
+    *taints: Object,
+    ready: str = "Unknown",
+    since: float | None = None,
+    name: str = "n",
+    status: Object | None = None,
+    **metadata: Any,
+) -> Node:
+    """`ready` is the status of its Ready condition; it has none if that is empty."""
+    conditions = [condition("Ready", ready, since=since)] if ready else []
+    whole = {"conditions": conditions, **(status or {})}
+    return msgspec.convert(builders.node(name, taints=list(taints), status=whole, **metadata), Node)
 
 
 def failed(uid: str = "u", exit_code: int = 1, *, ended: float = 0, **more: Any) -> Pod:
@@ -108,14 +143,15 @@ def job(
     status: Object | None = None,
     restart_policy: str = "Never",
     deleted: bool = False,
+    annotations: Mapping[str, str] | None = None,
+    version: str = "",
     **spec: Any,
 ) -> Job:
     """A Job as a server stores it: keyword arguments are fields of its spec."""
-    template = {
-        "spec": {"restartPolicy": restart_policy, "containers": [{"name": "main", "image": "i"}]}
-    }
-    body = {"metadata": {"name": "j", "namespace": "ns", "uid": "job"}}
-    return stored({**body, "spec": {"template": template, **spec}}, status, deleted=deleted)
+    pod_spec = {"restartPolicy": restart_policy}
+    metadata: Object = {"namespace": "ns", "uid": "job", "resourceVersion": version}
+    body = builders.job(spec=spec, pod_spec=pod_spec, annotations=annotations or {}, **metadata)
+    return stored(body, status, deleted=deleted)
 
 
 def indexed(completions: int, *, parallelism: int | None = None, **more: Any) -> Job:

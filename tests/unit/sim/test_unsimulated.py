@@ -58,10 +58,6 @@ def test_the_loop_refuses_what_needs_the_operating_system(name: str) -> None:
     loop.close()
 
 
-async def _to_thread() -> None:
-    await asyncio.to_thread(print)
-
-
 async def _connect() -> None:
     await asyncio.open_connection("localhost", 1)
 
@@ -96,7 +92,7 @@ async def _system() -> None:
 
 
 ATTEMPTS = [
-    pytest.param(_to_thread, "run_in_executor", id="a call in a thread"),
+    pytest.param(lambda: asyncio.to_thread(print), "run_in_executor", id="a call in a thread"),
     pytest.param(_connect, "create_connection", id="a connection"),
     pytest.param(_process, "subprocess_exec", id="a process of asyncio"),
     pytest.param(_sleep, "time.sleep", id="a real sleep"),

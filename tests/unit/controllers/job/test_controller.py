@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that need no sync get none: nothing is asked of the API for them."""
 
-from typing import Any, cast
+from typing import cast
 
-import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
 from refloat.api.batch import Job
-from refloat.api.core import Pod
 from refloat.client.contract import Client
 from refloat.controllers.job.controller import JOB_INDEXES, POD_INDEXES, JobReconciler
 from refloat.controllers.job.metrics import JobMetrics
@@ -65,12 +63,6 @@ class ReconcilerFixture:
         return self.registry.get_sample_value(f"job_controller_{name}", labels)
 
 
-def versioned(version: str, **more: Any) -> Job:
-    job = builders.job(**more)
-    metadata = msgspec.structs.replace(job.metadata, resource_version=version)
-    return msgspec.structs.replace(job, metadata=metadata)
-
-
 async def test_a_job_that_is_gone_needs_nothing() -> None:
     assert await ReconcilerFixture().reconciler.reconcile("ns/none") == DONE
 
@@ -103,8 +95,8 @@ async def test_an_unknown_completion_mode_is_told_and_left_alone() -> None:
 async def test_a_cache_that_has_not_seen_our_write_is_waited_for() -> None:
     """Behaviour A4.1."""
     stage = ReconcilerFixture()
-    stage.memory.wrote(versioned("10"))
-    key = stage.put(versioned("9"))
+    stage.memory.wrote(builders.job(version="10"))
+    key = stage.put(builders.job(version="9"))
     with pytest.raises(Retry, match="not seen the last write"):
         await stage.reconciler.reconcile(key)
     assert stage.sample("stale_sync_skips_total", group="batch", resource="jobs") == 1
@@ -112,22 +104,16 @@ async def test_a_cache_that_has_not_seen_our_write_is_waited_for() -> None:
 
 async def test_a_cache_that_has_seen_our_write_is_not() -> None:
     stage = ReconcilerFixture()
-    stage.memory.wrote(versioned("10"))
-    key = stage.put(versioned("10", status=FINISHED))
+    stage.memory.wrote(builders.job(version="10"))
+    key = stage.put(builders.job(version="10", status=FINISHED))
     assert await stage.reconciler.reconcile(key) == DONE
-
-
-def pod(version: str) -> Pod:
-    of = builders.pod()
-    metadata = msgspec.structs.replace(of.metadata, resource_version=version)
-    return msgspec.structs.replace(of, metadata=metadata)
 
 
 async def test_a_cache_of_pods_that_has_not_seen_our_write_is_waited_for() -> None:
     """Behaviour A4.1."""
     stage = ReconcilerFixture()
-    stage.memory.wrote_pod("job", pod("10"))
-    stage.memory.wrote_pod("job", pod("8"))
+    stage.memory.wrote_pod("job", builders.pod(version="10"))
+    stage.memory.wrote_pod("job", builders.pod(version="8"))
     stage.memory.wrote_pod("job", None)
     key = stage.put(builders.job(status=FINISHED))
     stage.pods_seen = 9
@@ -140,15 +126,15 @@ async def test_a_cache_of_pods_that_has_not_seen_our_write_is_waited_for() -> No
 
 async def test_another_jobs_writes_are_not_waited_for() -> None:
     stage = ReconcilerFixture()
-    stage.memory.wrote_pod("other", pod("10"))
+    stage.memory.wrote_pod("other", builders.pod(version="10"))
     assert await stage.reconciler.reconcile(stage.put(builders.job(status=FINISHED))) == DONE
 
 
 async def test_a_server_that_was_set_back_is_not_waited_for_longer_than_five_minutes() -> None:
     stage = ReconcilerFixture()
-    stage.memory.wrote(versioned("10"))
-    stage.memory.wrote_pod("job", pod("11"))
-    key = stage.put(versioned("2", status=FINISHED))
+    stage.memory.wrote(builders.job(version="10"))
+    stage.memory.wrote_pod("job", builders.pod(version="11"))
+    key = stage.put(builders.job(version="2", status=FINISHED))
     await stage.clock.advance(299)
     with pytest.raises(Retry):
         await stage.reconciler.reconcile(key)

@@ -10,6 +10,7 @@ from refloat.controllers.job.pod_template import PodTemplate
 from refloat.policy.job import pod_state
 from refloat.policy.job.backoff import IndexFailures
 from refloat.policy.job.scaling import NewPod
+from tests import builders as objects
 from tests.unit.policy import builders
 
 OWNER = {
@@ -29,10 +30,8 @@ SOURCE = {
 
 
 def job(metadata: dict[str, Any] | None = None, **spec: Any) -> Job:
-    containers = {"containers": [{"name": "main", "image": "i"}], "restartPolicy": "Never"}
-    template = {"metadata": metadata or {}, "spec": {**containers, **spec}}
-    body = {"metadata": {"name": "j", "namespace": "ns", "uid": "job"}}
-    return builders.decoded({**body, "spec": {"template": template}})
+    body = objects.job(pod_metadata=metadata, pod_spec=spec, namespace="ns", uid="job")
+    return builders.decoded(body)
 
 
 def test_labels_annotations_and_finalizers_are_the_templates() -> None:

@@ -260,10 +260,6 @@ async def _uncordoned_node(cluster: SchedulerCluster) -> None:
     await cluster.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": None}})
 
 
-async def _new_node(cluster: SchedulerCluster) -> None:
-    await cluster.node("b", cpu="9")
-
-
 async def _open_gate(cluster: SchedulerCluster) -> None:
     patch = {"spec": {"schedulingGates": None}}
     await cluster.client.patch(kinds.PODS, "p", patch, namespace=NAMESPACE)
@@ -282,7 +278,7 @@ async def _new_toleration(cluster: SchedulerCluster) -> None:
         "a node grows": ({"cpu": "1"}, {"cpu": "5"}, _bigger_node),
         "a label comes": ({}, {"nodeSelector": {"disk": "ssd"}}, _labelled_node),
         "uncordoned": ({"unschedulable": True}, {}, _uncordoned_node),
-        "a node comes": ({"cpu": "1"}, {"cpu": "5"}, _new_node),
+        "a node comes": ({"cpu": "1"}, {"cpu": "5"}, lambda cluster: cluster.node("b", cpu="9")),
         "a gate opens": ({}, {"schedulingGates": [{"name": "x.y/z"}]}, _open_gate),
         "a toleration is added": ({"taints": [TAINT]}, {}, _new_toleration),
     },

@@ -3,7 +3,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from refloat.api.core import Node, Pod
@@ -12,7 +11,7 @@ from refloat.policy.garbage import pod_gc
 from refloat.policy.job.job_gates import ALL_ON, JobGates
 from refloat.policy.scheduling import disruption_target
 from tests.cases import cases
-from tests.unit.policy.builders import at, pod, text
+from tests.unit.policy.builders import at, node, pod, text
 from tests.unit.policy.job.test_pod_reason import ended
 
 REPLACEMENT_ONLY = JobGates(pod_disruption_conditions=False)
@@ -33,20 +32,6 @@ TARGET = {
 }
 MARKED = {"conditions": [TARGET], "$setElementOrder/conditions": [{"type": "DisruptionTarget"}]}
 FAILED = {"phase": "Failed", "observedGeneration": 0}
-
-
-def over(name: str, *, created: int, reason: str = "") -> Pod:
-    new_pod = pod(name, "Failed", created=created)
-    return msgspec.structs.replace(
-        new_pod, status=msgspec.structs.replace(new_pod.status, reason=reason)
-    )
-
-
-def node(*, ready: str | None = "Unknown", taints: tuple[Object, ...] = ()) -> Node:
-    conditions = [] if ready is None else [{"type": "Ready", "status": ready}]
-    return msgspec.convert(
-        {"spec": {"taints": list(taints)}, "status": {"conditions": conditions}}, Node
-    )
 
 
 DOWN: Object = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
@@ -82,11 +67,11 @@ def test_only_pods_that_ended_count_against_the_threshold(phase: str, counts: bo
 def test_the_excess_is_taken_in_order(threshold: int, taken: list[str]) -> None:
     """behaviour C1.3"""
     pods = [
-        over("c", created=1),
-        over("e3", created=4, reason="Evicted"),
-        over("b", created=1),
-        over("e2", created=3, reason="Evicted"),
-        over("a", created=0),
+        pod("c", "Failed", created=1),
+        pod("e3", "Failed", created=4, reason="Evicted"),
+        pod("b", "Failed", created=1),
+        pod("e2", "Failed", created=3, reason="Evicted"),
+        pod("a", "Failed", created=0),
     ]
     assert [each.metadata.uid for each in pod_gc.excess(pods, threshold)] == taken
 
@@ -94,14 +79,14 @@ def test_the_excess_is_taken_in_order(threshold: int, taken: list[str]) -> None:
 @cases(
     "of is_down",
     {
-        "tainted and unknown": (node(taints=(DOWN,)), True),
-        "tainted and not ready": (node(ready="False", taints=(DOWN,)), True),
-        "tainted and never heard of": (node(ready=None, taints=(DOWN,)), True),
-        "any effect": (node(taints=({**DOWN, "effect": "NoSchedule", "value": "x"},)), True),
-        "ready in spite of the taint": (node(ready="True", taints=(DOWN,)), False),
+        "tainted and unknown": (node(DOWN), True),
+        "tainted and not ready": (node(DOWN, ready="False"), True),
+        "tainted and never heard of": (node(DOWN, ready=""), True),
+        "any effect": (node({**DOWN, "effect": "NoSchedule", "value": "x"}), True),
+        "ready in spite of the taint": (node(DOWN, ready="True"), False),
         "no taint": (node(), False),
         "another taint": (
-            node(taints=({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},)),
+            node({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}),
             False,
         ),
     },

@@ -7,10 +7,10 @@ import pytest
 from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.api.meta import Object
-from refloat.api.structs import Condition
 from refloat.policy.job import attempts
 from refloat.policy.job.attempts import FailureDetails
 from refloat.policy.job.pod_failure import NO_MATCH, Verdict
+from tests import builders as objects
 from tests.cases import cases
 from tests.unit.policy import builders
 
@@ -21,8 +21,7 @@ DISRUPTED = Verdict("Count", 0, "ns/pod-u", condition="DisruptionTarget")
 
 def job(text: str | None = None) -> Job:
     annotations = {} if text is None else {attempts.ANNOTATION: text}
-    metadata = {"name": "j", "namespace": "ns", "uid": "job", "annotations": annotations}
-    return builders.decoded({"metadata": metadata, "spec": {}})
+    return builders.decoded(objects.job(namespace="ns", uid="job", annotations=annotations))
 
 
 def added(
@@ -35,18 +34,9 @@ def added(
     return text
 
 
-def evicted() -> Pod:
-    of = builders.pod("a", "Failed")
-    status = msgspec.structs.replace(of.status, reason="Evicted")
-    return msgspec.structs.replace(of, status=status)
-
-
-def disrupted(reason: str) -> Pod:
-    of = builders.pod("a", "Failed")
-    target = Condition(type="DisruptionTarget", status="True", reason=reason)
-    return msgspec.structs.replace(
-        of, status=msgspec.structs.replace(of.status, conditions=(target,))
-    )
+EVICTED = builders.pod("a", "Failed", reason="Evicted")
+TARGET = builders.condition("DisruptionTarget", reason="EvictionByEvictionAPI")
+DRAINED = builders.pod("a", "Failed", conditions=[TARGET])
 
 
 def out_of_memory() -> Object:
@@ -123,8 +113,8 @@ def test_an_entry_says_which_rule_matched_what() -> None:
     {
         "deleted, not ended": (builders.pod("a", deleted=0), {}),
         "never begun": (builders.pod("a", "Failed"), {}),
-        "given up by its node": (evicted(), {"reason": "Evicted"}),
-        "drained": (disrupted("EvictionByEvictionAPI"), {"disruption": "EvictionByEvictionAPI"}),
+        "given up by its node": (EVICTED, {"reason": "Evicted"}),
+        "drained": (DRAINED, {"disruption": "EvictionByEvictionAPI"}),
         "out of memory": (
             builders.pod("a", "Failed", containers=[out_of_memory()]),
             {"container": "main", "exitCode": 137, "containerReason": "OOMKilled"},
@@ -222,7 +212,7 @@ def test_what_somebody_else_wrote_is_replaced(text: str) -> None:
 def test_pods_of_the_same_fate_are_told_of_together() -> None:
     failures = [(builders.failed(str(number)), IGNORED) for number in range(5)]
     failures += [(builders.failed("x"), DISRUPTED), (builders.failed("y"), NO_MATCH)]
-    failures += [(evicted(), NO_MATCH), (builders.pod("z", deleted=0), NO_MATCH)]
+    failures += [(EVICTED, NO_MATCH), (builders.pod("z", deleted=0), NO_MATCH)]
     failures += [(builders.pod("p", "Failed"), NO_MATCH)]
     ignored = "container main failed with exit code 7 matching Ignore rule at index 2"
     assert attempts.notes(failures) == [

@@ -3,7 +3,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from refloat.api.batch import Job
@@ -29,11 +28,7 @@ JSON = (
 
 
 def annotated(text: str, **more: Any) -> Job:
-    batch_job = job(**more)
-    annotations = {backoff_annotation.ANNOTATION: text}
-    return msgspec.structs.replace(
-        batch_job, metadata=msgspec.structs.replace(batch_job.metadata, annotations=annotations)
-    )
+    return job(annotations={backoff_annotation.ANNOTATION: text}, **more)
 
 
 @pytest.mark.parametrize("text", [YAML, JSON], ids=["yaml", "json"])

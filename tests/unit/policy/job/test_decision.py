@@ -3,10 +3,8 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from refloat.api.batch import Job
 from refloat.api.meta import Object
 from refloat.policy.job import accounting, observed, outcome
 from refloat.policy.job.outcome import Outcome
@@ -39,13 +37,8 @@ FORGERIES = (
 
 @pytest.mark.parametrize("text", FORGERIES)
 def test_no_annotation_is_a_decision(text: str) -> None:
-    of = with_annotations(job(completions=3), {"refloat.dev/decision": text})
+    of = job(completions=3, annotations={"refloat.dev/decision": text})
     assert outcome.decide(observed.observe(of, [pod("a")]), at(0)) is None
-
-
-def with_annotations(of: Job, annotations: dict[str, str]) -> Job:
-    metadata = msgspec.structs.replace(of.metadata, annotations=annotations)
-    return msgspec.structs.replace(of, metadata=metadata)
 
 
 @pytest.mark.parametrize("phase", ["Running", "Failed", "Succeeded"])

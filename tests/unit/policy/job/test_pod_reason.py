@@ -3,13 +3,12 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from refloat.api.core import Pod
 from refloat.policy.job import pod_reason
 from refloat.policy.job.job_gates import ALL_ON, JobGates
-from tests.unit.policy.builders import pod
+from tests.unit.policy.builders import condition, pod
 
 
 def ended(
@@ -22,15 +21,11 @@ def ended(
     deleted: bool = True,
 ) -> Pod:
     """A deleted pod with reasons in its status, its annotation and its DisruptionTarget."""
-    conditions = []
-    if target:
-        conditions.append({"type": "DisruptionTarget", "status": held, "reason": target})
-    new_pod = pod("u", phase, conditions=conditions, deleted=1 if deleted else None)
+    conditions = [condition("DisruptionTarget", held, reason=target)] if target else []
     annotations = {pod_reason.ANNOTATION: annotation} if annotation else {}
-    return msgspec.structs.replace(
-        new_pod,
-        metadata=msgspec.structs.replace(new_pod.metadata, annotations=annotations),
-        status=msgspec.structs.replace(new_pod.status, reason=status),
+    when = 1 if deleted else None
+    return pod(
+        "u", phase, conditions=conditions, deleted=when, annotations=annotations, reason=status
     )
 
 

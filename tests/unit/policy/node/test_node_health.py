@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from refloat.api.core import Node, NodeStatus, Pod, PodSpec, PodStatus
+from refloat.api.core import Node, NodeStatus, Pod
 from refloat.api.meta import Object
 from refloat.api.structs import Condition, ObjectMeta
 from refloat.policy.node import node_health
 from refloat.policy.node.node_health import DEFAULTS, Health
 from tests.cases import cases
+from tests.unit.policy import builders
+from tests.unit.policy.builders import condition
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 STAMP = "2026-01-01T12:00:00Z"
@@ -122,12 +124,8 @@ def test_what_a_lost_node_says(seen: Node, want: list[Object]) -> None:
 
 
 def pod(ready: str = "", phase: str = "Running", reason: str = "") -> Pod:
-    conditions = (Condition(type="Ready", status=ready),) if ready else None
-    return Pod(
-        metadata=ObjectMeta(name="p"),
-        spec=PodSpec(node_name="n"),
-        status=PodStatus(phase=phase, reason=reason, conditions=conditions),
-    )
+    conditions = [condition("Ready", ready)] if ready else []
+    return builders.pod("u", phase, name="p", reason=reason, conditions=conditions)
 
 
 FALSE = {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": STAMP}]}

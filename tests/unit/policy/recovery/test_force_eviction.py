@@ -4,8 +4,6 @@
 import json
 from typing import Any
 
-import msgspec
-
 from refloat.api.core import Node, Pod, Taint
 from refloat.api.meta import Object
 from refloat.policy.job.job_gates import ALL_ON, JobGates
@@ -31,6 +29,7 @@ from refloat.policy.recovery.force_eviction import (
 )
 from refloat.policy.recovery.node_evidence import LeaseSilence
 from tests.cases import cases
+from tests.unit.policy import builders
 from tests.unit.policy.builders import at, text
 
 WISHED: Object = {"key": "refloat.dev/force-eviction", "value": "true", "effect": "NoSchedule"}
@@ -54,32 +53,21 @@ STARTED = Progress("Evicting", text(100))
 HERE, IN_KUBERNETES = ForceEvictionSettings(), ForceEvictionSettings(hands_over=True)
 
 
-def node(
-    *taints: Object, ready: str = "Unknown", progress: str | None = None, attached: int = 0
-) -> Node:
-    body = {
-        "metadata": {"name": "n", "annotations": {} if progress is None else {PROGRESS: progress}},
-        "spec": {"taints": list(taints)},
-        "status": {
-            "conditions": [{"type": "Ready", "status": ready}] if ready else [],
-            "volumesAttached": [{"name": f"v{i}", "devicePath": ""} for i in range(attached)],
-        },
-    }
-    return msgspec.convert(body, Node)
+def node(*taints: Object, progress: str | None = None, attached: int = 0, **more: Any) -> Node:
+    annotations = {} if progress is None else {PROGRESS: progress}
+    volumes = [{"name": f"v{i}", "devicePath": ""} for i in range(attached)]
+    status = {"volumesAttached": volumes}
+    return builders.node(*taints, annotations=annotations, status=status, **more)
 
 
-def pod(name: str = "p", *, phase: str = "Running", **more: Any) -> Pod:
-    """`grace`: it is deleted with that; `started`: seconds; the rest is its spec."""
-    grace, started = more.pop("grace", None), more.pop("started", 0)
-    meta: Object = {"name": name, "uid": name, "annotations": more.pop("annotations", None)}
-    if owner := more.pop("owner", ""):
-        meta["ownerReferences"] = [{"kind": owner, "name": "n", "controller": True}]
-    if grace is not None:
-        meta |= {"deletionTimestamp": text(1), "deletionGracePeriodSeconds": grace}
-    claims = more.pop("claims", ())
+def pod(
+    name: str = "p", *, grace: int | None = None, claims: tuple[str, ...] = (), **more: Any
+) -> Pod:
+    """`grace`: it is deleted with that."""
+    more = {"started": 0, "tracked": False, "node": "", **more}
     more["volumes"] = [{"persistentVolumeClaim": {"claimName": each}} for each in claims]
-    status = {"phase": phase, "startTime": None if started is None else text(started)}
-    return msgspec.convert({"metadata": meta, "spec": more, "status": status}, Pod)
+    deleted = None if grace is None else 1
+    return builders.pod(name, name=name, deleted=deleted, grace=grace, **more)
 
 
 P = pod()
@@ -203,7 +191,7 @@ def test_the_next_step(seen: Observation, want: Step) -> None:
             Observation(
                 node(WISHED, MINE, progress=HANDED, attached=1),
                 STILL,
-                [pod(tolerations=EXISTS, claims=["c"])],
+                [pod(tolerations=EXISTS, claims=("c",))],
             ),
             Finish(),
         ),
@@ -305,8 +293,8 @@ def test_the_next_step_where_kubernetes_does_the_work(seen: Observation, want: S
             pod(tolerations=[{"operator": "Exists", "effect": "NoExecute"}]),
             True,
         ),
-        "a mirror pod": (pod(annotations=MIRROR, nodeName="n", owner="Node"), False),
-        "one that only claims to be a mirror pod": (pod(annotations=MIRROR, nodeName="n"), True),
+        "a mirror pod": (pod(annotations=MIRROR, node="n", owner="Node"), False),
+        "one that only claims to be a mirror pod": (pod(annotations=MIRROR, node="n"), True),
     },
 )
 def test_who_has_to_go(one: Pod, goes: bool) -> None:

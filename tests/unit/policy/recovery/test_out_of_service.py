@@ -2,9 +2,8 @@
 """When a lost node is declared out of service, and when no longer (KEP-6757, behaviour C9)."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
-
-import msgspec
 
 from refloat.api import selectors
 from refloat.api.core import Node, Pod, Taint
@@ -21,47 +20,19 @@ from refloat.policy.recovery.out_of_service import (
     TaintLater,
 )
 from tests.cases import cases
+from tests.unit.policy import builders
 from tests.unit.policy.builders import at, text
 
+MIRROR = {"kubernetes.io/config.mirror": "hash"}
 UNREACHABLE: Object = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
 DOWN: Object = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
 SILENT = LeaseSilence(1000.0)
 OURS: Object = {**DOWN, "value": out_of_service.OURS}
 
 
-def node(*taints: Object, ready: str = "Unknown", since: float | None = 100, **labels: str) -> Node:
-    condition = {"type": "Ready", "status": ready}
-    if since is not None:
-        condition["lastTransitionTime"] = text(since)
-    body = {
-        "metadata": {"name": "n", "labels": labels},
-        "spec": {"taints": list(taints)},
-        "status": {"conditions": [condition]},
-    }
-    return msgspec.convert(body, Node)
-
-
-def pod(
-    phase: str = "Running",
-    *,
-    name: str = "p",
-    deleted: bool = False,
-    owner: str = "",
-    mirror: bool = False,
-) -> Pod:
-    metadata: Object = {"name": name, "namespace": "default"}
-    if mirror:
-        metadata["annotations"] = {"kubernetes.io/config.mirror": "hash"}
-    if deleted:
-        metadata["deletionTimestamp"] = text(0)
-    if owner:
-        reference = {"kind": owner, "name": "n", "uid": "u", "controller": True}
-        metadata["ownerReferences"] = [reference]
-    body = {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
-    return msgspec.convert(body, Pod)
-
-
-STATIC = pod(name="other", owner="Node", mirror=True)
+node = partial(builders.node, since=100)
+pod = partial(builders.pod, "u", name="p", namespace="default")
+STATIC = pod(name="other", owner="Node", annotations=MIRROR)
 
 
 def policy(**how: Any) -> FailureRecoveryPolicy:
@@ -136,7 +107,7 @@ def test_it_is_left_alone(on: Node, pods: tuple[Pod, ...], want: Ignore) -> None
         "of a DaemonSet": (pod(), pod(name="other", owner="DaemonSet")),
         "a mirror pod, which shows a static pod of the node": (pod(), STATIC),
         "one that is over": (pod(), pod("Failed", name="other")),
-        "over, but it hangs": (pod("Failed", deleted=True),),
+        "over, but it hangs": (pod("Failed", deleted=0),),
     },
 )
 def test_whose_opt_in_is_not_needed(pods: tuple[Pod, ...]) -> None:
@@ -146,9 +117,9 @@ def test_whose_opt_in_is_not_needed(pods: tuple[Pod, ...]) -> None:
 @cases(
     "claimed",
     {
-        "the annotation without the owner": pod(name="other", mirror=True),
+        "the annotation without the owner": pod(name="other", annotations=MIRROR),
         "the owner without the annotation": pod(name="other", owner="Node"),
-        "another owner": pod(name="other", owner="Job", mirror=True),
+        "another owner": pod(name="other", owner="Job", annotations=MIRROR),
     },
 )
 def test_a_pod_that_only_claims_to_be_a_mirror_pod_must_have_opted_in(claimed: Pod) -> None:
@@ -196,7 +167,7 @@ def test_where_leases_are_not_watched_what_is_due_waits() -> None:
 
 def test_a_rule_may_be_for_all_pods_of_some_nodes() -> None:
     terms = policy(nodes="pool=spot", all_pods=True)
-    here = node(UNREACHABLE, pool="spot")
+    here = node(UNREACHABLE, labels={"pool": "spot"})
     assert isinstance(decide(here, pod(name="other"), terms=terms), AddTaint)
     assert decide(LOST, pod(), terms=terms) == Ignore(Reason.NO_RULE)
 

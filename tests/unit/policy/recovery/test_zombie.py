@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from refloat.policy.recovery.zombie import (
     TerminateLater,
 )
 from tests.cases import cases
-from tests.unit.policy.builders import at, text
+from tests.unit.policy import builders
+from tests.unit.policy.builders import at, condition, text
 
 TERMINATE, DELETE, REFLOAT = zombie.ANNOTATIONS
 KEP_MESSAGE = (
@@ -40,40 +42,22 @@ SILENT = LeaseSilence(1000.0)
 PROMISE = self_fence.Promise(380, 20, "b0-07")  # dead for sure after 404 s
 
 
-def pod(
-    phase: str = "Running",
-    *,
-    deleted: float | None = 100,
-    grace: int = 30,
-    node: str = "node-a",
-    annotations: Mapping[str, str] | None = None,
-    labels: Mapping[str, str] | None = None,
-    conditions: tuple[Object, ...] = (),
-) -> Pod:
-    """One that opted in by the KEP's annotation; its grace period is over at second 100."""
-    metadata: Object = {
-        "name": "pod-a",
-        "namespace": "default",
-        "annotations": {TERMINATE: "true"} if annotations is None else annotations,
-        "labels": labels or {},
-    }
-    if deleted is not None:
-        metadata |= {"deletionTimestamp": text(deleted), "deletionGracePeriodSeconds": grace}
-    status = {"phase": phase, "conditions": list(conditions)}
-    body = {"metadata": metadata, "spec": {"nodeName": node}, "status": status}
-    return msgspec.convert(body, Pod)
+pod = partial(
+    builders.pod,
+    "a",
+    namespace="default",
+    tracked=False,
+    deleted=100,
+    grace=30,
+    node="node-a",
+    annotations={TERMINATE: "true"},
+)
+"""A pod that opted in by the KEP's annotation; its grace period is over at second 100."""
 
 
 def node(*keys: str, effect: str = "NoExecute", ready: str = "Unknown") -> Node:
-    """`ready` is the status of its Ready condition; it has none if that is empty."""
-    taints = [{"key": f"node.kubernetes.io/{key}", "effect": effect} for key in keys]
-    conditions = [{"type": "Ready", "status": ready}] if ready else []
-    body = {
-        "metadata": {"name": "node-a"},
-        "spec": {"taints": taints},
-        "status": {"conditions": conditions},
-    }
-    return msgspec.convert(body, Node)
+    taints = ({"key": f"node.kubernetes.io/{key}", "effect": effect} for key in keys)
+    return builders.node(*taints, ready=ready, name="node-a")
 
 
 LOST = node("unreachable")
@@ -92,8 +76,7 @@ def lease(listing: str | None) -> Lease:
 
 
 def forced(since: float | None = 160, reason: str = zombie.REASON) -> Object:
-    condition = {"type": zombie.CONDITION, "status": "True", "reason": reason}
-    return condition if since is None else {**condition, "lastTransitionTime": text(since)}
+    return condition(zombie.CONDITION, since=since, reason=reason)
 
 
 def rule(number: int = 0, seconds: float = 300, **how: Any) -> TerminatePod:

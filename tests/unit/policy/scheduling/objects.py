@@ -17,7 +17,7 @@ def pod(name: str = "p", *, cpu: str = "", priority: int = 0, **spec: Any) -> Po
     """From its form on the wire; `labels`, `started` and `deleted` are not of the spec."""
     metadata: Object = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
     status: Object = {"startTime": spec.pop("started")} if "started" in spec else {}
-    metadata["labels"] = spec.pop("labels", None)
+    metadata |= {key: spec.pop(key, None) for key in ("labels", "annotations")}
     metadata["deletionTimestamp"] = spec.pop("deleted", None)
     status["conditions"] = spec.pop("conditions", None)
     requests = {"cpu": cpu} if cpu else {}

@@ -3,8 +3,6 @@
 
 from typing import Any
 
-import msgspec
-
 from refloat.api.core import Pod
 from refloat.policy.scheduling import critical_pods
 from refloat.policy.scheduling.critical_pods import NotEnoughPods
@@ -15,9 +13,7 @@ CRITICAL = objects.pod("critical", priority=2_000_000_000)
 
 
 def annotated(**annotations: str) -> Pod:
-    new_pod = objects.pod()
-    meta = msgspec.structs.replace(new_pod.metadata, annotations=annotations)
-    return msgspec.structs.replace(new_pod, metadata=meta)
+    return objects.pod(annotations=annotations)
 
 
 def tenant(name: str, cpu: str = "", *, guaranteed: bool = False, priority: int = 0) -> Pod:

@@ -28,12 +28,6 @@ def well(uid: str, **more: Any) -> Pod:
     return pod(uid, conditions=READY, **more)
 
 
-def owned(owner: Object) -> Pod:
-    body = msgspec.to_builtins(well("u"))
-    body["metadata"]["ownerReferences"] = [owner]
-    return msgspec.convert(body, Pod)
-
-
 THREE = [well("a"), well("b"), well("c")]
 
 
@@ -88,12 +82,15 @@ def test_pods_without_an_owner_matter_where_their_number_does(
 )
 def test_an_owner_that_cannot_say_its_number_is_an_error(owner: Object, why: str) -> None:
     with pytest.raises(disruption_budgets.Uncountable) as error:
-        disruption_budgets.tally(budget(maxUnavailable=1), [owned(owner)], now=at(0))
+        disruption_budgets.tally(budget(maxUnavailable=1), [well("u", owner=owner)], now=at(0))
     assert str(error.value) == why
 
 
 def test_pods_of_jobs_have_a_budget_in_whole_numbers() -> None:
-    assert disruption_budgets.tally(budget(minAvailable=0), [owned(JOB)], now=at(0)).allowed == 1
+    assert (
+        disruption_budgets.tally(budget(minAvailable=0), [well("u", owner=JOB)], now=at(0)).allowed
+        == 1
+    )
 
 
 def granted(seconds: float, *pods: Pod) -> BudgetTally:
