@@ -14,6 +14,7 @@ from refloat.api.meta import Object
 from refloat.bench.pods import PodMaker
 from refloat.client import kinds
 from refloat.client.contract import Kind
+from tests.cases import cases
 
 KINDS = [each for each in vars(kinds).values() if isinstance(each, Kind)]
 
@@ -149,31 +150,34 @@ def test_nothing_can_be_changed(kind: Kind[Any]) -> None:
         decoded.metadata.name = "x"
 
 
-BOOKMARKS = [
-    pytest.param(
+BOOKMARKS = {
+    "job": (
         kinds.JOBS,
-        b'{"kind":"Job","apiVersion":"batch/v1","metadata":{"resourceVersion":"24358","annotations"'
-        b':{"k8s.io/initial-events-end":"true"}},"spec":{"template":{"metadata":{},"spec":'
-        b'{"containers":null}}},"status":{}}',
-        id="job",
+        (
+            b'{"kind":"Job","apiVersion":"batch/v1","metadata":{"resourceVersion":"24358","annotations"'
+            b':{"k8s.io/initial-events-end":"true"}},"spec":{"template":{"metadata":{},"spec":'
+            b'{"containers":null}}},"status":{}}'
+        ),
     ),
-    pytest.param(
+    "pod": (
         kinds.PODS,
-        b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"24358"},"spec":'
-        b'{"containers":null},"status":{}}',
-        id="pod",
+        (
+            b'{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"24358"},"spec":'
+            b'{"containers":null},"status":{}}'
+        ),
     ),
-    pytest.param(
+    "event": (
         kinds.EVENTS,
-        b'{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"resourceVersion":"24358"},'
-        b'"eventTime":null,"regarding":{},"deprecatedSource":{},"deprecatedFirstTimestamp":null,'
-        b'"deprecatedLastTimestamp":null}',
-        id="event",
+        (
+            b'{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"resourceVersion":"24358"},'
+            b'"eventTime":null,"regarding":{},"deprecatedSource":{},"deprecatedFirstTimestamp":null,'
+            b'"deprecatedLastTimestamp":null}'
+        ),
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("kind", "body"), BOOKMARKS)
+@cases("kind body", BOOKMARKS)
 def test_what_a_server_sends_as_bookmark_could_be_read(kind: Kind[Any], body: bytes) -> None:
     assert kind.decoder.decode(body).metadata.resource_version == "24358"
 

@@ -14,6 +14,7 @@ from refloat.store.memory import MemoryStore
 from tests import apiserver_fixture
 from tests.apiserver_fixture import CONFIG_MAPS, LEASES, NODES, PODS, ServerFixture
 from tests.builders import config_map, event, lease, node, pod
+from tests.cases import cases
 
 SHORTAGE = "the disk of the server's data directory is nearly full: 3 MiB are free"
 ONLY = "until there is room only deletes, leases and nodes are written"
@@ -49,16 +50,16 @@ def release(obj: Any) -> None:
     del obj["metadata"]["finalizers"]
 
 
-REFUSED: list[Any] = [
-    pytest.param(lambda w: w.create(config_map("new")), id="an object is created"),
-    pytest.param(lambda w: w.create(event("new", regarding={})), id="an event is recorded"),
-    pytest.param(lambda w: w.change(CONFIG_MAPS, "there", label), id="an object is changed"),
-    pytest.param(lambda w: w.set_status(PODS, "there", phase="Running"), id="a pod's status"),
-    pytest.param(lambda w: w.change(LEASES, "there", grow), id="a lease of many bytes"),
-]
+REFUSED: dict[str, Any] = {
+    "an object is created": lambda w: w.create(config_map("new")),
+    "an event is recorded": lambda w: w.create(event("new", regarding={})),
+    "an object is changed": lambda w: w.change(CONFIG_MAPS, "there", label),
+    "a pod's status": lambda w: w.set_status(PODS, "there", phase="Running"),
+    "a lease of many bytes": lambda w: w.change(LEASES, "there", grow),
+}
 
 
-@pytest.mark.parametrize("write", REFUSED)
+@cases("write", REFUSED)
 async def test_most_writes_are_refused_with_the_reason(
     world: ServerFixture, write: Callable[[ServerFixture], Awaitable[object]]
 ) -> None:
@@ -79,19 +80,19 @@ async def _all_of_a_deletion(world: ServerFixture) -> None:
     assert not world.exists(CONFIG_MAPS, "kept")
 
 
-WRITTEN: list[Any] = [
-    pytest.param(lambda w: w.delete(CONFIG_MAPS, "there"), id="a delete"),
-    pytest.param(lambda w: w.delete(PODS, "there"), id="a delete with grace"),
-    pytest.param(_all_of_a_deletion, id="a delete that waits for a finalizer"),
-    pytest.param(lambda w: w.set_status(PODS, "going", phase="Failed"), id="a terminating pod"),
-    pytest.param(lambda w: w.create(lease("new")), id="a new lease"),
-    pytest.param(lambda w: w.change(LEASES, "there", label), id="a lease"),
-    pytest.param(lambda w: w.set_status(NODES, "there", phase="x"), id="a node's status"),
-    pytest.param(lambda w: w.change(NODES, "there", label), id="a node"),
-]
+WRITTEN: dict[str, Any] = {
+    "a delete": lambda w: w.delete(CONFIG_MAPS, "there"),
+    "a delete with grace": lambda w: w.delete(PODS, "there"),
+    "a delete that waits for a finalizer": _all_of_a_deletion,
+    "a terminating pod": lambda w: w.set_status(PODS, "going", phase="Failed"),
+    "a new lease": lambda w: w.create(lease("new")),
+    "a lease": lambda w: w.change(LEASES, "there", label),
+    "a node's status": lambda w: w.set_status(NODES, "there", phase="x"),
+    "a node": lambda w: w.change(NODES, "there", label),
+}
 
 
-@pytest.mark.parametrize("write", WRITTEN)
+@cases("write", WRITTEN)
 async def test_deletes_leases_and_nodes_are_still_written(
     world: ServerFixture, write: Callable[[ServerFixture], Awaitable[object]]
 ) -> None:

@@ -6,29 +6,28 @@ Kubernetes refuses none of them: unreadable entries are dropped.
 
 from typing import Any
 
-import pytest
-
 from tests import apiserver_fixture
 from tests.builders import config_map
+from tests.cases import cases
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 KNOWN: dict[str, Any] = {"f:data": {".": {}, "f:a": {}}}
 
 # (fieldsV1, the field sets of the answer to a PUT, and to a merge patch)
-CASES: list[Any] = [
-    pytest.param("x", [], [], id="a text"),
-    pytest.param("", [], [], id="an empty text"),
-    pytest.param(5, [], [], id="a number"),
-    pytest.param(0, [], [], id="zero"),
-    pytest.param(True, [], [], id="true"),
-    pytest.param(False, [], [], id="false"),
-    pytest.param([], [], [], id="an empty list"),
-    pytest.param([1], [], [], id="a list"),
-    pytest.param({"f:data": 1}, [], [], id="a number within"),
-    pytest.param({"f:data": {"f:a": [1]}}, [], [], id="a list within"),
-    pytest.param({}, [KNOWN], [], id="an empty set"),
-    pytest.param({"f:data": None}, [KNOWN], [], id="null within"),
-]
+CASES: dict[str, Any] = {
+    "a text": ("x", [], []),
+    "an empty text": ("", [], []),
+    "a number": (5, [], []),
+    "zero": (0, [], []),
+    "true": (True, [], []),
+    "false": (False, [], []),
+    "an empty list": ([], [], []),
+    "a list": ([1], [], []),
+    "a number within": ({"f:data": 1}, [], []),
+    "a list within": ({"f:data": {"f:a": [1]}}, [], []),
+    "an empty set": ({}, [KNOWN], []),
+    "null within": ({"f:data": None}, [KNOWN], []),
+}
 
 
 def entry(fields: object) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def field_sets(answer: tuple[int, Any]) -> list[object]:
     return [each["fieldsV1"] for each in obj["metadata"].get("managedFields", [])]
 
 
-@pytest.mark.parametrize(("fields", "want_put", "want_patch"), CASES)
+@cases("fields want_put want_patch", CASES)
 async def test_field_sets_that_are_none_are_dropped(
     fields: object, want_put: list[object], want_patch: list[object]
 ) -> None:

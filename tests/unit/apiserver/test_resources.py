@@ -367,27 +367,24 @@ async def test_dry_deletion_of_a_collection_writes_nothing(
     assert world.store.revision == revision
 
 
-DRY = [
-    pytest.param("POST", MAPS, builders.config_map("new"), id="create"),
-    pytest.param("PUT", f"{MAPS}/a", builders.config_map("a", data={"k": "v"}), id="update"),
-    pytest.param("PATCH", f"{MAPS}/a", {"data": {"k": "v"}}, id="patch"),
-    pytest.param("DELETE", f"{MAPS}/a", None, id="delete"),
-    pytest.param("DELETE", MAPS, None, id="deletecollection"),
-    pytest.param(
-        "PATCH", f"{HERE}/pods/p/status", {"status": {"phase": "Failed"}}, id="status patch"
-    ),
-    pytest.param("POST", f"{HERE}/pods/p/eviction", {"metadata": {"name": "p"}}, id="eviction"),
-    pytest.param(
+DRY = {
+    "create": ("POST", MAPS, builders.config_map("new")),
+    "update": ("PUT", f"{MAPS}/a", builders.config_map("a", data={"k": "v"})),
+    "patch": ("PATCH", f"{MAPS}/a", {"data": {"k": "v"}}),
+    "delete": ("DELETE", f"{MAPS}/a", None),
+    "deletecollection": ("DELETE", MAPS, None),
+    "status patch": ("PATCH", f"{HERE}/pods/p/status", {"status": {"phase": "Failed"}}),
+    "eviction": ("POST", f"{HERE}/pods/p/eviction", {"metadata": {"name": "p"}}),
+    "binding": (
         "POST",
         f"{HERE}/pods/p/binding",
         {"metadata": {"name": "p"}, "target": {"name": "n"}},
-        id="binding",
     ),
-    pytest.param("DELETE", f"{HERE}/pods/p", None, id="pod delete"),
-]
+    "pod delete": ("DELETE", f"{HERE}/pods/p", None),
+}
 
 
-@pytest.mark.parametrize(("method", "path", "body"), DRY)
+@cases("method path body", DRY)
 async def test_dry_run_writes_nothing(
     world: ServerFixture, face: HttpCaller, method: str, path: str, body: Object | None
 ) -> None:

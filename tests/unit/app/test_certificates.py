@@ -110,22 +110,20 @@ def _start(folder: Path) -> None:
     certificates.client_context(*certificates.ensure_client(folder, NOW))
 
 
-BAD = [
-    pytest.param("server.crt", b"", "server.crt is not a certificate; remove it", id="no content"),
-    pytest.param("server.crt", b"\xff\0", "server.crt is not a certificate", id="binary"),
-    pytest.param("server.key", b"", "server.key is not the key of server.crt", id="an empty key"),
-    pytest.param("server.key", b"x" * 99, "server.key is not the key of", id="a key of garbage"),
-    pytest.param("ca.crt", b"", "ca.crt is not a certificate; put ca.crt", id="an empty authority"),
-    pytest.param("ca.crt", b"garbage", "ca.crt is not a certificate", id="no authority"),
-    pytest.param("ca.key", b"", "ca.key is not a private key", id="an authority without key"),
-    pytest.param("ca.key", b"garbage", "ca.key is not a private key", id="an authority's bad key"),
-    pytest.param(
-        f"{certificates.NODE_CLIENT}.crt", b"", "client.crt is not a certificate", id="a client"
-    ),
-]
+BAD = {
+    "no content": ("server.crt", b"", "server.crt is not a certificate; remove it"),
+    "binary": ("server.crt", b"\xff\0", "server.crt is not a certificate"),
+    "an empty key": ("server.key", b"", "server.key is not the key of server.crt"),
+    "a key of garbage": ("server.key", b"x" * 99, "server.key is not the key of"),
+    "an empty authority": ("ca.crt", b"", "ca.crt is not a certificate; put ca.crt"),
+    "no authority": ("ca.crt", b"garbage", "ca.crt is not a certificate"),
+    "an authority without key": ("ca.key", b"", "ca.key is not a private key"),
+    "an authority's bad key": ("ca.key", b"garbage", "ca.key is not a private key"),
+    "a client": (f"{certificates.NODE_CLIENT}.crt", b"", "client.crt is not a certificate"),
+}
 
 
-@pytest.mark.parametrize(("name", "content", "want"), BAD)
+@cases("name content want", BAD)
 def test_a_file_that_is_no_certificate_is_refused_with_what_to_do(
     tmp_path: Path, name: str, content: bytes, want: str
 ) -> None:

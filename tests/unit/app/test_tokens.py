@@ -12,6 +12,7 @@ from refloat.apiserver import identity
 from refloat.app import private_files, tokens
 from refloat.base import rand
 from refloat.base.errors import UsageError
+from tests.cases import cases
 
 
 def _mode(path: Path) -> int:
@@ -70,16 +71,16 @@ def test_a_maker_that_was_killed_before_its_last_step_does_no_harm(tmp_path: Pat
     assert [each.name for each in path.parent.iterdir()] == ["n1.token"]
 
 
-BAD = [
-    pytest.param(b"\xff\xfe\x00", "is not a token", id="binary"),
-    pytest.param("tökén".encode(), "is not a token", id="beyond ASCII"),
-    pytest.param(b"two words", "is not a token", id="a space in it"),
-    pytest.param(b"two\nlines", "is not a token", id="two lines"),
-    pytest.param(b"x" * 100_000, "has more than 65536 bytes", id="too long"),
-]
+BAD = {
+    "binary": (b"\xff\xfe\x00", "is not a token"),
+    "beyond ASCII": ("tökén".encode(), "is not a token"),
+    "a space in it": (b"two words", "is not a token"),
+    "two lines": (b"two\nlines", "is not a token"),
+    "too long": (b"x" * 100_000, "has more than 65536 bytes"),
+}
 
 
-@pytest.mark.parametrize(("content", "want"), BAD)
+@cases("content want", BAD)
 def test_a_file_that_is_no_token_is_refused_with_what_to_do(
     tmp_path: Path, content: bytes, want: str
 ) -> None:

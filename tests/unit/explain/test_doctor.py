@@ -4,7 +4,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod
@@ -14,6 +13,7 @@ from refloat.explain.actors import Outlook
 from refloat.explain.codes import Code, Severity, severity
 from refloat.explain.doctor import ClusterObjects, Report
 from refloat.explain.explain_context import ExplainContext
+from tests.cases import cases
 from tests.unit.explain.test_job import NOW, READY, deleted, old, running, waiting
 from tests.unit.explain.test_pod import LOST, NONE, configuration, event
 from tests.unit.policy.builders import at, text
@@ -85,14 +85,14 @@ def test_a_lost_node_has_its_running_and_its_stuck_pods() -> None:
     assert (node.name, node.pods, node.stuck) == ("n1", 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("spec", "metadata", "outlook", "want"),
-    [
-        pytest.param({"podReplacementPolicy": "Failed"}, {}, None, True, id="no opt-in"),
-        pytest.param({"podReplacementPolicy": "Failed"}, SAFE, None, False, id="opt-in"),
-        pytest.param({"podReplacementPolicy": "Failed"}, SAFE, NONE, True, id="no Refloat"),
-        pytest.param({}, {}, None, False, id="replaced while it terminates"),
-    ],
+@cases(
+    "spec metadata outlook want",
+    {
+        "no opt-in": ({"podReplacementPolicy": "Failed"}, {}, None, True),
+        "opt-in": ({"podReplacementPolicy": "Failed"}, SAFE, None, False),
+        "no Refloat": ({"podReplacementPolicy": "Failed"}, SAFE, NONE, True),
+        "replaced while it terminates": ({}, {}, None, False),
+    },
 )
 def test_a_job_at_risk_would_wait_for_ever(
     spec: dict[str, str], metadata: dict[str, Any], outlook: Outlook | None, want: bool

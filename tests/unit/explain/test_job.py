@@ -4,7 +4,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod, Taint
@@ -16,6 +15,7 @@ from refloat.explain.actors import NONE_EVER, Outlook
 from refloat.explain.codes import Code
 from refloat.explain.explain_context import ExplainContext, NodeRoom
 from refloat.explain.explanation import Explanation
+from tests.cases import cases
 from tests.unit.explain.test_pod import LOST, configuration, event, node
 from tests.unit.policy.builders import at, failed, job, on_codes, policy, text
 
@@ -119,56 +119,47 @@ IGNORE_5 = policy(on_codes("Ignore", "In", 5))
 TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacementPolicy": "Failed"}
 
 
-@pytest.mark.parametrize(
-    ("explanation", "code", "words"),
-    [
+@cases(
+    "explanation code words",
+    {
         # not started
-        pytest.param(
-            lambda: explain(old(suspend=True)), Code.SUSPENDED, "is suspended", id="suspended"
-        ),
-        pytest.param(
+        "suspended": (lambda: explain(old(suspend=True)), Code.SUSPENDED, "is suspended"),
+        "managed by a controller that is absent": (
             lambda: explain(old(managedBy="example.com/x")),
             Code.OTHER_CONTROLLER,
             "managed by example.com/x",
-            id="managed by a controller that is absent",
         ),
-        pytest.param(
+        "managed by Refloat, which does not run": (
             lambda: explain(
                 old(managedBy="refloat.dev/job-controller"), job_control=Outlook(text=NONE_EVER)
             ),
             Code.OTHER_CONTROLLER,
             "no component will act",
-            id="managed by Refloat, which does not run",
         ),
-        pytest.param(
-            lambda: explain(old()), Code.NO_CONTROLLER, "no Job controller", id="no Job controller"
-        ),
-        pytest.param(
+        "no Job controller": (lambda: explain(old()), Code.NO_CONTROLLER, "no Job controller"),
+        "refused by a quota": (
             lambda: with_event(
                 "FailedCreate", 'Error creating: pods "j-" is forbidden: exceeded quota: q'
             ),
             Code.QUOTA,
             "exceeded quota",
-            id="refused by a quota",
         ),
-        pytest.param(
+        "refused by a webhook": (
             lambda: with_event(
                 "FailedCreate", 'Error creating: admission webhook "w" denied the request: no'
             ),
             Code.WEBHOOK,
             "denied the request",
-            id="refused by a webhook",
         ),
-        pytest.param(
+        "refused by admission": (
             lambda: with_event(
                 "FailedCreate", "Error creating: pods is forbidden: no PriorityClass with name x"
             ),
             Code.ADMISSION,
             "no PriorityClass",
-            id="refused by admission",
         ),
         # Pending
-        pytest.param(
+        "does not fit": (
             lambda: explain(
                 job(),
                 unscheduled(
@@ -179,17 +170,15 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.INSUFFICIENT,
             "needs 4 cpu; the most that is free is 1500m on node n2: 2500m too little",
-            id="does not fit",
         ),
-        pytest.param(
+        "taints": (
             lambda: explain(
                 job(), unscheduled("0/3 nodes are available: 3 node(s) had untolerated taints.")
             ),
             Code.TAINTS,
             "all nodes that fit have taints",
-            id="taints",
         ),
-        pytest.param(
+        "the selected node has a taint": (
             lambda: explain(
                 job(),
                 unscheduled(
@@ -204,9 +193,8 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.TAINTS,
             "(gpu:NoSchedule on n1)",
-            id="the selected node has a taint",
         ),
-        pytest.param(
+        "the selected node is full": (
             lambda: explain(
                 job(),
                 unscheduled(
@@ -224,9 +212,8 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.INSUFFICIENT,
             "the most that is free is 500m on node n1",
-            id="the selected node is full",
         ),
-        pytest.param(
+        "affinity": (
             lambda: explain(
                 job(),
                 unscheduled(
@@ -235,9 +222,8 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.AFFINITY,
             "node selector",
-            id="affinity",
         ),
-        pytest.param(
+        "topology spread": (
             lambda: explain(
                 job(),
                 unscheduled(
@@ -246,9 +232,8 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.SPREAD,
             "topology spread",
-            id="topology spread",
         ),
-        pytest.param(
+        "unbound claim": (
             lambda: explain(
                 job(),
                 unscheduled(
@@ -257,102 +242,87 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.CLAIM,
             "PersistentVolumeClaim",
-            id="unbound claim",
         ),
-        pytest.param(
+        "missing claim": (
             lambda: explain(
                 job(),
                 unscheduled('0/1 nodes are available: persistentvolumeclaim "data" not found.'),
             ),
             Code.CLAIM,
             "PersistentVolumeClaim",
-            id="missing claim",
         ),
-        pytest.param(
+        "no nodes": (
             lambda: explain(job(), unscheduled("no nodes available to schedule pods")),
             Code.NO_NODES,
             "no nodes",
-            id="no nodes",
         ),
-        pytest.param(
+        "no scheduler": (
             lambda: explain(job(), pod(spec={"nodeName": ""})),
             Code.NO_SCHEDULER,
             "default-scheduler has not looked at it",
-            id="no scheduler",
         ),
-        pytest.param(
+        "scheduling gates": (
             lambda: explain(
                 job(), pod(spec={"nodeName": "", "schedulingGates": [{"name": "example.com/g"}]})
             ),
             Code.SCHEDULING_GATES,
             "example.com/g",
-            id="scheduling gates",
         ),
-        pytest.param(
+        "waits for preemption": (
             lambda: explain(job(), pod(spec={"nodeName": ""}, nominatedNodeName="n2")),
             Code.PREEMPTING,
             "lower priority have left node n2",
-            id="waits for preemption",
         ),
-        pytest.param(
+        "image missing": (
             lambda: explain(job(), waiting("ImagePullBackOff", "manifest unknown")),
             Code.IMAGE_MISSING,
             "registry.example.com/train:1 does not exist",
-            id="image missing",
         ),
-        pytest.param(
+        "image unauthorised": (
             lambda: explain(
                 job(), waiting("ErrImagePull", "pull access denied: 401 Unauthorized, not found")
             ),
             Code.IMAGE_UNAUTHORIZED,
             "may not be pulled",
-            id="image unauthorised",
         ),
-        pytest.param(
+        "image name invalid": (
             lambda: explain(job(), waiting("InvalidImageName", "x")),
             Code.IMAGE_NAME,
             "image name",
-            id="image name invalid",
         ),
-        pytest.param(
+        "registry out of reach": (
             lambda: explain(job(), waiting("ErrImagePull", "i/o timeout")),
             Code.IMAGE_BACK_OFF,
             "could not be pulled",
-            id="registry out of reach",
         ),
-        pytest.param(
+        "image slow": (
             lambda: pod_event("Pulling", 'Pulling image "x"'),
             Code.IMAGE_PULLING,
             "pulls an image",
-            id="image slow",
         ),
-        pytest.param(
+        "ConfigMap missing": (
             lambda: explain(
                 job(), waiting("CreateContainerConfigError", 'configmap "c" not found')
             ),
             Code.CONFIG_MAP,
             "ConfigMap c is missing",
-            id="ConfigMap missing",
         ),
-        pytest.param(
+        "Secret missing": (
             lambda: explain(job(), waiting("CreateContainerConfigError", 'secret "s" not found')),
             Code.SECRET,
             "Secret s is missing",
-            id="Secret missing",
         ),
-        pytest.param(
+        "Secret of a volume missing": (
             lambda: pod_event("FailedMount", 'MountVolume.SetUp failed: secret "s" not found'),
             Code.SECRET,
             "Secret s of a volume",
-            id="Secret of a volume missing",
         ),
-        pytest.param(
+        "Multi-Attach": (
             lambda: pod_event("FailedAttachVolume", "Multi-Attach error for volume v"),
             Code.MULTI_ATTACH,
             "still attached to another node",
-            id="Multi-Attach",
         ),
-        pytest.param(
+        "the kubelet is stopped": (
             lambda: explain(
                 job(),
                 pod(
@@ -363,19 +333,15 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.NOT_ACCEPTED,
             "has not accepted",
-            id="the kubelet is stopped",
         ),
         # running
-        pytest.param(
+        "parallelism is full": (
             lambda: explain(old(completions=3), running()),
             Code.PARALLELISM,
             "2 wait because parallelism is 1",
-            id="parallelism is full",
         ),
-        pytest.param(
-            lambda: explain(old(), running()), Code.RUNNING, "runs 1 pod", id="all pods run"
-        ),
-        pytest.param(
+        "all pods run": (lambda: explain(old(), running()), Code.RUNNING, "runs 1 pod"),
+        "crash loop": (
             lambda: explain(
                 job(restart_policy="OnFailure"),
                 pod(
@@ -392,33 +358,28 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.CRASH_LOOP,
             "failed 3 times",
-            id="crash loop",
         ),
-        pytest.param(
+        "back-off": (
             lambda: explain(old(status={"startTime": text(0)}), failed("a", ended=NOW - 5)),
             Code.BACK_OFF,
             "exit code 1",
-            id="back-off",
         ),
-        pytest.param(
+        "terminating in its grace period": (
             lambda: explain(job(**TERMINATING), deleted(seconds=NOW + 20)),
             Code.TERMINATING,
             "until the end of its grace period",
-            id="terminating in its grace period",
         ),
-        pytest.param(
+        "terminating too long on a living node": (
             lambda: explain(job(**TERMINATING), deleted()),
             Code.TERMINATING_OVERDUE,
             "node n1 lives",
-            id="terminating too long on a living node",
         ),
-        pytest.param(
+        "lost node without opt-in": (
             lambda: on_lost_node(deleted()),
             Code.TERMINATING_LOST_NODE,
             "lacks the annotation",
-            id="lost node without opt-in",
         ),
-        pytest.param(
+        "lost node with opt-in": (
             lambda: on_lost_node(
                 deleted(
                     metadata={
@@ -428,72 +389,61 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.TERMINATING_RECOVERY,
             "zombie recovery will free the pod",
-            id="lost node with opt-in",
         ),
-        pytest.param(
+        "a running pod on a lost node": (
             lambda: on_lost_node(running()),
             Code.NODE_LOST,
             "has stopped reporting",
-            id="a running pod on a lost node",
         ),
         # failing and finished
-        pytest.param(
+        "a rule matched": (
             lambda: explain(
                 finished("Failed", "PodFailurePolicy", "Container main for pod ns/p failed")
             ),
             Code.RULE,
             "Container main for pod ns/p failed",
-            id="a rule matched",
         ),
-        pytest.param(
+        "back-off limit": (
             lambda: explain(finished("Failed", "BackoffLimitExceeded"), ended(exit_code=3)),
             Code.BACKOFF_LIMIT,
             "7 pods failed, and backoffLimit is 6",
-            id="back-off limit",
         ),
-        pytest.param(
+        "failed indexes": (
             lambda: explain(finished("Failed", "FailedIndexes")),
             Code.FAILED_INDEXES,
             "failed",
-            id="failed indexes",
         ),
-        pytest.param(
+        "too many failed indexes": (
             lambda: explain(finished("Failed", "MaxFailedIndexesExceeded", maxFailedIndexes=1)),
             Code.MAX_FAILED_INDEXES,
             "maxFailedIndexes is 1",
-            id="too many failed indexes",
         ),
-        pytest.param(
+        "deadline": (
             lambda: explain(finished("Failed", "DeadlineExceeded", activeDeadlineSeconds=9)),
             Code.DEADLINE,
             "activeDeadlineSeconds (9 s)",
-            id="deadline",
         ),
-        pytest.param(
+        "complete": (
             lambda: explain(finished("Complete", "CompletionsReached")),
             Code.COMPLETE,
             "succeeded",
-            id="complete",
         ),
-        pytest.param(
+        "success policy": (
             lambda: explain(finished("Complete", "SuccessPolicy", "Matched rules at index 0")),
             Code.SUCCESS_POLICY,
             "Matched rules at index 0",
-            id="success policy",
         ),
-        pytest.param(
+        "FailureTarget waits for pods": (
             lambda: explain(finished("FailureTarget", "BackoffLimitExceeded"), deleted()),
             Code.FAILING,
             "waits for the end of pod p",
-            id="FailureTarget waits for pods",
         ),
-        pytest.param(
+        "SuccessCriteriaMet waits for pods": (
             lambda: explain(finished("SuccessCriteriaMet", "SuccessPolicy"), deleted()),
             Code.SUCCEEDING,
             "waits for the end of pod p",
-            id="SuccessCriteriaMet waits for pods",
         ),
-        pytest.param(
+        "deleted, held by finalizers": (
             lambda: explain(
                 msgspec.structs.replace(
                     job(deleted=True),
@@ -504,15 +454,13 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             ),
             Code.DELETING_FINALIZERS,
             "example.com/held",
-            id="deleted, held by finalizers",
         ),
-        pytest.param(
+        "deleted, waits for its pods": (
             lambda: explain(job(deleted=True), deleted()),
             Code.DELETING,
             "(1 pod left)",
-            id="deleted, waits for its pods",
         ),
-    ],
+    },
 )
 def test_each_situation_has_its_code(explanation: Any, code: Code, words: str) -> None:
     answer = explanation()

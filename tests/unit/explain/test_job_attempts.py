@@ -30,49 +30,36 @@ from tests.unit.policy import builders
 from tests.unit.policy.builders import at, failed, job, text
 
 
-@pytest.mark.parametrize(
-    ("of", "cause"),
-    [
-        pytest.param(ended(exit_code=3), Cause.EXIT_CODE, id="exit code"),
-        pytest.param(ended(exit_code=139), Cause.SIGNAL, id="signal"),
-        pytest.param(
-            ended(exit_code=137, terminated={"reason": "OOMKilled"}), Cause.OOM, id="out of memory"
-        ),
-        pytest.param(
+@cases(
+    "of cause",
+    {
+        "exit code": (ended(exit_code=3), Cause.EXIT_CODE),
+        "signal": (ended(exit_code=139), Cause.SIGNAL),
+        "out of memory": (ended(exit_code=137, terminated={"reason": "OOMKilled"}), Cause.OOM),
+        "out of memory with exit code 0": (
             ended(exit_code=0, terminated={"reason": "OOMKilled"}),
             Cause.OOM,
-            id="out of memory with exit code 0",
         ),
-        pytest.param(
-            ended(exit_code=128, terminated={"reason": "StartError"}), Cause.START_ERROR, id="start"
-        ),
-        pytest.param(
-            ended(target="PreemptionByScheduler", exit_code=137), Cause.PREEMPTED, id="preemption"
-        ),
-        pytest.param(
-            ended(target="EvictionByEvictionAPI", exit_code=137), Cause.API_EVICTION, id="drain"
-        ),
-        pytest.param(
-            ended(target="DeletionByTaintManager", exit_code=137), Cause.TAINT_EVICTION, id="taint"
-        ),
-        pytest.param(
+        "start": (ended(exit_code=128, terminated={"reason": "StartError"}), Cause.START_ERROR),
+        "preemption": (ended(target="PreemptionByScheduler", exit_code=137), Cause.PREEMPTED),
+        "drain": (ended(target="EvictionByEvictionAPI", exit_code=137), Cause.API_EVICTION),
+        "taint": (ended(target="DeletionByTaintManager", exit_code=137), Cause.TAINT_EVICTION),
+        "node pressure": (
             ended(target="TerminationByKubelet", reason="Evicted"),
             Cause.NODE_PRESSURE,
-            id="node pressure",
         ),
-        pytest.param(
+        "node shutdown": (
             ended(target="TerminationByKubelet", reason="Terminated"),
             Cause.NODE_SHUTDOWN,
-            id="node shutdown",
         ),
-        pytest.param(ended(target="DeletionByPodGC"), Cause.NODE_GONE, id="its node is gone"),
-        pytest.param(ended(reason="Evicted"), Cause.STORAGE_LIMIT, id="its own storage limit"),
-        pytest.param(ended(reason="DeadlineExceeded"), Cause.DEADLINE, id="its own deadline"),
-        pytest.param(ended(reason="OutOfcpu"), Cause.ADMISSION, id="refused by the kubelet"),
-        pytest.param(ended(reason="SelfFenced"), Cause.SELF_FENCED, id="self-fenced"),
-        pytest.param(ended(), Cause.UNKNOWN, id="nothing is known"),
-        pytest.param(deleted(), Cause.DELETED, id="deleted by a user"),
-    ],
+        "its node is gone": (ended(target="DeletionByPodGC"), Cause.NODE_GONE),
+        "its own storage limit": (ended(reason="Evicted"), Cause.STORAGE_LIMIT),
+        "its own deadline": (ended(reason="DeadlineExceeded"), Cause.DEADLINE),
+        "refused by the kubelet": (ended(reason="OutOfcpu"), Cause.ADMISSION),
+        "self-fenced": (ended(reason="SelfFenced"), Cause.SELF_FENCED),
+        "nothing is known": (ended(), Cause.UNKNOWN),
+        "deleted by a user": (deleted(), Cause.DELETED),
+    },
 )
 def test_each_end_of_a_pod_has_its_cause(of: Pod, cause: Cause) -> None:
     (attempt,) = explain(old(), of).attempts
@@ -167,43 +154,35 @@ def test_the_recorded_log_stands_beside_its_attempt() -> None:
     assert {row.pod: row.log for row in rows} == {"j-1": "gone", "pod-b": "a\nb", "": ""}
 
 
-@pytest.mark.parametrize(
-    ("entry", "want"),
-    [
-        pytest.param(
+@cases(
+    "entry want",
+    {
+        "drained": (
             '"disruption":"EvictionByEvictionAPI","container":"c","exitCode":143',
             (Cause.API_EVICTION, "evicted through the API (kubectl drain)"),
-            id="drained",
         ),
-        pytest.param(
+        "ended with the Job": (
             '"jobFailed":"DeadlineExceeded"',
             (Cause.DELETED, "deleted because the Job failed (DeadlineExceeded)"),
-            id="ended with the Job",
         ),
-        pytest.param(
+        "shutdown": (
             '"disruption":"TerminationByKubelet","reason":"Terminated"',
             (Cause.NODE_SHUTDOWN, "ended by the shutdown of the node"),
-            id="shutdown",
         ),
-        pytest.param(
+        "recovered": (
             '"disruption":"KueueFailureRecovery","node":"n1"',
             (Cause.RECOVERY, "on the lost node n1"),
-            id="recovered",
         ),
-        pytest.param(
+        "out of memory": (
             '"container":"c","exitCode":137,"containerReason":"OOMKilled"',
             (Cause.OOM, "container c: out of memory (OOMKilled, exit code 137)"),
-            id="out of memory",
         ),
-        pytest.param(
+        "signal": (
             '"container":"c","exitCode":143',
             (Cause.SIGNAL, "container c: SIGTERM (exit code 143)"),
-            id="signal",
         ),
-        pytest.param(
-            '"disruption":{},"reason":[1]', (Cause.UNKNOWN, "[1]"), id="a user wrote nonsense"
-        ),
-    ],
+        "a user wrote nonsense": ('"disruption":{},"reason":[1]', (Cause.UNKNOWN, "[1]")),
+    },
 )
 def test_the_record_tells_how_a_pod_that_is_gone_ended(entry: str, want: tuple[Cause, str]) -> None:
     of = old()

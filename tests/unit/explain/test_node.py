@@ -4,7 +4,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from refloat.api.core import Node, Pod
 from refloat.explain import node as nodes
@@ -15,6 +14,7 @@ from refloat.explain.explain_context import ExplainContext
 from refloat.explain.explanation import Evidence, Finding
 from refloat.policy.recovery import zombie
 from refloat.policy.recovery.force_eviction import PROGRESS
+from tests.cases import cases
 from tests.unit.explain.test_pod import LOST, NONE, configuration, evidence, node, stuck
 from tests.unit.policy.builders import at, text
 
@@ -75,21 +75,20 @@ def test_health_names_the_last_word_of_the_kubelet() -> None:
     assert node_state.health(Node(), at(10)) == "has not reported yet"
 
 
-@pytest.mark.parametrize(
-    ("of", "code"),
-    [
-        pytest.param(node(ready="True"), Code.NODE_READY, id="ready"),
-        pytest.param(node(ready="False"), Code.NODE_NOT_READY, id="the kubelet says not ready"),
-        pytest.param(LOST, Code.NODE_SILENT, id="silent"),
-        pytest.param(Node(), Code.NODE_UNKNOWN, id="never reported"),
-        pytest.param(
+@cases(
+    "of code",
+    {
+        "ready": (node(ready="True"), Code.NODE_READY),
+        "the kubelet says not ready": (node(ready="False"), Code.NODE_NOT_READY),
+        "silent": (LOST, Code.NODE_SILENT),
+        "never reported": (Node(), Code.NODE_UNKNOWN),
+        "cordoned": (
             msgspec.structs.replace(
                 node(ready="True"), spec=msgspec.convert({"unschedulable": True}, type(Node().spec))
             ),
             Code.NODE_CORDONED,
-            id="cordoned",
         ),
-    ],
+    },
 )
 def test_each_state_of_a_node_has_its_code(of: Node, code: Code) -> None:
     assert explain(of).code == code
@@ -115,14 +114,14 @@ EVICTING = f'{{"step": "Evicting", "started": "{text(100)}"}}'
 CLEARED = '{"step": "VolumesCleared"}'
 
 
-@pytest.mark.parametrize(
-    ("of", "want"),
-    [
-        pytest.param(evicted("", REQUEST), "its Ready condition must", id="just requested"),
-        pytest.param(evicted(CLEARED, REQUEST), "its volumes are cleared", id="volumes cleared"),
-        pytest.param(evicted(EVICTING, REQUEST), "1 are left", id="evicting"),
-        pytest.param(evicted(EVICTING), "the taint that asked for it is gone", id="withdrawn"),
-    ],
+@cases(
+    "of want",
+    {
+        "just requested": (evicted("", REQUEST), "its Ready condition must"),
+        "volumes cleared": (evicted(CLEARED, REQUEST), "its volumes are cleared"),
+        "evicting": (evicted(EVICTING, REQUEST), "1 are left"),
+        "withdrawn": (evicted(EVICTING), "the taint that asked for it is gone"),
+    },
 )
 def test_force_eviction_has_its_step(of: Node, want: str) -> None:
     running = msgspec.convert({"metadata": {"name": "p"}, "status": {"phase": "Running"}}, Pod)

@@ -4,7 +4,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from refloat.api import self_fence
 from refloat.api.core import Node, Pod, PodStatus
@@ -18,6 +17,7 @@ from refloat.explain.codes import Code
 from refloat.explain.explain_context import ExplainContext
 from refloat.explain.explanation import Evidence, Finding
 from refloat.policy.recovery import zombie
+from tests.cases import cases
 from tests.unit.policy.builders import at, text
 
 NONE = Outlook(text=NONE_EVER)
@@ -119,21 +119,16 @@ def test_the_missing_annotation_is_named_with_the_command_that_adds_it() -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("outlook", "want"),
-    [
-        pytest.param(
-            Outlook(configuration({})),
-            "the gate FailureRecoveryPolicy is off",
-            id="the gate is off",
-        ),
-        pytest.param(
+@cases(
+    "outlook want",
+    {
+        "the gate is off": (Outlook(configuration({})), "the gate FailureRecoveryPolicy is off"),
+        "recovery only reports": (
             Outlook(configuration(mode="Report")),
             "the mode is Report: recovery reports and changes nothing",
-            id="recovery only reports",
         ),
-        pytest.param(NONE, NONE_EVER, id="no Refloat runs"),
-    ],
+        "no Refloat runs": (NONE, NONE_EVER),
+    },
 )
 def test_the_reason_why_nothing_acts_is_named(outlook: Outlook, want: str) -> None:
     finding = explain(stuck(), recovery=outlook)
@@ -207,23 +202,21 @@ def test_the_process_that_acts_is_evidence() -> None:
     assert actor in finding.evidence
 
 
-@pytest.mark.parametrize(
-    ("tolerations", "want", "seconds"),
-    [
-        pytest.param([], "deletes the pod, unless the node returns first", None, id="none"),
-        pytest.param(
+@cases(
+    "tolerations want seconds",
+    {
+        "none": ([], "deletes the pod, unless the node returns first", None),
+        "for ever": (
             [{"operator": "Exists"}],
             "the pod stays until its node returns, or a person acts",
             None,
-            id="for ever",
         ),
-        pytest.param(
+        "for five minutes": (
             [{"operator": "Exists", "tolerationSeconds": 300}],
             "deletes the pod, unless the node returns first",
             305,
-            id="for five minutes",
         ),
-    ],
+    },
 )
 def test_a_pod_on_a_lost_node_has_the_time_of_its_eviction(
     tolerations: list[Object], want: str, seconds: int | None

@@ -16,6 +16,7 @@ from refloat.runtime.queue_metrics import QueueMetrics
 from refloat.runtime.reconcile import DONE, Result
 from refloat.runtime.reconcile_metrics import ReconcileMetrics
 from refloat.sim.run import Sim
+from tests.cases import cases
 from tests.virtual import virtual
 
 Work = Callable[[str], Awaitable[Result]]
@@ -98,29 +99,21 @@ async def test_again_after_is_again_after(sim: Sim) -> None:
     assert bench.metric("reconcile_total", result="requeue_after") == 3
 
 
-FAILURES = [
-    pytest.param(
-        [ValueError("x"), ValueError("x"), ValueError("x")], [0, 1, 3, 7], id="any error backs off"
-    ),
-    pytest.param([Retry("not yet", after=5)], [0, 5], id="Retry says when"),
-    pytest.param([Retry("not yet")], [0, 1], id="Retry without a time backs off"),
-    pytest.param([Terminal("never")], [0], id="Terminal is not retried"),
-    pytest.param([client_errors.Conflict("changed")], [0, 1], id="a conflict backs off"),
-    pytest.param(
-        [client_errors.TooManyRequests("slow down", retry_after=9)], [0, 9], id="429 says when"
-    ),
-    pytest.param(
-        [client_errors.TooManyRequests("slow down", retry_after=0)], [0, 1], id="but not sooner"
-    ),
-    pytest.param([TimeoutError()], [0, 1], id="a timeout of its own is any error"),
-    pytest.param([LeadershipLost("gone")], [0], id="without leadership there is no retry"),
-    pytest.param(
-        [asyncio.CancelledError()], [0, 1], id="a cancellation that is not ours is any error"
-    ),
-]
+FAILURES = {
+    "any error backs off": ([ValueError("x"), ValueError("x"), ValueError("x")], [0, 1, 3, 7]),
+    "Retry says when": ([Retry("not yet", after=5)], [0, 5]),
+    "Retry without a time backs off": ([Retry("not yet")], [0, 1]),
+    "Terminal is not retried": ([Terminal("never")], [0]),
+    "a conflict backs off": ([client_errors.Conflict("changed")], [0, 1]),
+    "429 says when": ([client_errors.TooManyRequests("slow down", retry_after=9)], [0, 9]),
+    "but not sooner": ([client_errors.TooManyRequests("slow down", retry_after=0)], [0, 1]),
+    "a timeout of its own is any error": ([TimeoutError()], [0, 1]),
+    "without leadership there is no retry": ([LeadershipLost("gone")], [0]),
+    "a cancellation that is not ours is any error": ([asyncio.CancelledError()], [0, 1]),
+}
 
 
-@pytest.mark.parametrize(("failures", "want_times"), FAILURES)
+@cases("failures want_times", FAILURES)
 def test_a_failure_says_what_comes_next(
     failures: list[BaseException], want_times: list[float]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from refloat.runtime.expectations import EXPIRY_SECONDS, Expectations, FinalizerExpectations
+from tests.cases import cases
 from tests.clocks import ManualClock
 
 Step = Callable[[Expectations[str]], None]
@@ -31,27 +32,27 @@ def forget(expectations: Expectations[str]) -> None:
     expectations.forget("k")
 
 
-CASES = [
-    pytest.param([], True, id="none recorded"),
-    pytest.param([create(2)], False, id="two creations expected"),
-    pytest.param([create(2), created], False, id="one of two seen"),
-    pytest.param([create(2), created, created], True, id="both seen"),
-    pytest.param([create(1), created, created], True, id="more than expected: below zero is fine"),
-    pytest.param([delete(1)], False, id="a deletion expected"),
-    pytest.param([delete(1), deleted], True, id="deletion seen"),
-    pytest.param([delete(2), deleted, deleted, deleted], True, id="several events for one pod"),
-    pytest.param([delete(1), created], False, id="a creation is no deletion"),
-    pytest.param([create(1), deleted], False, id="a deletion is no creation"),
-    pytest.param([create(5), delete(1), deleted], True, id="deletions replace creations"),
-    pytest.param([delete(5), create(1), created], True, id="creations replace deletions"),
-    pytest.param([create(1), created, create(1)], False, id="the same again replaces too"),
-    pytest.param([created, create(1)], False, id="what was seen before does not count"),
-    pytest.param([create(1), forget], True, id="forgotten"),
-    pytest.param([create(0)], True, id="none to create"),
-]
+CASES = {
+    "none recorded": ([], True),
+    "two creations expected": ([create(2)], False),
+    "one of two seen": ([create(2), created], False),
+    "both seen": ([create(2), created, created], True),
+    "more than expected: below zero is fine": ([create(1), created, created], True),
+    "a deletion expected": ([delete(1)], False),
+    "deletion seen": ([delete(1), deleted], True),
+    "several events for one pod": ([delete(2), deleted, deleted, deleted], True),
+    "a creation is no deletion": ([delete(1), created], False),
+    "a deletion is no creation": ([create(1), deleted], False),
+    "deletions replace creations": ([create(5), delete(1), deleted], True),
+    "creations replace deletions": ([delete(5), create(1), created], True),
+    "the same again replaces too": ([create(1), created, create(1)], False),
+    "what was seen before does not count": ([created, create(1)], False),
+    "forgotten": ([create(1), forget], True),
+    "none to create": ([create(0)], True),
+}
 
 
-@pytest.mark.parametrize(("steps", "want_satisfied"), CASES)
+@cases("steps want_satisfied", CASES)
 def test_satisfied(steps: list[Step], want_satisfied: bool) -> None:
     expectations: Expectations[str] = Expectations(ManualClock())
     for step in steps:

@@ -13,22 +13,23 @@ from refloat.runtime.compact_objects import LAST_APPLIED
 from refloat.runtime.reflector import FollowSettings
 from refloat.sim.loop import VirtualLoop
 from refloat.sim.run import Sim
+from tests.cases import cases
 from tests.unit.runtime.checked_informer import CheckedInformer, world
 from tests.virtual import virtual
 
 EXPIRED = errors.Expired("too old resource version", code=410)
 AWAY = errors.Unavailable("connection refused")
 
-FAILURES = [
-    pytest.param(errors.Unavailable("500", code=500), id="500"),
-    pytest.param(errors.Unavailable("not JSON: <html>"), id="html"),
-    pytest.param(errors.Timeout("no answer"), id="hang"),
-    pytest.param(errors.Forbidden("pods is forbidden", code=403), id="403"),
-    pytest.param(errors.Unauthorized("Unauthorized", code=401), id="401"),
-    pytest.param(errors.NotFound("the server could not find it", code=404), id="404"),
-    pytest.param(errors.TooManyRequests("slow down", code=429), id="429"),
-    pytest.param(RuntimeError("a defect of the client"), id="defect"),
-]
+FAILURES = {
+    "500": errors.Unavailable("500", code=500),
+    "html": errors.Unavailable("not JSON: <html>"),
+    "hang": errors.Timeout("no answer"),
+    "403": errors.Forbidden("pods is forbidden", code=403),
+    "401": errors.Unauthorized("Unauthorized", code=401),
+    "404": errors.NotFound("the server could not find it", code=404),
+    "429": errors.TooManyRequests("slow down", code=429),
+    "defect": RuntimeError("a defect of the client"),
+}
 
 
 @virtual(world, "a", "b")
@@ -409,7 +410,7 @@ async def test_slow_initial_events_are_waited_for(w: CheckedInformer) -> None:
     assert w.informer.has_synced
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@cases("failure", FAILURES)
 @virtual(world, "a")
 async def test_failures_are_outlived(w: CheckedInformer, failure: Exception) -> None:
     w.server.failures = [failure] * 3

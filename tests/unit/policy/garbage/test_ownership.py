@@ -4,11 +4,11 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from refloat.api.structs import ObjectMeta, OwnerReference
 from refloat.policy.garbage import ownership
 from refloat.policy.garbage.ownership import KEEP, GarbageAction, State
+from tests.cases import cases
 
 A, B = OwnerReference(uid="a"), OwnerReference(uid="b")
 
@@ -24,60 +24,32 @@ def meta(*finalizers: str, deleted: bool = False, blocks: str = "") -> ObjectMet
 PLAIN = meta()
 WAITING = meta("foregroundDeletion", deleted=True)
 
-CASES: list[Any] = [
-    pytest.param(PLAIN, [], [], KEEP, id="nobody's"),
-    pytest.param(PLAIN, [(A, "solid")], [], KEEP, id="owned"),
-    pytest.param(PLAIN, [(A, "dangling")], [], GarbageAction("Background"), id="its owner is gone"),
-    pytest.param(
-        PLAIN,
-        [(A, "solid"), (B, "dangling")],
-        [],
-        GarbageAction(disown=("b",)),
-        id="one owner is gone",
-    ),
-    pytest.param(
-        PLAIN,
-        [(A, "waiting"), (B, "solid")],
-        [],
-        GarbageAction(disown=("a",)),
-        id="one owner waits",
-    ),
-    pytest.param(
-        PLAIN, [(A, "waiting")], [], GarbageAction("Background"), id="its owner waits for it"
-    ),
-    pytest.param(
+CASES: dict[str, Any] = {
+    "nobody's": (PLAIN, [], [], KEEP),
+    "owned": (PLAIN, [(A, "solid")], [], KEEP),
+    "its owner is gone": (PLAIN, [(A, "dangling")], [], GarbageAction("Background")),
+    "one owner is gone": (PLAIN, [(A, "solid"), (B, "dangling")], [], GarbageAction(disown=("b",))),
+    "one owner waits": (PLAIN, [(A, "waiting"), (B, "solid")], [], GarbageAction(disown=("a",))),
+    "its owner waits for it": (PLAIN, [(A, "waiting")], [], GarbageAction("Background")),
+    "its owner waits for it and what it owns": (
         PLAIN,
         [(A, "waiting")],
         [PLAIN],
         GarbageAction("Foreground"),
-        id="its owner waits for it and what it owns",
     ),
-    pytest.param(
+    "a circle of those that wait is broken": (
         PLAIN,
         [(A, "waiting")],
         [WAITING],
         GarbageAction("Foreground", unblock=True),
-        id="a circle of those that wait is broken",
     ),
-    pytest.param(
-        PLAIN,
-        [(A, "dangling")],
-        [PLAIN],
-        GarbageAction("Background"),
-        id="what it owns goes after it",
-    ),
-    pytest.param(meta("orphan"), [(A, "dangling")], [], GarbageAction("Orphan"), id="its own wish"),
-    pytest.param(
-        meta("foregroundDeletion"),
-        [(A, "dangling")],
-        [],
-        GarbageAction("Foreground"),
-        id="the other",
-    ),
-]
+    "what it owns goes after it": (PLAIN, [(A, "dangling")], [PLAIN], GarbageAction("Background")),
+    "its own wish": (meta("orphan"), [(A, "dangling")], [], GarbageAction("Orphan")),
+    "the other": (meta("foregroundDeletion"), [(A, "dangling")], [], GarbageAction("Foreground")),
+}
 
 
-@pytest.mark.parametrize(("of", "owners", "dependents", "verdict"), CASES)
+@cases("of owners dependents verdict", CASES)
 def test_what_becomes_of_it(
     of: ObjectMeta,
     owners: list[tuple[OwnerReference, State]],

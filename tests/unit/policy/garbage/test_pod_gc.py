@@ -96,43 +96,38 @@ def test_a_node_is_out_of_service_when_tainted_and_not_ready(of: Node, is_down: 
     assert pod_gc.is_out_of_service(of) is is_down
 
 
-FAILING: list[Any] = [
-    pytest.param(pod(), "orphaned", ALL_ON, {**FAILED, **MARKED}, id="C1.5"),
-    pytest.param(pod("u", "Failed"), "orphaned", ALL_ON, None, id="a terminal pod is kept, C1.6"),
-    pytest.param(pod(), "out-of-service", ALL_ON, FAILED, id="no condition, C1.4"),
-    pytest.param(pod(node=""), "unscheduled", ALL_ON, FAILED, id="no condition, C1.9"),
-    pytest.param(pod(), "orphaned", CONDITIONS_ONLY, {**FAILED, **MARKED}, id="one gate"),
-    pytest.param(pod(), "orphaned", REPLACEMENT_ONLY, FAILED, id="KEP-3939: the phase alone"),
-    pytest.param(
-        pod(), "orphaned", FAILURE_ONLY, FAILED, id="Jobs with a failure policy wait for a phase"
-    ),
-    pytest.param(pod(), "orphaned", NONE, None, id="KEP-3939: it stays as it is"),
-    pytest.param(
+FAILING: dict[str, Any] = {
+    "C1.5": (pod(), "orphaned", ALL_ON, {**FAILED, **MARKED}),
+    "a terminal pod is kept, C1.6": (pod("u", "Failed"), "orphaned", ALL_ON, None),
+    "no condition, C1.4": (pod(), "out-of-service", ALL_ON, FAILED),
+    "no condition, C1.9": (pod(node=""), "unscheduled", ALL_ON, FAILED),
+    "one gate": (pod(), "orphaned", CONDITIONS_ONLY, {**FAILED, **MARKED}),
+    "KEP-3939: the phase alone": (pod(), "orphaned", REPLACEMENT_ONLY, FAILED),
+    "Jobs with a failure policy wait for a phase": (pod(), "orphaned", FAILURE_ONLY, FAILED),
+    "KEP-3939: it stays as it is": (pod(), "orphaned", NONE, None),
+    "KEP-3329, first design: why an orphan ends": (
         pod(),
         "orphaned",
         REASONS,
         {**FAILED, **MARKED, "reason": "OrphanedPod"},
-        id="KEP-3329, first design: why an orphan ends",
     ),
-    pytest.param(
+    "KEP-3329, first design: why a pod on such a node ends": (
         pod(),
         "out-of-service",
         REASONS,
         {**FAILED, "reason": "NodeOutOfService"},
-        id="KEP-3329, first design: why a pod on such a node ends",
     ),
-    pytest.param(
+    "unless somebody has said why": (
         ended("TaintEviction", phase="Running"),
         "out-of-service",
         REASONS,
         FAILED,
-        id="unless somebody has said why",
     ),
-    pytest.param(pod(node=""), "unscheduled", REASONS, FAILED, id="a user's delete has no reason"),
-]
+    "a user's delete has no reason": (pod(node=""), "unscheduled", REASONS, FAILED),
+}
 
 
-@pytest.mark.parametrize(("of", "cause", "job_gates", "status"), FAILING)
+@cases("of cause job_gates status", FAILING)
 def test_what_is_written_before_the_delete(
     of: Pod, cause: pod_gc.Cause, job_gates: JobGates, status: Object | None
 ) -> None:

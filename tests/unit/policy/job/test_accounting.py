@@ -62,122 +62,94 @@ IGNORE_3 = policy(on_codes("Ignore", "In", 3))
 
 # The Job, its pod, how the Job ends; then the lists of uncounted succeeded and
 # failed pods, and whether the pod's finalizer goes.
-FATES: list[Any] = [
-    pytest.param(job(), succeeded(), None, (["u"], []), True, id="a success is listed (A5.3)"),
-    pytest.param(job(), failed(), None, ([], ["u"]), True, id="a failure is listed (A5.3)"),
-    pytest.param(job(), pod(), None, ([], []), False, id="a running pod is left alone (A5.2)"),
-    pytest.param(
-        job(), failed(tracked=False), None, ([], []), False, id="one without finalizer, too (A5.2)"
-    ),
-    pytest.param(
+FATES: dict[str, Any] = {
+    "a success is listed (A5.3)": (job(), succeeded(), None, (["u"], []), True),
+    "a failure is listed (A5.3)": (job(), failed(), None, ([], ["u"]), True),
+    "a running pod is left alone (A5.2)": (job(), pod(), None, ([], []), False),
+    "one without finalizer, too (A5.2)": (job(), failed(tracked=False), None, ([], []), False),
+    "a deleted pod is a failure under TerminatingOrFailed (A16.1)": (
         job(podReplacementPolicy="TerminatingOrFailed"),
         pod(deleted=0),
         None,
         ([], ["u"]),
         True,
-        id="a deleted pod is a failure under TerminatingOrFailed (A16.1)",
     ),
-    pytest.param(
+    "a deleted pod is waited for under Failed (A16.2)": (
         job(podReplacementPolicy="Failed"),
         pod(deleted=0),
         None,
         ([], []),
         False,
-        id="a deleted pod is waited for under Failed (A16.2)",
     ),
-    pytest.param(
+    "an ignored failure is not listed, and goes (A5.4)": (
         job(podFailurePolicy=IGNORE_3),
         failed(exit_code=3),
         None,
         ([], []),
         True,
-        id="an ignored failure is not listed, and goes (A5.4)",
     ),
-    pytest.param(
+    "a listed pod is not listed again (A5.3)": (
         job(status=uncounted(bad=("u",))),
         failed(),
         None,
         ([], ["u"]),
         True,
-        id="a listed pod is not listed again (A5.3)",
     ),
-    pytest.param(
+    "listed as failed it stays so, though it succeeded (A5.5)": (
         job(status=uncounted(bad=("u",))),
         succeeded(deleted=0),
         None,
         ([], ["u"]),
         True,
-        id="listed as failed it stays so, though it succeeded (A5.5)",
     ),
-    pytest.param(
+    "listed as succeeded it stays so": (
         job(status=uncounted(good=("u",))),
         succeeded(),
         None,
         (["u"], []),
         True,
-        id="listed as succeeded it stays so",
     ),
-    pytest.param(
-        job(), pod(), BAD, ([], ["u"]), True, id="when the Job fails, running pods failed (A5.3)"
-    ),
-    pytest.param(
-        job(), pod(), GOOD, ([], []), True, id="when it succeeds, they are not counted (A17.4)"
-    ),
-    pytest.param(
-        job(), failed(), GOOD, ([], ["u"]), True, id="when it succeeds, failed ones are (A5.3)"
-    ),
-    pytest.param(
+    "when the Job fails, running pods failed (A5.3)": (job(), pod(), BAD, ([], ["u"]), True),
+    "when it succeeds, they are not counted (A17.4)": (job(), pod(), GOOD, ([], []), True),
+    "when it succeeds, failed ones are (A5.3)": (job(), failed(), GOOD, ([], ["u"]), True),
+    "when it fails, ignored ones are not counted either (A5.3)": (
         job(podFailurePolicy=IGNORE_3),
         pod(containers=[container("main", 3)]),
         BAD,
         ([], []),
         True,
-        id="when it fails, ignored ones are not counted either (A5.3)",
     ),
-    pytest.param(
-        job(deleted=True), pod(), None, ([], []), True, id="a deleted Job lets go of all (A20.1)"
-    ),
-    pytest.param(
-        job(deleted=True), failed(), None, ([], ["u"]), True, id="and still counts failures"
-    ),
-    pytest.param(
-        indexed(3), succeeded(index=1), None, ([], []), True, id="Indexed: no uid is listed (A5.3)"
-    ),
-    pytest.param(
-        indexed(3), failed(index=1), None, ([], ["u"]), True, id="Indexed: a failure is listed"
-    ),
-    pytest.param(
-        indexed(3), failed(index=7), None, ([], []), True, id="Indexed: no such index (A5.4)"
-    ),
-    pytest.param(indexed(3), failed(), None, ([], []), True, id="Indexed: no index (A5.4)"),
-    pytest.param(
+    "a deleted Job lets go of all (A20.1)": (job(deleted=True), pod(), None, ([], []), True),
+    "and still counts failures": (job(deleted=True), failed(), None, ([], ["u"]), True),
+    "Indexed: no uid is listed (A5.3)": (indexed(3), succeeded(index=1), None, ([], []), True),
+    "Indexed: a failure is listed": (indexed(3), failed(index=1), None, ([], ["u"]), True),
+    "Indexed: no such index (A5.4)": (indexed(3), failed(index=7), None, ([], []), True),
+    "Indexed: no index (A5.4)": (indexed(3), failed(), None, ([], []), True),
+    "per index: the last failure stays until it is replaced (A12.9)": (
         indexed(3, backoffLimitPerIndex=2),
         failed(index=1, failures=0),
         None,
         ([], []),
         False,
-        id="per index: the last failure stays until it is replaced (A12.9)",
     ),
-    pytest.param(
+    "per index: not when the index has failed (A12.9)": (
         indexed(3, backoffLimitPerIndex=0),
         failed(index=1, failures=0),
         None,
         ([], ["u"]),
         True,
-        id="per index: not when the index has failed (A12.9)",
     ),
-    pytest.param(
+    "per index: not when the Job is over (A5.2)": (
         indexed(3, backoffLimitPerIndex=2),
         failed(index=1, failures=0),
         BAD,
         ([], ["u"]),
         True,
-        id="per index: not when the Job is over (A5.2)",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("of", "one", "ends", "want", "want_released"), FATES)
+@cases("of one ends want want_released", FATES)
 def test_what_becomes_of_a_pod(
     of: Job, one: Pod, ends: Outcome | None, want: tuple[list[str], list[str]], want_released: bool
 ) -> None:
@@ -410,40 +382,31 @@ def test_what_was_recorded_is_not_recorded_again() -> None:
 SUSPENDED = {"type": "Suspended", "status": "True", "reason": "JobSuspended"}
 RESUMED = {"type": "Suspended", "status": "False", "reason": "JobResumed"}
 
-SUSPENSION: list[Any] = [
-    pytest.param(
-        True,
-        [],
-        ("Suspended", "True", "JobSuspended", "Job suspended"),
-        None,
-        id="suspended (A14.2)",
-    ),
-    pytest.param(
+SUSPENSION: dict[str, Any] = {
+    "suspended (A14.2)": (True, [], ("Suspended", "True", "JobSuspended", "Job suspended"), None),
+    "suspended again": (
         True,
         [{**RESUMED, "message": "Job resumed"}],
         ("Suspended", "True", "JobSuspended", "Job suspended"),
         None,
-        id="suspended again",
     ),
-    pytest.param(
+    "suspended still": (
         True,
         [{**SUSPENDED, "message": "Job suspended"}],
         ("Suspended", "True", "JobSuspended", "Job suspended"),
         text(1),
-        id="suspended still",
     ),
-    pytest.param(
+    "resumed (A14.4)": (
         False,
         [{**SUSPENDED, "message": "Job suspended"}],
         ("Suspended", "False", "JobResumed", "Job resumed"),
         text(9),
-        id="resumed (A14.4)",
     ),
-    pytest.param(False, [], None, text(1), id="never suspended (A14.4)"),
-]
+    "never suspended (A14.4)": (False, [], None, text(1)),
+}
 
 
-@pytest.mark.parametrize(("suspend", "before", "want", "want_start"), SUSPENSION)
+@cases("suspend before want want_start", SUSPENSION)
 def test_suspension_is_a_condition(
     suspend: bool,
     before: list[Object],

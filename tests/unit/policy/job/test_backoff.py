@@ -18,37 +18,32 @@ from tests.unit.policy.job.syncs import sync
 
 READY_FALSE = condition("Ready", "False", since=7)
 
-ENDS: list[Any] = [
-    pytest.param(
+ENDS: dict[str, Any] = {
+    "the end of the last container": (
         pod(containers=[container("a", 0, ended=5), container("b", 1, ended=9)]),
         9,
-        id="the end of the last container",
     ),
-    pytest.param(
+    "containers come before the Ready condition": (
         pod(containers=[container("a", 0, ended=5)], conditions=[READY_FALSE]),
         5,
-        id="containers come before the Ready condition",
     ),
-    pytest.param(
+    "a container that runs leaves the end to the Ready condition": (
         pod(containers=[container("a", 0, ended=5), container("b")], conditions=[READY_FALSE]),
         7,
-        id="a container that runs leaves the end to the Ready condition",
     ),
-    pytest.param(
+    "so does one without a time of its end (D5.1)": (
         pod(containers=[container("a", 137)], conditions=[READY_FALSE]),
         7,
-        id="so does one without a time of its end (D5.1)",
     ),
-    pytest.param(
+    "a sidecar that ends later is the end": (
         pod(
             containers=[container("a", 0, ended=5)],
             init=[container("proxy", 0, ended=8)],
             sidecars=["proxy"],
         ),
         8,
-        id="a sidecar that ends later is the end",
     ),
-    pytest.param(
+    "a sidecar that runs on leaves the end unknown": (
         pod(
             containers=[container("a", 0, ended=5)],
             init=[container("proxy")],
@@ -56,9 +51,8 @@ ENDS: list[Any] = [
             conditions=[READY_FALSE],
         ),
         7,
-        id="a sidecar that runs on leaves the end unknown",
     ),
-    pytest.param(
+    "quirk: sidecars that ended are the end while regular containers run (H11)": (
         pod(
             containers=[container("a")],
             init=[container("proxy", 0, ended=8)],
@@ -66,34 +60,29 @@ ENDS: list[Any] = [
             conditions=[READY_FALSE],
         ),
         8,
-        id="quirk: sidecars that ended are the end while regular containers run (H11)",
     ),
-    pytest.param(
+    "plain init containers do not matter": (
         pod(containers=[container("a", 0, ended=5)], init=[container("setup", 0, ended=8)]),
         5,
-        id="plain init containers do not matter",
     ),
-    pytest.param(
+    "the Ready condition comes before the deletion (A11.7)": (
         pod(conditions=[READY_FALSE], deleted=40, grace=30),
         7,
-        id="the Ready condition comes before the deletion (A11.7)",
     ),
-    pytest.param(
+    "the deletion was asked for a grace period before it is due": (
         pod(conditions=[condition("Ready", "True", since=7)], deleted=40, grace=30),
         10,
-        id="the deletion was asked for a grace period before it is due",
     ),
-    pytest.param(pod(deleted=40), 40, id="without a grace period it is due at once"),
-    pytest.param(
+    "without a grace period it is due at once": (pod(deleted=40), 40),
+    "a Ready condition without a time does not help": (
         pod(conditions=[condition("Ready", "False")], deleted=40),
         40,
-        id="a Ready condition without a time does not help",
     ),
-    pytest.param(pod(created=3), 3, id="at last, the time of its creation (A11.7)"),
-]
+    "at last, the time of its creation (A11.7)": (pod(created=3), 3),
+}
 
 
-@pytest.mark.parametrize(("of", "want"), ENDS)
+@cases("of want", ENDS)
 def test_when_a_pod_ended(of: Pod, want: float) -> None:
     """Behaviour A11.6."""
     assert backoff.finish_time(of) == at(want)
@@ -106,54 +95,43 @@ def test_a_pod_without_any_time_ended_before_all_others() -> None:
 # KEP-3939 counts the delay from when a pod is Failed, or under TerminatingOrFailed from when it is
 # terminating. Kubernetes knows neither moment and takes what the pod says (A11.6). Where both
 # differ, Refloat does as Kubernetes; these are all the ways, with the second that each counts from.
-SIDE_BY_SIDE: list[Any] = [
-    pytest.param("Failed", failed(ended=5), 5, 5, id="a container fails: both"),
-    pytest.param(
-        "Failed",
-        failed(ended=25, deleted=40, grace=30),
-        25,
-        25,
-        id="Failed, a drained pod stops: both",
-    ),
-    pytest.param(
+SIDE_BY_SIDE: dict[str, Any] = {
+    "a container fails: both": ("Failed", failed(ended=5), 5, 5),
+    "Failed, a drained pod stops: both": ("Failed", failed(ended=25, deleted=40, grace=30), 25, 25),
+    "Failed, on a dead node: from when the node was lost": (
         "Failed",
         pod(phase="Failed", conditions=[READY_FALSE], deleted=340, grace=30),
         400,
         7,
-        id="Failed, on a dead node: from when the node was lost",
     ),
-    pytest.param(
+    "Failed, refused by its node: from its creation": (
         "Failed",
         pod(phase="Failed", created=3),
         20,
         3,
-        id="Failed, refused by its node: from its creation",
     ),
-    pytest.param(
+    "TerminatingOrFailed, a pod is deleted: both": (
         "TerminatingOrFailed",
         pod(conditions=[condition("Ready", since=1)], deleted=40, grace=30),
         10,
         10,
-        id="TerminatingOrFailed, a pod is deleted: both",
     ),
-    pytest.param(
+    "TerminatingOrFailed, evicted from a dead node: from when the node was lost": (
         "TerminatingOrFailed",
         pod(conditions=[READY_FALSE], deleted=340, grace=30),
         310,
         7,
-        id="TerminatingOrFailed, evicted from a dead node: from when the node was lost",
     ),
-    pytest.param(
+    "TerminatingOrFailed, seen when its containers have ended: from their end": (
         "TerminatingOrFailed",
         pod(containers=[container("a", 1, ended=12)], deleted=40, grace=30),
         10,
         12,
-        id="TerminatingOrFailed, seen when its containers have ended: from their end",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("replacement", "of", "kep", "kubernetes"), SIDE_BY_SIDE)
+@cases("replacement of kep kubernetes", SIDE_BY_SIDE)
 def test_a_delay_counts_from_where_kubernetes_counts_it(
     replacement: str, of: Pod, kep: float, kubernetes: float
 ) -> None:
@@ -168,39 +146,32 @@ def test_a_delay_counts_from_where_kubernetes_counts_it(
 
 # -- the record -------------------------------------------------------------------
 
-UPDATES: list[Any] = [
-    pytest.param(Record(2, at(5)), [], [], Record(2, at(5)), id="nothing new changes nothing"),
-    pytest.param(
+UPDATES: dict[str, Any] = {
+    "nothing new changes nothing": (Record(2, at(5)), [], [], Record(2, at(5))),
+    "failures add up, and the latest counts": (
         Record(2, at(5)),
         [],
         [failed("a", ended=9), failed("b", ended=7)],
         Record(4, at(9)),
-        id="failures add up, and the latest counts",
     ),
-    pytest.param(
-        Record(2, at(50)), [], [failed(ended=9)], Record(3, at(9)), id="also when it was earlier"
-    ),
-    pytest.param(
-        Record(2, at(5)), [succeeded(ended=6)], [], NO_FAILURES, id="a success forgets failures"
-    ),
-    pytest.param(
+    "also when it was earlier": (Record(2, at(50)), [], [failed(ended=9)], Record(3, at(9))),
+    "a success forgets failures": (Record(2, at(5)), [succeeded(ended=6)], [], NO_FAILURES),
+    "failures after the last success count": (
         Record(2, at(5)),
         [succeeded("s", ended=6)],
         [failed("a", ended=7), failed("b", ended=8), failed("c", ended=5)],
         Record(2, at(8)),
-        id="failures after the last success count",
     ),
-    pytest.param(
+    "a failure at the very moment of the success does not": (
         Record(2, at(5)),
         [succeeded("s", ended=6)],
         [failed("a", ended=6)],
         NO_FAILURES,
-        id="a failure at the very moment of the success does not",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("before", "good", "bad", "want"), UPDATES)
+@cases("before good bad want", UPDATES)
 def test_the_record_of_failures(
     before: Record, good: list[Pod], bad: list[Pod], want: Record
 ) -> None:

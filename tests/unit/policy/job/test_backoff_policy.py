@@ -46,89 +46,69 @@ def reason_not_in(action: str, *reasons: str) -> Object:
 TWO = pod("u", "Failed", containers=[container("a", 1), container("b", 2)])
 EVICTED = ended("Evicted", target="TerminationByKubelet")
 
-MATCHES: list[Any] = [
-    pytest.param([codes_in("Terminate", "40-50")], failed(exit_code=40), ("Terminate", 0), id="In"),
-    pytest.param([codes_in("Terminate", "40-50")], failed(exit_code=51), ("", None), id="not in"),
-    pytest.param(
-        [codes_in("Terminate", "1,40-50")], failed(exit_code=50), ("Terminate", 0), id="two ranges"
-    ),
-    pytest.param(
-        [codes_not_in("Terminate", "40-50")], failed(exit_code=39), ("Terminate", 0), id="NotIn"
-    ),
-    pytest.param(
-        [codes_not_in("Terminate", "40-50")], failed(exit_code=45), ("", None), id="NotIn, but in"
-    ),
-    pytest.param(
+MATCHES: dict[str, Any] = {
+    "In": ([codes_in("Terminate", "40-50")], failed(exit_code=40), ("Terminate", 0)),
+    "not in": ([codes_in("Terminate", "40-50")], failed(exit_code=51), ("", None)),
+    "two ranges": ([codes_in("Terminate", "1,40-50")], failed(exit_code=50), ("Terminate", 0)),
+    "NotIn": ([codes_not_in("Terminate", "40-50")], failed(exit_code=39), ("Terminate", 0)),
+    "NotIn, but in": ([codes_not_in("Terminate", "40-50")], failed(exit_code=45), ("", None)),
+    "0 does not match NotIn (A15.3)": (
         [codes_not_in("Terminate", "1")],
         failed(exit_code=0),
         ("", None),
-        id="0 does not match NotIn (A15.3)",
     ),
-    pytest.param(
-        [codes_in("Terminate", "2")], TWO, ("Terminate", 0), id="any container, the second too"
-    ),
-    pytest.param(
-        [codes_in("Terminate", "2", "a")], TWO, ("", None), id="only the container that is named"
-    ),
-    pytest.param(
+    "any container, the second too": ([codes_in("Terminate", "2")], TWO, ("Terminate", 0)),
+    "only the container that is named": ([codes_in("Terminate", "2", "a")], TWO, ("", None)),
+    "init containers, after the others (A15.3)": (
         [codes_in("Terminate", "3")],
         pod("u", "Failed", containers=[container("a", 0)], init=[container("i", 3)]),
         ("Terminate", 0),
-        id="init containers, after the others (A15.3)",
     ),
-    pytest.param(
+    "a container that has not ended has no code (A15.3)": (
         [codes_not_in("Terminate", "3")],
         pod("u", "Failed", containers=[container("a")]),
         ("", None),
-        id="a container that has not ended has no code (A15.3)",
     ),
-    pytest.param(
+    "the first that matches decides": (
         [codes_in("Ignore", "1"), codes_in("Terminate", "1")],
         failed(exit_code=1),
         ("Ignore", 0),
-        id="the first that matches decides",
     ),
-    pytest.param(
+    "rules that do not match are passed over": (
         [codes_in("Ignore", "7"), codes_in("Terminate", "1")],
         failed(exit_code=1),
         ("Terminate", 1),
-        id="rules that do not match are passed over",
     ),
-    pytest.param([reason_in("Ignore", "A", "B")], ended("B"), ("Ignore", 0), id="a reason"),
-    pytest.param([reason_in("Ignore", "A")], ended("B"), ("", None), id="another reason"),
-    pytest.param([reason_in("Ignore", "A")], ended(), ("", None), id="no reason is not A"),
-    pytest.param([reason_in("Terminate", "")], ended(), ("Terminate", 0), id="no reason is ''"),
-    pytest.param([reason_in("Terminate", "")], ended("B"), ("", None), id="B is not ''"),
-    pytest.param([reason_not_in("Ignore", "")], ended("B"), ("Ignore", 0), id="any reason"),
-    pytest.param([reason_not_in("Ignore", "")], ended(), ("", None), id="not any reason"),
-    pytest.param([reason_not_in("Ignore", "A")], ended(), ("Ignore", 0), id="'' is not A"),
-    pytest.param(
-        [reason_in("Ignore", "NodePressureEviction")], EVICTED, ("Ignore", 0), id="as well called"
-    ),
-    pytest.param([reason_in("Ignore", "Evicted")], EVICTED, ("Ignore", 0), id="and as it is"),
-    pytest.param(
+    "a reason": ([reason_in("Ignore", "A", "B")], ended("B"), ("Ignore", 0)),
+    "another reason": ([reason_in("Ignore", "A")], ended("B"), ("", None)),
+    "no reason is not A": ([reason_in("Ignore", "A")], ended(), ("", None)),
+    "no reason is ''": ([reason_in("Terminate", "")], ended(), ("Terminate", 0)),
+    "B is not ''": ([reason_in("Terminate", "")], ended("B"), ("", None)),
+    "any reason": ([reason_not_in("Ignore", "")], ended("B"), ("Ignore", 0)),
+    "not any reason": ([reason_not_in("Ignore", "")], ended(), ("", None)),
+    "'' is not A": ([reason_not_in("Ignore", "A")], ended(), ("Ignore", 0)),
+    "as well called": ([reason_in("Ignore", "NodePressureEviction")], EVICTED, ("Ignore", 0)),
+    "and as it is": ([reason_in("Ignore", "Evicted")], EVICTED, ("Ignore", 0)),
+    "NotIn: by none of its names": (
         [reason_not_in("Ignore", "NodePressureEviction")],
         EVICTED,
         ("", None),
-        id="NotIn: by none of its names",
     ),
-    pytest.param([], failed(), ("", None), id="no rules"),
-    pytest.param(
+    "no rules": ([], failed(), ("", None)),
+    "an action from the future is passed over": (
         [rule("Retry", containerExitCodeIn="1"), codes_in("Terminate", "1")],
         failed(exit_code=1),
         ("Terminate", 1),
-        id="an action from the future is passed over",
     ),
-    pytest.param(
+    "a condition from the future is passed over": (
         [rule("Ignore", onMoon="full"), codes_in("Terminate", "1")],
         failed(exit_code=1),
         ("Terminate", 1),
-        id="a condition from the future is passed over",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("rules", "of", "want"), MATCHES)
+@cases("rules of want", MATCHES)
 def test_what_a_policy_says(rules: list[Object], of: Pod, want: tuple[str, int | None]) -> None:
     verdict = match(rules, of)
     assert (verdict.action, verdict.rule) == want
@@ -180,29 +160,27 @@ def exits(main: int, monitor: int = 0) -> Pod:
     return pod("u", "Failed", containers=[container(MAIN, main), container(MONITOR, monitor)])
 
 
-STORIES: list[Any] = [
-    pytest.param("STORY_1", failed(exit_code=39), "Terminate", id="1: a bug"),
-    pytest.param("STORY_1", failed(exit_code=40), "", id="1: the first known code"),
-    pytest.param("STORY_1", failed(exit_code=50), "", id="1: the last known code"),
-    pytest.param("STORY_1", failed(exit_code=51), "Terminate", id="1: another bug"),
-    pytest.param("STORY_2", ended("Preemption"), "Ignore", id="2: preempted"),
-    pytest.param(
-        "STORY_2", ended(target="PreemptionByScheduler"), "Ignore", id="2: on stock Kubernetes"
-    ),
-    pytest.param("STORY_2", EVICTED, "Ignore", id="2: evicted by a kubelet"),
-    pytest.param("STORY_2", ended("TaintEviction"), "", id="2: a reason that is not listed"),
-    pytest.param("STORY_2", exits(1), "", id="2: the program's own failure"),
-    pytest.param("STORY_2_ANY", ended("TaintEviction"), "Ignore", id="2, any reason: tainted"),
-    pytest.param("STORY_2_ANY", exits(1), "", id="2, any reason: the program's own failure"),
-    pytest.param("DESIGN", exits(12), "Terminate", id="design: in the first range"),
-    pytest.param("DESIGN", exits(100), "Terminate", id="design: in the second range"),
-    pytest.param("DESIGN", exits(13), "", id="design: in none"),
-    pytest.param("DESIGN", exits(0, 12), "", id="design: another container"),
-    pytest.param("DESIGN", ended("Preemption"), "Ignore", id="design: an infrastructure failure"),
-]
+STORIES: dict[str, Any] = {
+    "1: a bug": ("STORY_1", failed(exit_code=39), "Terminate"),
+    "1: the first known code": ("STORY_1", failed(exit_code=40), ""),
+    "1: the last known code": ("STORY_1", failed(exit_code=50), ""),
+    "1: another bug": ("STORY_1", failed(exit_code=51), "Terminate"),
+    "2: preempted": ("STORY_2", ended("Preemption"), "Ignore"),
+    "2: on stock Kubernetes": ("STORY_2", ended(target="PreemptionByScheduler"), "Ignore"),
+    "2: evicted by a kubelet": ("STORY_2", EVICTED, "Ignore"),
+    "2: a reason that is not listed": ("STORY_2", ended("TaintEviction"), ""),
+    "2: the program's own failure": ("STORY_2", exits(1), ""),
+    "2, any reason: tainted": ("STORY_2_ANY", ended("TaintEviction"), "Ignore"),
+    "2, any reason: the program's own failure": ("STORY_2_ANY", exits(1), ""),
+    "design: in the first range": ("DESIGN", exits(12), "Terminate"),
+    "design: in the second range": ("DESIGN", exits(100), "Terminate"),
+    "design: in none": ("DESIGN", exits(13), ""),
+    "design: another container": ("DESIGN", exits(0, 12), ""),
+    "design: an infrastructure failure": ("DESIGN", ended("Preemption"), "Ignore"),
+}
 
 
-@pytest.mark.parametrize(("name", "of", "want"), STORIES)
+@cases("name of want", STORIES)
 def test_the_jobs_of_the_kep(name: str, of: Pod, want: str) -> None:
     """Every Job of the text is valid, and does what the story describes."""
     batch_job = story(getattr(backoff_stories, name))

@@ -15,31 +15,21 @@ from tests.unit.policy.builders import at, condition, failed, indexed, job, on_c
 from tests.unit.policy.builders import succeeded as done
 
 # Active, terminating, and failed under TerminatingOrFailed and under Failed.
-KINDS: list[Any] = [
-    pytest.param(pod(phase="Pending"), (True, False, False, False), id="pending (A3.1)"),
-    pytest.param(pod(phase="Running"), (True, False, False, False), id="running (A3.1)"),
-    pytest.param(pod(phase="Unknown"), (True, False, False, False), id="unknown (A3.1)"),
-    pytest.param(pod(phase=""), (True, False, False, False), id="no phase yet (A3.1)"),
-    pytest.param(
-        pod(phase="Running", deleted=0), (False, True, True, False), id="deleted, running (A3.2)"
-    ),
-    pytest.param(
-        pod(phase="Pending", deleted=0), (False, True, True, False), id="deleted, pending (A3.2)"
-    ),
-    pytest.param(pod(phase="Failed"), (False, False, True, True), id="failed (A3.4)"),
-    pytest.param(
-        pod(phase="Failed", deleted=0), (False, False, True, True), id="deleted, failed (A3.4)"
-    ),
-    pytest.param(pod(phase="Succeeded"), (False, False, False, False), id="succeeded (A3.5)"),
-    pytest.param(
-        pod(phase="Succeeded", deleted=0),
-        (False, False, False, False),
-        id="deleted, succeeded (A3.5)",
-    ),
-]
+KINDS: dict[str, Any] = {
+    "pending (A3.1)": (pod(phase="Pending"), (True, False, False, False)),
+    "running (A3.1)": (pod(phase="Running"), (True, False, False, False)),
+    "unknown (A3.1)": (pod(phase="Unknown"), (True, False, False, False)),
+    "no phase yet (A3.1)": (pod(phase=""), (True, False, False, False)),
+    "deleted, running (A3.2)": (pod(phase="Running", deleted=0), (False, True, True, False)),
+    "deleted, pending (A3.2)": (pod(phase="Pending", deleted=0), (False, True, True, False)),
+    "failed (A3.4)": (pod(phase="Failed"), (False, False, True, True)),
+    "deleted, failed (A3.4)": (pod(phase="Failed", deleted=0), (False, False, True, True)),
+    "succeeded (A3.5)": (pod(phase="Succeeded"), (False, False, False, False)),
+    "deleted, succeeded (A3.5)": (pod(phase="Succeeded", deleted=0), (False, False, False, False)),
+}
 
 
-@pytest.mark.parametrize(("of", "want"), KINDS)
+@cases("of want", KINDS)
 def test_what_a_pod_is_to_its_job(of: Pod, want: tuple[bool, bool, bool, bool]) -> None:
     early = job_spec.of(job(podReplacementPolicy="TerminatingOrFailed"))
     late = job_spec.of(job(podReplacementPolicy="Failed"))
@@ -102,15 +92,15 @@ def test_only_active_pods_are_ready() -> None:
     assert observed.observe(job(), pods).ready == 1
 
 
-NEW: list[Any] = [
-    pytest.param(failed("a"), True, id="a failure"),
-    pytest.param(failed("a", tracked=False), False, id="one without finalizer"),
-    pytest.param(failed("listed"), False, id="one that is listed"),
-    pytest.param(failed("removing"), False, id="one whose finalizer is on its way out"),
-]
+NEW: dict[str, Any] = {
+    "a failure": (failed("a"), True),
+    "one without finalizer": (failed("a", tracked=False), False),
+    "one that is listed": (failed("listed"), False),
+    "one whose finalizer is on its way out": (failed("removing"), False),
+}
 
 
-@pytest.mark.parametrize(("of", "want"), NEW)
+@cases("of want", NEW)
 def test_what_is_new(of: Pod, want: bool) -> None:
     """Behaviour A3.7."""
     batch_job = job(status={"failed": 2, "uncountedTerminatedPods": {"failed": ["listed"]}})

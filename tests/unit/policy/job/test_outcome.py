@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-import pytest
 
 from refloat.api.batch import Job, JobStatus
 from refloat.api.core import Pod
@@ -39,27 +38,24 @@ FAIL_42 = policy(on_codes("FailJob", "In", 42))
 IGNORE_1 = policy(on_codes("Ignore", "In", 1))
 FAIL_INDEX_1 = policy(on_codes("FailIndex", "In", 1))
 
-DECISIONS: list[Any] = [
-    pytest.param(job(), [pod()], None, id="a Job with a running pod goes on"),
-    pytest.param(
+DECISIONS: dict[str, Any] = {
+    "a Job with a running pod goes on": (job(), [pod()], None),
+    "a recorded success beats everything (A17.5)": (
         job(backoffLimit=0, status=recorded("SuccessCriteriaMet")),
         [failed()],
         (True, "Why", "So."),
-        id="a recorded success beats everything (A17.5)",
     ),
-    pytest.param(
+    "a recorded failure stands with its reason (A4.11)": (
         job(backoffLimit=0, status=recorded("FailureTarget")),
         [failed()],
         (False, "Why", "So."),
-        id="a recorded failure stands with its reason (A4.11)",
     ),
-    pytest.param(
+    "a condition that is not True records nothing": (
         job(status=recorded("FailureTarget", "False")),
         [],
         None,
-        id="a condition that is not True records nothing",
     ),
-    pytest.param(
+    "the pod failure policy comes before the limit (A4.11)": (
         job(backoffLimit=0, podFailurePolicy=FAIL_42),
         [failed(exit_code=42)],
         (
@@ -70,9 +66,8 @@ DECISIONS: list[Any] = [
                 "matching FailJob rule at index 0"
             ),
         ),
-        id="the pod failure policy comes before the limit (A4.11)",
     ),
-    pytest.param(
+    "pods that were counted are judged too, if they are given (A15.8)": (
         job(podFailurePolicy=FAIL_42),
         [failed("a", exit_code=42, tracked=False)],
         (
@@ -83,81 +78,68 @@ DECISIONS: list[Any] = [
                 "matching FailJob rule at index 0"
             ),
         ),
-        id="pods that were counted are judged too, if they are given (A15.8)",
     ),
-    pytest.param(
+    "a terminating pod is not judged (A15.1)": (
         job(podFailurePolicy=FAIL_42),
         [pod("a", containers=[container("main", 42)], deleted=0)],
         None,
-        id="a terminating pod is not judged (A15.1)",
     ),
-    pytest.param(
+    "one failure too many (A12.1, A12.3)": (
         job(backoffLimit=1, status={"failed": 1}),
         [failed()],
         (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
-        id="one failure too many (A12.1, A12.3)",
     ),
-    pytest.param(
+    "as many failures as the limit are borne (A12.1)": (
         job(backoffLimit=1, status={"failed": 1}),
         [],
         None,
-        id="as many failures as the limit are borne (A12.1)",
     ),
-    pytest.param(
+    "listed failures count (A4.9)": (
         job(backoffLimit=1, status={"failed": 1, "uncountedTerminatedPods": {"failed": ["x"]}}),
         [],
         (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
-        id="listed failures count (A4.9)",
     ),
-    pytest.param(
+    "ignored failures do not count (A4.9)": (
         job(backoffLimit=0, podFailurePolicy=IGNORE_1),
         [failed(exit_code=1)],
         None,
-        id="ignored failures do not count (A4.9)",
     ),
-    pytest.param(
+    "restarts count under OnFailure (A12.2)": (
         job(backoffLimit=2, restart_policy="OnFailure"),
         [pod(containers=[container("main", restarts=2)])],
         (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
-        id="restarts count under OnFailure (A12.2)",
     ),
-    pytest.param(
+    "restarts do not count under Never (A12.2)": (
         job(backoffLimit=2),
         [pod(containers=[container("main", restarts=2)])],
         None,
-        id="restarts do not count under Never (A12.2)",
     ),
-    pytest.param(
+    "the deadline is over (A13.1)": (
         job(activeDeadlineSeconds=60, status={"startTime": text(-60)}),
         [pod()],
         (False, "DeadlineExceeded", "Job was active longer than specified deadline"),
-        id="the deadline is over (A13.1)",
     ),
-    pytest.param(
+    "the deadline is not over yet (A13.1)": (
         job(activeDeadlineSeconds=60, status={"startTime": text(-59)}),
         [pod()],
         None,
-        id="the deadline is not over yet (A13.1)",
     ),
-    pytest.param(
+    "a suspended Job has no deadline (A13.1)": (
         job(activeDeadlineSeconds=60, suspend=True, status={"startTime": text(-600)}),
         [],
         None,
-        id="a suspended Job has no deadline (A13.1)",
     ),
-    pytest.param(
+    "the limit comes before the deadline (A4.11)": (
         job(backoffLimit=0, activeDeadlineSeconds=0),
         [failed()],
         (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
-        id="the limit comes before the deadline (A4.11)",
     ),
-    pytest.param(
+    "a deadline of 0 is over at the start": (
         job(activeDeadlineSeconds=0),
         [],
         (False, "DeadlineExceeded", "Job was active longer than specified deadline"),
-        id="a deadline of 0 is over at the start",
     ),
-    pytest.param(
+    "too many failed indexes (A12.10)": (
         indexed(5, backoffLimitPerIndex=0, maxFailedIndexes=1, status={"failedIndexes": "3"}),
         [failed(index=1)],
         (
@@ -165,27 +147,23 @@ DECISIONS: list[Any] = [
             "MaxFailedIndexesExceeded",
             "Job has exceeded the specified maximal number of failed indexes",
         ),
-        id="too many failed indexes (A12.10)",
     ),
-    pytest.param(
+    "as many failed indexes as allowed (A12.10)": (
         indexed(5, backoffLimitPerIndex=0, maxFailedIndexes=2, status={"failedIndexes": "3"}),
         [failed(index=1)],
         None,
-        id="as many failed indexes as allowed (A12.10)",
     ),
-    pytest.param(
+    "all indexes are over, and one failed (A12.11)": (
         indexed(3, backoffLimitPerIndex=0, status={"completedIndexes": "0,1", "succeeded": 2}),
         [failed(index=2)],
         (False, "FailedIndexes", "Job has failed indexes"),
-        id="all indexes are over, and one failed (A12.11)",
     ),
-    pytest.param(
+    "other indexes are not over (A12.11)": (
         indexed(3, backoffLimitPerIndex=0, status={"completedIndexes": "0", "succeeded": 1}),
         [failed(index=2)],
         None,
-        id="other indexes are not over (A12.11)",
     ),
-    pytest.param(
+    "FailIndex fails an index at its first failure (A15.6)": (
         indexed(3, backoffLimitPerIndex=9, podFailurePolicy=FAIL_INDEX_1, maxFailedIndexes=0),
         [failed(index=2)],
         (
@@ -193,52 +171,43 @@ DECISIONS: list[Any] = [
             "MaxFailedIndexesExceeded",
             "Job has exceeded the specified maximal number of failed indexes",
         ),
-        id="FailIndex fails an index at its first failure (A15.6)",
     ),
-    pytest.param(
+    "the success policy is met (A17.3)": (
         indexed(3, successPolicy={"rules": [{"succeededCount": 2}, {"succeededIndexes": "1"}]}),
         [succeeded(index=1)],
         (True, "SuccessPolicy", "Matched rules at index 1"),
-        id="the success policy is met (A17.3)",
     ),
-    pytest.param(
+    "failure comes before the success policy (A17.5)": (
         indexed(3, backoffLimit=0, successPolicy={"rules": [{"succeededIndexes": "1"}]}),
         [succeeded("a", index=1), failed("b", index=2)],
         (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
-        id="failure comes before the success policy (A17.5)",
     ),
-    pytest.param(
+    "completions are not decided before pods are managed (A4.11)": (
         indexed(2, status={"completedIndexes": "0,1", "succeeded": 2}),
         [],
         None,
-        id="completions are not decided before pods are managed (A4.11)",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("of", "pods", "want"), DECISIONS)
+@cases("of pods want", DECISIONS)
 def test_why_a_job_is_over(of: Job, pods: list[Pod], want: tuple[bool, str, str] | None) -> None:
     end = decide(of, *pods)
     assert (end and (end.succeeded, end.reason, end.message)) == want
 
 
-COMPLETED: list[Any] = [
-    pytest.param(job(completions=2, status={"succeeded": 2}), [], 0, True, id="enough (A6.1)"),
-    pytest.param(
-        job(completions=2, status={"succeeded": 2}), [], 1, False, id="enough, but one runs (A6.1)"
-    ),
-    pytest.param(job(completions=2, status={"succeeded": 1}), [], 0, False, id="too few (A6.1)"),
-    pytest.param(
-        job(completions=2, status={"succeeded": 1}), [succeeded()], 0, True, id="a new one (A4.9)"
-    ),
-    pytest.param(
+COMPLETED: dict[str, Any] = {
+    "enough (A6.1)": (job(completions=2, status={"succeeded": 2}), [], 0, True),
+    "enough, but one runs (A6.1)": (job(completions=2, status={"succeeded": 2}), [], 1, False),
+    "too few (A6.1)": (job(completions=2, status={"succeeded": 1}), [], 0, False),
+    "a new one (A4.9)": (job(completions=2, status={"succeeded": 1}), [succeeded()], 0, True),
+    "one that was counted (A3.7)": (
         job(completions=2, status={"succeeded": 1}),
         [succeeded(tracked=False)],
         0,
         False,
-        id="one that was counted (A3.7)",
     ),
-    pytest.param(
+    "a listed one (A4.9)": (
         job(
             completions=2,
             status={"succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["gone"]}},
@@ -246,46 +215,39 @@ COMPLETED: list[Any] = [
         [],
         0,
         True,
-        id="a listed one (A4.9)",
     ),
-    pytest.param(job(completions=0), [], 0, True, id="nothing to do"),
-    pytest.param(job(parallelism=2), [succeeded()], 0, True, id="work queue: the first (A6.2)"),
-    pytest.param(
-        job(parallelism=2), [succeeded("a"), failed("b")], 0, True, id="work queue: failed (A6.2)"
-    ),
-    pytest.param(job(parallelism=2), [failed()], 0, False, id="work queue: no success (A6.2)"),
-    pytest.param(
+    "nothing to do": (job(completions=0), [], 0, True),
+    "work queue: the first (A6.2)": (job(parallelism=2), [succeeded()], 0, True),
+    "work queue: failed (A6.2)": (job(parallelism=2), [succeeded("a"), failed("b")], 0, True),
+    "work queue: no success (A6.2)": (job(parallelism=2), [failed()], 0, False),
+    "all indexes (A7.1)": (
         indexed(2, status={"completedIndexes": "0", "succeeded": 1}),
         [succeeded("a", index=1)],
         0,
         True,
-        id="all indexes (A7.1)",
     ),
-    pytest.param(
+    "one index twice is one success (A7.1)": (
         indexed(2),
         [succeeded("a", index=1), succeeded("b", index=1)],
         0,
         False,
-        id="one index twice is one success (A7.1)",
     ),
-    pytest.param(
+    "an index that the Job does not have is none (A7.4)": (
         indexed(2),
         [succeeded("a", index=1), succeeded("b", index=2)],
         0,
         False,
-        id="an index that the Job does not have is none (A7.4)",
     ),
-    pytest.param(
+    "indexes that the Job no longer has are dropped (A7.5)": (
         indexed(2, status={"completedIndexes": "0-7", "succeeded": 8}),
         [],
         0,
         True,
-        id="indexes that the Job no longer has are dropped (A7.5)",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("of", "pods", "active", "want"), COMPLETED)
+@cases("of pods active want", COMPLETED)
 def test_when_the_work_is_done(of: Job, pods: list[Pod], active: int, want: bool) -> None:
     end = outcome.completed(observed.observe(of, pods), active=active)
     assert (end is not None) is want

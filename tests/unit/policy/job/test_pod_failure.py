@@ -14,6 +14,7 @@ from refloat.api.meta import Object
 from refloat.policy.job import observed, outcome, pod_failure, pod_replacement
 from refloat.policy.job.job_gates import ALL_ON, JobGates
 from refloat.policy.job.pod_failure import NO_MATCH, Verdict
+from tests.cases import cases
 from tests.unit.policy.builders import (
     at,
     condition,
@@ -37,128 +38,108 @@ def match(rules: list[Object], of: Pod) -> Verdict:
 DISRUPTED = pod("u", "Failed", conditions=[condition("DisruptionTarget")])
 TWO = pod("u", "Failed", containers=[container("a", 1), container("b", 2)])
 
-MATCHES: list[Any] = [
-    pytest.param(
+MATCHES: dict[str, Any] = {
+    "In matches a code that is listed (A15.4)": (
         [on_codes("FailJob", "In", 41, 42)],
         failed(exit_code=42),
         ("FailJob", 0),
-        id="In matches a code that is listed (A15.4)",
     ),
-    pytest.param(
+    "In does not match a code that is not listed (A15.4)": (
         [on_codes("FailJob", "In", 41, 42)],
         failed(exit_code=43),
         ("", None),
-        id="In does not match a code that is not listed (A15.4)",
     ),
-    pytest.param(
+    "NotIn matches a code that is not listed (A15.4)": (
         [on_codes("FailJob", "NotIn", 41, 42)],
         failed(exit_code=43),
         ("FailJob", 0),
-        id="NotIn matches a code that is not listed (A15.4)",
     ),
-    pytest.param(
+    "NotIn does not match a code that is listed (A15.4)": (
         [on_codes("FailJob", "NotIn", 41, 42)],
         failed(exit_code=42),
         ("", None),
-        id="NotIn does not match a code that is listed (A15.4)",
     ),
-    pytest.param(
+    "exit code 0 does not match NotIn (A15.3)": (
         [on_codes("FailJob", "NotIn", 1)],
         failed(exit_code=0),
         ("", None),
-        id="exit code 0 does not match NotIn (A15.3)",
     ),
-    pytest.param(
+    "exit code 0 does not match In, should it be listed (A15.3)": (
         [on_codes("FailJob", "In", 0)],
         failed(exit_code=0),
         ("", None),
-        id="exit code 0 does not match In, should it be listed (A15.3)",
     ),
-    pytest.param(
+    "the first rule that matches decides (A15.2)": (
         [on_codes("Ignore", "In", 1), on_codes("FailJob", "In", 1)],
         failed(exit_code=1),
         ("Ignore", 0),
-        id="the first rule that matches decides (A15.2)",
     ),
-    pytest.param(
+    "a rule that does not match is passed over (A15.2)": (
         [on_codes("Ignore", "In", 2), on_codes("FailJob", "In", 1)],
         failed(exit_code=1),
         ("FailJob", 1),
-        id="a rule that does not match is passed over (A15.2)",
     ),
-    pytest.param(
+    "a rule with an unknown action is passed over, its index kept (A15.6)": (
         [on_codes("Terminate", "In", 1), on_codes("Count", "In", 1)],
         failed(exit_code=1),
         ("Count", 1),
-        id="a rule with an unknown action is passed over, its index kept (A15.6)",
     ),
-    pytest.param(
+    "an unknown operator does not match": (
         [on_codes("FailJob", "Between", 1, 2), on_codes("Count", "In", 1)],
         failed(exit_code=1),
         ("Count", 1),
-        id="an unknown operator does not match",
     ),
-    pytest.param(
+    "a container's name restricts the rule to it (A15.3)": (
         [on_codes("FailJob", "In", 2, name="b")],
         TWO,
         ("FailJob", 0),
-        id="a container's name restricts the rule to it (A15.3)",
     ),
-    pytest.param(
+    "another container's code does not match (A15.3)": (
         [on_codes("FailJob", "In", 1, name="b")],
         TWO,
         ("", None),
-        id="another container's code does not match (A15.3)",
     ),
-    pytest.param(
+    "init containers are looked at (A15.3)": (
         [on_codes("FailJob", "In", 5)],
         pod("u", "Failed", init=[container("setup", 5)]),
         ("FailJob", 0),
-        id="init containers are looked at (A15.3)",
     ),
-    pytest.param(
+    "a named init container that ended well does not match": (
         [on_codes("FailJob", "In", 5, name="setup")],
         pod("u", "Failed", containers=[container("main", 5)], init=[container("setup", 0)]),
         ("", None),
-        id="a named init container that ended well does not match",
     ),
-    pytest.param(
+    "sidecars are looked at (D2.12)": (
         [on_codes("FailJob", "In", 137)],
         pod("u", "Failed", init=[container("proxy", 137)], sidecars=["proxy"]),
         ("FailJob", 0),
-        id="sidecars are looked at (D2.12)",
     ),
-    pytest.param(
+    "a container that has not ended is passed over (A15.3)": (
         [on_codes("FailJob", "NotIn", 1)],
         pod("u", "Failed", containers=[container("main")]),
         ("", None),
-        id="a container that has not ended is passed over (A15.3)",
     ),
-    pytest.param(
+    "a pod without statuses has no exit code": (
         [on_codes("FailJob", "NotIn", 1)],
         pod("u", "Failed"),
         ("", None),
-        id="a pod without statuses has no exit code",
     ),
-    pytest.param(
+    "a condition of that type and status matches (A15.5)": (
         [on_condition("Ignore")],
         DISRUPTED,
         ("Ignore", 0),
-        id="a condition of that type and status matches (A15.5)",
     ),
-    pytest.param(
+    "a condition of another status does not match (A15.5)": (
         [on_condition("Ignore", status="False")],
         DISRUPTED,
         ("", None),
-        id="a condition of another status does not match (A15.5)",
     ),
-    pytest.param(
+    "a condition of another type does not match (A15.5)": (
         [on_condition("Ignore", "Other")],
         DISRUPTED,
         ("", None),
-        id="a condition of another type does not match (A15.5)",
     ),
-    pytest.param(
+    "any pattern is enough (A15.5)": (
         [
             rule(
                 "Count",
@@ -170,9 +151,8 @@ MATCHES: list[Any] = [
         ],
         DISRUPTED,
         ("Count", 0),
-        id="any pattern is enough (A15.5)",
     ),
-    pytest.param(
+    "a rule with both is matched on exit codes only (A15.2)": (
         [
             rule(
                 "FailJob",
@@ -182,20 +162,18 @@ MATCHES: list[Any] = [
         ],
         DISRUPTED,
         ("", None),
-        id="a rule with both is matched on exit codes only (A15.2)",
     ),
-    pytest.param([rule("FailJob")], DISRUPTED, ("", None), id="a rule with neither never matches"),
-    pytest.param(
+    "a rule with neither never matches": ([rule("FailJob")], DISRUPTED, ("", None)),
+    "FailIndex matches as the others do (A15.6)": (
         [on_codes("FailIndex", "In", 1)],
         failed(exit_code=1),
         ("FailIndex", 0),
-        id="FailIndex matches as the others do (A15.6)",
     ),
-    pytest.param([], failed(exit_code=1), ("", None), id="a policy without rules never matches"),
-]
+    "a policy without rules never matches": ([], failed(exit_code=1), ("", None)),
+}
 
 
-@pytest.mark.parametrize(("rules", "of", "want"), MATCHES)
+@cases("rules of want", MATCHES)
 def test_the_first_matching_rule_decides(
     rules: list[Object], of: Pod, want: tuple[str, int | None]
 ) -> None:
@@ -218,42 +196,37 @@ def test_a_failure_without_a_match_counts() -> None:
     assert NO_MATCH.counts
 
 
-MESSAGES: list[Any] = [
-    pytest.param(
+MESSAGES: dict[str, Any] = {
+    "an exit code": (
         [on_codes("FailJob", "In", 42)],
         failed("x", exit_code=42),
         "Container main for pod ns/pod-x failed with exit code 42 matching FailJob rule at index 0",
-        id="an exit code",
     ),
-    pytest.param(
+    "a condition": (
         [on_codes("Ignore", "In", 7), on_condition("FailJob")],
         DISRUPTED,
         "Pod ns/pod-u has condition DisruptionTarget matching FailJob rule at index 1",
-        id="a condition",
     ),
-    pytest.param(
+    "the first container of the list is named (A15.4)": (
         [on_codes("FailJob", "NotIn", 9)],
         pod("u", "Failed", containers=[container("a", 1), container("b", 2)]),
         "Container a for pod ns/pod-u failed with exit code 1 matching FailJob rule at index 0",
-        id="the first container of the list is named (A15.4)",
     ),
-    pytest.param(
+    "regular containers are named before init containers (A15.3)": (
         [on_codes("FailJob", "NotIn", 9)],
         pod("u", "Failed", containers=[container("main", 2)], init=[container("setup", 1)]),
         "Container main for pod ns/pod-u failed with exit code 2 matching FailJob rule at index 0",
-        id="regular containers are named before init containers (A15.3)",
     ),
-    pytest.param(
+    "other actions are told in the same words": (
         [on_codes("Ignore", "In", 1)],
         failed(exit_code=1),
         "Container main for pod ns/pod-u failed with exit code 1 matching Ignore rule at index 0",
-        id="other actions are told in the same words",
     ),
-    pytest.param([], failed(), "", id="nothing is told when nothing matched"),
-]
+    "nothing is told when nothing matched": ([], failed(), ""),
+}
 
 
-@pytest.mark.parametrize(("rules", "of", "want"), MESSAGES)
+@cases("rules of want", MESSAGES)
 def test_the_message_says_what_matched(rules: list[Object], of: Pod, want: str) -> None:
     """Behaviour A15.7."""
     assert match(rules, of).message == want

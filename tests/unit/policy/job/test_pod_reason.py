@@ -3,11 +3,10 @@
 
 from typing import Any
 
-import pytest
-
 from refloat.api.core import Pod
 from refloat.policy.job import pod_reason
 from refloat.policy.job.job_gates import ALL_ON, JobGates
+from tests.cases import cases
 from tests.unit.policy.builders import condition, pod
 
 
@@ -29,66 +28,50 @@ def ended(
     )
 
 
-CASES: list[Any] = [
-    pytest.param(ended(), ("",), id="nobody ended it"),
-    pytest.param(ended("Preemption"), ("Preemption",), id="a delete said why"),
-    pytest.param(ended("DeadlineExceeded"), ("DeadlineExceeded",), id="a kubelet's own"),
-    pytest.param(ended(annotation="Preemption"), ("Preemption",), id="on Kubernetes, a delete"),
-    pytest.param(
-        ended(annotation="Preemption", deleted=False),
-        ("",),
-        id="nobody deleted it, they only say so",
-    ),
-    pytest.param(
+CASES: dict[str, Any] = {
+    "nobody ended it": (ended(), ("",)),
+    "a delete said why": (ended("Preemption"), ("Preemption",)),
+    "a kubelet's own": (ended("DeadlineExceeded"), ("DeadlineExceeded",)),
+    "on Kubernetes, a delete": (ended(annotation="Preemption"), ("Preemption",)),
+    "nobody deleted it, they only say so": (ended(annotation="Preemption", deleted=False), ("",)),
+    "it was preempted, whatever they say": (
         ended(annotation="Mine", target="PreemptionByScheduler", deleted=False),
         ("Preemption",),
-        id="it was preempted, whatever they say",
     ),
-    pytest.param(
-        ended("Evicted", "Preemption"), ("Evicted",), id="a kubelet ended it before its delete did"
-    ),
-    pytest.param(
+    "a kubelet ended it before its delete did": (ended("Evicted", "Preemption"), ("Evicted",)),
+    "what was said is more than what follows": (
         ended(annotation="Mine", target="EvictionByEvictionAPI"),
         ("Mine",),
-        id="what was said is more than what follows",
     ),
-    pytest.param(ended(target="PreemptionByScheduler"), ("Preemption",), id="F: scheduler"),
-    pytest.param(ended(target="DeletionByTaintManager"), ("TaintEviction",), id="F: taints"),
-    pytest.param(
-        ended(target="DeletionByDeviceTaintManager"), ("TaintEviction",), id="F: device taints"
-    ),
-    pytest.param(ended(target="EvictionByEvictionAPI"), ("EvictionAPI",), id="F: eviction"),
-    pytest.param(ended(target="DeletionByPodGC"), ("OrphanedPod",), id="F: PodGC"),
-    pytest.param(ended(target="ByTheMoon"), ("ByTheMoon",), id="one that is not known"),
-    pytest.param(
-        ended(target="PreemptionByScheduler", held="False"), ("",), id="it did not come to that"
-    ),
-    pytest.param(
+    "F: scheduler": (ended(target="PreemptionByScheduler"), ("Preemption",)),
+    "F: taints": (ended(target="DeletionByTaintManager"), ("TaintEviction",)),
+    "F: device taints": (ended(target="DeletionByDeviceTaintManager"), ("TaintEviction",)),
+    "F: eviction": (ended(target="EvictionByEvictionAPI"), ("EvictionAPI",)),
+    "F: PodGC": (ended(target="DeletionByPodGC"), ("OrphanedPod",)),
+    "one that is not known": (ended(target="ByTheMoon"), ("ByTheMoon",)),
+    "it did not come to that": (ended(target="PreemptionByScheduler", held="False"), ("",)),
+    "D6: node pressure": (
         ended("Evicted", target="TerminationByKubelet"),
         ("Evicted", "NodePressureEviction"),
-        id="D6: node pressure",
     ),
-    pytest.param(ended("Evicted"), ("Evicted",), id="D6: the pod itself used too much"),
-    pytest.param(
+    "D6: the pod itself used too much": (ended("Evicted"), ("Evicted",)),
+    "D6: shutdown": (
         ended("Terminated", target="TerminationByKubelet"),
         ("Terminated", "NodeShutdown"),
-        id="D6: shutdown",
     ),
-    pytest.param(
+    "D6: for a critical pod": (
         ended("Preempting", target="TerminationByKubelet"),
         ("Preempting", "Preemption"),
-        id="D6: for a critical pod",
     ),
-    pytest.param(ended("NodeShutdown"), ("NodeShutdown",), id="D6.4: not admitted"),
-    pytest.param(
+    "D6.4: not admitted": (ended("NodeShutdown"), ("NodeShutdown",)),
+    "of the kubelet and yet nothing else": (
         ended("DeadlineExceeded", target="TerminationByKubelet"),
         ("DeadlineExceeded",),
-        id="of the kubelet and yet nothing else",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("of", "want"), CASES)
+@cases("of want", CASES)
 def test_the_reason_of_a_pod(of: Pod, want: tuple[str, ...]) -> None:
     assert pod_reason.of(of) == want
 

@@ -14,63 +14,54 @@ from tests.unit.policy.job.syncs import sync
 
 REPLACEMENT_OFF = JobGates(job_pod_replacement_policy=False)
 
-WAITS: list[Any] = [
-    pytest.param({}, ALL_ON, False, id="by default, deleted pods are replaced at once (B1.4)"),
-    pytest.param(
+WAITS: dict[str, Any] = {
+    "by default, deleted pods are replaced at once (B1.4)": ({}, ALL_ON, False),
+    "TerminatingOrFailed replaces deleted pods at once (A16.1)": (
         {"podReplacementPolicy": "TerminatingOrFailed"},
         ALL_ON,
         False,
-        id="TerminatingOrFailed replaces deleted pods at once (A16.1)",
     ),
-    pytest.param(
-        {"podReplacementPolicy": "Failed"}, ALL_ON, True, id="Failed waits until they end (A16.2)"
-    ),
-    pytest.param(
+    "Failed waits until they end (A16.2)": ({"podReplacementPolicy": "Failed"}, ALL_ON, True),
+    "with the gate off, Failed is not heeded": (
         {"podReplacementPolicy": "Failed"},
         REPLACEMENT_OFF,
         False,
-        id="with the gate off, Failed is not heeded",
     ),
-    pytest.param(
-        {"podFailurePolicy": policy()}, ALL_ON, True, id="a pod failure policy waits (A15.1)"
-    ),
-    pytest.param(
+    "a pod failure policy waits (A15.1)": ({"podFailurePolicy": policy()}, ALL_ON, True),
+    "a pod failure policy waits also with the replacement gate off, as KEP-3329 says": (
         {"podFailurePolicy": policy()},
         REPLACEMENT_OFF,
         True,
-        id="a pod failure policy waits also with the replacement gate off, as KEP-3329 says",
     ),
-    pytest.param(
+    "without the failure gate, the Failed that came with the policy still waits": (
         {"podFailurePolicy": policy()},
         JobGates(job_pod_failure_policy=False),
         True,
-        id="without the failure gate, the Failed that came with the policy still waits",
     ),
-    pytest.param(
+    "with both gates off, nothing waits": (
         {"podFailurePolicy": policy()},
         JobGates(job_pod_failure_policy=False, job_pod_replacement_policy=False),
         False,
-        id="with both gates off, nothing waits",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("spec", "job_gates", "want"), WAITS)
+@cases("spec job_gates want", WAITS)
 def test_who_waits_for_terminating_pods(spec: Object, job_gates: JobGates, want: bool) -> None:
     assert pod_replacement.only_replace_failed(job(**spec).spec, job_gates) is want
 
 
-DESIRED: list[Any] = [
-    pytest.param(3, 10, 0, 0, 3, id="as many as may run at once"),
-    pytest.param(3, 10, 8, 0, 2, id="no more than are needed still"),
-    pytest.param(3, 2, 5, 1, 0, id="none when more succeeded than needed"),
-    pytest.param(0, 5, 0, 0, 0, id="none with parallelism 0"),
-    pytest.param(3, None, 0, 1, 3, id="a work queue runs in parallel"),
-    pytest.param(3, None, 1, 2, 2, id="a work queue keeps what runs after its first success"),
-]
+DESIRED: dict[str, Any] = {
+    "as many as may run at once": (3, 10, 0, 0, 3),
+    "no more than are needed still": (3, 10, 8, 0, 2),
+    "none when more succeeded than needed": (3, 2, 5, 1, 0),
+    "none with parallelism 0": (0, 5, 0, 0, 0),
+    "a work queue runs in parallel": (3, None, 0, 1, 3),
+    "a work queue keeps what runs after its first success": (3, None, 1, 2, 2),
+}
 
 
-@pytest.mark.parametrize(("parallelism", "completions", "done", "active", "want"), DESIRED)
+@cases("parallelism completions done active want", DESIRED)
 def test_how_many_should_be_active(
     parallelism: int, completions: int | None, done: int, active: int, want: int
 ) -> None:

@@ -11,6 +11,7 @@ from refloat.api.batch import Job
 from refloat.api.core import Pod
 from refloat.policy.job import observed, scaling, victims
 from refloat.policy.job.backoff import IndexFailures, Record
+from tests.cases import cases
 from tests.unit.policy.builders import (
     at,
     condition,
@@ -177,19 +178,17 @@ def test_a_suspended_job_creates_nothing() -> None:
     assert plan(job(suspend=True)).create == ()
 
 
-MISPLACED: list[Any] = [
-    pytest.param([pod("a")], ["a"], id="no index"),
-    pytest.param([pod("a", index="x")], ["a"], id="no number"),
-    pytest.param([pod("a", index=-1)], ["a"], id="a negative index"),
-    pytest.param([pod("a", index=3)], ["a"], id="an index beyond the last"),
-    pytest.param(
-        [pod("a", index=1, created=0), pod("b", index=1, created=5)], ["b"], id="two of one index"
-    ),
-    pytest.param([pod("a", index=2)], [], id="an index of the Job"),
-]
+MISPLACED: dict[str, Any] = {
+    "no index": ([pod("a")], ["a"]),
+    "no number": ([pod("a", index="x")], ["a"]),
+    "a negative index": ([pod("a", index=-1)], ["a"]),
+    "an index beyond the last": ([pod("a", index=3)], ["a"]),
+    "two of one index": ([pod("a", index=1, created=0), pod("b", index=1, created=5)], ["b"]),
+    "an index of the Job": ([pod("a", index=2)], []),
+}
 
 
-@pytest.mark.parametrize(("pods", "want"), MISPLACED)
+@cases("pods want", MISPLACED)
 def test_pods_that_must_not_be_there_are_deleted(pods: list[Pod], want: list[str]) -> None:
     """Behaviour A7.8, although there are too few."""
     pod_plan = plan(indexed(3), *pods)
@@ -213,41 +212,35 @@ def test_a_sync_that_deletes_creates_nothing() -> None:
 
 READY = condition("Ready", "True", since=50)
 
-ORDER: list[Any] = [
-    pytest.param(pod(node=""), pod(), id="one without a node, before one with"),
-    pytest.param(pod(phase="Pending"), pod(phase="Running"), id="Pending before Running"),
-    pytest.param(pod(phase="Pending"), pod(phase="Unknown"), id="Pending before Unknown"),
-    pytest.param(pod(phase="Unknown"), pod(phase="Running"), id="Unknown before Running"),
-    pytest.param(pod(), pod(conditions=[READY]), id="not ready before ready"),
-    pytest.param(
+ORDER: dict[str, Any] = {
+    "one without a node, before one with": (pod(node=""), pod()),
+    "Pending before Running": (pod(phase="Pending"), pod(phase="Running")),
+    "Pending before Unknown": (pod(phase="Pending"), pod(phase="Unknown")),
+    "Unknown before Running": (pod(phase="Unknown"), pod(phase="Running")),
+    "not ready before ready": (pod(), pod(conditions=[READY])),
+    "ready for less time before longer": (
         pod(conditions=[condition("Ready", since=60)]),
         pod(conditions=[READY]),
-        id="ready for less time before longer",
     ),
-    pytest.param(
-        pod(conditions=[condition("Ready")]), pod(conditions=[READY]), id="unknown time first"
-    ),
-    pytest.param(
+    "unknown time first": (pod(conditions=[condition("Ready")]), pod(conditions=[READY])),
+    "the most restarts of a container, not their sum": (
         pod(containers=[container("a", restarts=2)], created=0),
         pod(containers=[container("a", restarts=1), container("b", restarts=1)], created=5),
-        id="the most restarts of a container, not their sum",
     ),
-    pytest.param(
+    "then those of sidecars": (
         pod(init=[container("s", restarts=2)], sidecars=["s"]),
         pod(init=[container("s", restarts=1)], sidecars=["s"], created=5),
-        id="then those of sidecars",
     ),
-    pytest.param(pod(created=5), pod(created=0), id="newer before older"),
-    pytest.param(pod(created=None), pod(created=5), id="no time of creation first"),
-    pytest.param(
+    "newer before older": (pod(created=5), pod(created=0)),
+    "no time of creation first": (pod(created=None), pod(created=5)),
+    "the node comes before the phase": (
         pod(node="", phase="Running", conditions=[READY]),
         pod(phase="Pending"),
-        id="the node comes before the phase",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("first", "second"), ORDER)
+@cases("first second", ORDER)
 def test_who_is_deleted_first(first: Pod, second: Pod) -> None:
     """Behaviour A9.3."""
     assert victims.in_order([second, first]) == [first, second]

@@ -16,16 +16,16 @@ def test_a_kubelets_defaults() -> None:
     assert EvictionSettings().monitoring_seconds == 10
 
 
-@pytest.mark.parametrize(
-    ("text", "capacity", "want"),
-    [
-        pytest.param("100Mi", 1 << 30, "100Mi", id="as it was written"),
-        pytest.param("2048Mi", 1 << 30, "2Gi", id="canonical"),
-        pytest.param("5", 100, "5", id="a number"),
-        pytest.param("50%", 1 << 30, "512Mi", id="a share"),
+@cases(
+    "text capacity want",
+    {
+        "as it was written": ("100Mi", 1 << 30, "100Mi"),
+        "canonical": ("2048Mi", 1 << 30, "2Gi"),
+        "a number": ("5", 100, "5"),
+        "a share": ("50%", 1 << 30, "512Mi"),
         # A tenth is not exact in 32 bits, and a kubelet's messages show it.
-        pytest.param("10%", 100 << 30, "10737418400", id="with a kubelet's digits"),
-    ],
+        "with a kubelet's digits": ("10%", 100 << 30, "10737418400"),
+    },
 )
 def test_amounts(text: str, capacity: int, want: str) -> None:
     (threshold,) = EvictionSettings(hard={MEMORY: text}).thresholds()

@@ -30,58 +30,40 @@ WITH_INIT = PodShape([A], [INIT])
 WITH_INIT_RETRIED = PodShape([A], [INIT], "OnFailure")
 WITH_PROXY = PodShape([A], [PROXY])
 
-PHASES: list[Any] = [
-    pytest.param(ONE, {"a": RUNS}, "Running", id="what runs is running (D2.5)"),
-    pytest.param(ONE, {"a": WAITS}, "Pending", id="what never ran is pending (D2.4)"),
-    pytest.param(ONE, {}, "Pending", id="what is not known is pending (D2.8)"),
-    pytest.param(ONE, {"a": BLANK}, "Pending", id="a status without state is pending (D2.8)"),
-    pytest.param(ONE, {"a": DONE}, "Succeeded", id="exit code 0 is success (D2.6)"),
-    pytest.param(ONE, {"a": BROKEN}, "Failed", id="another is failure (D2.6)"),
-    pytest.param(
-        TWO, {"a": BROKEN, "b": RUNS}, "Running", id="Never: one failure does not end it (D2.10)"
-    ),
-    pytest.param(TWO, {"a": BROKEN, "b": DONE}, "Failed", id="one failure makes it failed (D2.6)"),
-    pytest.param(TWO, {"a": DONE, "b": DONE}, "Succeeded", id="all must succeed (D2.6)"),
-    pytest.param(TWO, {"a": RUNS, "b": WAITS}, "Pending", id="one that waits is enough (D2.4)"),
-    pytest.param(TWO, {"a": RUNS}, "Pending", id="one that is unknown is enough (D2.5)"),
-    pytest.param(ONE_RETRIED, {"a": BROKEN}, "Running", id="OnFailure: it will run again (D2.6)"),
-    pytest.param(ONE_RETRIED, {"a": BACKS_OFF}, "Running", id="OnFailure: in back-off (D2.6)"),
-    pytest.param(ONE_RETRIED, {"a": DONE}, "Succeeded", id="OnFailure: not after success (D2.1)"),
-    pytest.param(
-        TWO_RETRIED, {"a": DONE, "b": BROKEN}, "Running", id="OnFailure: one is restarted (D2.6)"
-    ),
-    pytest.param(ONE, {"a": BACKS_OFF}, "Failed", id="Never: an end that waits is an end"),
-    pytest.param(ONE, {"a": WILL_RUN_AGAIN}, "Failed", id="Never: though not a success"),
-    pytest.param(WITH_INIT, {"init": RUNS, "a": WAITS}, "Pending", id="initializing (D2.2)"),
-    pytest.param(WITH_INIT, {"a": WAITS}, "Pending", id="initializer not seen (D2.2)"),
-    pytest.param(
-        WITH_INIT, {"init": BROKEN, "a": WAITS}, "Failed", id="an initializer that fails (D2.2)"
-    ),
-    pytest.param(
-        WITH_INIT, {"init": BACKS_OFF, "a": WAITS}, "Failed", id="by its last state (D2.2)"
-    ),
-    pytest.param(
-        WITH_INIT_RETRIED, {"init": BROKEN, "a": WAITS}, "Pending", id="it is retried (D2.2)"
-    ),
-    pytest.param(WITH_INIT, {"init": DONE, "a": RUNS}, "Running", id="initialized"),
-    pytest.param(
-        WITH_PROXY, {"proxy": STARTING, "a": WAITS}, "Pending", id="a sidecar not started (D2.3)"
-    ),
-    pytest.param(
-        WITH_PROXY, {"proxy": RUNS, "a": DONE}, "Running", id="a sidecar that runs on (D2.3)"
-    ),
-    pytest.param(
-        WITH_PROXY, {"proxy": BROKEN, "a": DONE}, "Succeeded", id="its exit code is nothing (D2.12)"
-    ),
-    pytest.param(
-        WITH_PROXY, {"proxy": BACKS_OFF, "a": RUNS}, "Running", id="nor that it restarts (D2.3)"
-    ),
-    pytest.param(WITH_PROXY, {"a": DONE}, "Pending", id="a sidecar not seen"),
-    pytest.param(PodShape([]), {}, "Pending", id="nothing is pending"),
-]
+PHASES: dict[str, Any] = {
+    "what runs is running (D2.5)": (ONE, {"a": RUNS}, "Running"),
+    "what never ran is pending (D2.4)": (ONE, {"a": WAITS}, "Pending"),
+    "what is not known is pending (D2.8)": (ONE, {}, "Pending"),
+    "a status without state is pending (D2.8)": (ONE, {"a": BLANK}, "Pending"),
+    "exit code 0 is success (D2.6)": (ONE, {"a": DONE}, "Succeeded"),
+    "another is failure (D2.6)": (ONE, {"a": BROKEN}, "Failed"),
+    "Never: one failure does not end it (D2.10)": (TWO, {"a": BROKEN, "b": RUNS}, "Running"),
+    "one failure makes it failed (D2.6)": (TWO, {"a": BROKEN, "b": DONE}, "Failed"),
+    "all must succeed (D2.6)": (TWO, {"a": DONE, "b": DONE}, "Succeeded"),
+    "one that waits is enough (D2.4)": (TWO, {"a": RUNS, "b": WAITS}, "Pending"),
+    "one that is unknown is enough (D2.5)": (TWO, {"a": RUNS}, "Pending"),
+    "OnFailure: it will run again (D2.6)": (ONE_RETRIED, {"a": BROKEN}, "Running"),
+    "OnFailure: in back-off (D2.6)": (ONE_RETRIED, {"a": BACKS_OFF}, "Running"),
+    "OnFailure: not after success (D2.1)": (ONE_RETRIED, {"a": DONE}, "Succeeded"),
+    "OnFailure: one is restarted (D2.6)": (TWO_RETRIED, {"a": DONE, "b": BROKEN}, "Running"),
+    "Never: an end that waits is an end": (ONE, {"a": BACKS_OFF}, "Failed"),
+    "Never: though not a success": (ONE, {"a": WILL_RUN_AGAIN}, "Failed"),
+    "initializing (D2.2)": (WITH_INIT, {"init": RUNS, "a": WAITS}, "Pending"),
+    "initializer not seen (D2.2)": (WITH_INIT, {"a": WAITS}, "Pending"),
+    "an initializer that fails (D2.2)": (WITH_INIT, {"init": BROKEN, "a": WAITS}, "Failed"),
+    "by its last state (D2.2)": (WITH_INIT, {"init": BACKS_OFF, "a": WAITS}, "Failed"),
+    "it is retried (D2.2)": (WITH_INIT_RETRIED, {"init": BROKEN, "a": WAITS}, "Pending"),
+    "initialized": (WITH_INIT, {"init": DONE, "a": RUNS}, "Running"),
+    "a sidecar not started (D2.3)": (WITH_PROXY, {"proxy": STARTING, "a": WAITS}, "Pending"),
+    "a sidecar that runs on (D2.3)": (WITH_PROXY, {"proxy": RUNS, "a": DONE}, "Running"),
+    "its exit code is nothing (D2.12)": (WITH_PROXY, {"proxy": BROKEN, "a": DONE}, "Succeeded"),
+    "nor that it restarts (D2.3)": (WITH_PROXY, {"proxy": BACKS_OFF, "a": RUNS}, "Running"),
+    "a sidecar not seen": (WITH_PROXY, {"a": DONE}, "Pending"),
+    "nothing is pending": (PodShape([]), {}, "Pending"),
+}
 
 
-@pytest.mark.parametrize(("shape", "seen", "want"), PHASES)
+@cases("shape seen want", PHASES)
 def test_the_phase_of_containers(
     shape: PodShape, seen: dict[str, ObservedContainer], want: str
 ) -> None:
@@ -113,28 +95,25 @@ def test_a_sidecar_that_starts_again_does_not_make_a_pod_pending() -> None:
 
 RULE = RestartRule("In", frozenset((42,)))
 
-RESTARTS: list[Any] = [
-    pytest.param(A, "Never", 1, False, id="Never"),
-    pytest.param(A, "OnFailure", 1, True, id="OnFailure, after failure"),
-    pytest.param(A, "OnFailure", 0, False, id="OnFailure, after success"),
-    pytest.param(A, "Always", 0, True, id="Always"),
-    pytest.param(ContainerShape("a", "Never"), "Always", 1, False, id="its own policy comes first"),
-    pytest.param(
-        ContainerShape("a", "Never", (RULE,)), "Never", 42, True, id="its rules come first"
-    ),
-    pytest.param(ContainerShape("a", "Never", (RULE,)), "Never", 41, False, id="if they match"),
-    pytest.param(ContainerShape("a", None, (RULE,)), "Never", 42, False, id="if it has a policy"),
-    pytest.param(
+RESTARTS: dict[str, Any] = {
+    "Never": (A, "Never", 1, False),
+    "OnFailure, after failure": (A, "OnFailure", 1, True),
+    "OnFailure, after success": (A, "OnFailure", 0, False),
+    "Always": (A, "Always", 0, True),
+    "its own policy comes first": (ContainerShape("a", "Never"), "Always", 1, False),
+    "its rules come first": (ContainerShape("a", "Never", (RULE,)), "Never", 42, True),
+    "if they match": (ContainerShape("a", "Never", (RULE,)), "Never", 41, False),
+    "if it has a policy": (ContainerShape("a", None, (RULE,)), "Never", 42, False),
+    "a rule with NotIn": (
         ContainerShape("a", "Never", (RestartRule("NotIn", frozenset((0,))),)),
         "Never",
         5,
         True,
-        id="a rule with NotIn",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("container", "policy", "code", "want"), RESTARTS)
+@cases("container policy code want", RESTARTS)
 def test_what_is_restarted(container: ContainerShape, policy: str, code: int, want: bool) -> None:
     """Behaviour D2.1."""
     assert container.restarts(code, policy) is want
