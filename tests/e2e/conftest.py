@@ -8,13 +8,17 @@ another cluster instead: what holds here must hold there.
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from refloat.base.clock import RealClock
+from refloat.base.rand import Rand
+from refloat.scenario.cluster import connected
+from refloat.scenario.namespace import ScenarioNamespace, opened
 from tests.e2e import cluster
-from tests.e2e.cluster import Api, Kubectl
+from tests.e2e.cluster import Api, Kubectl, ServerProcess
 from tests.e2e.node_cluster import processes
 
 ELSEWHERE = "REFLOAT_E2E_KUBECONFIG"
@@ -57,6 +61,14 @@ def namespace(api: Api) -> Iterator[str]:
 @pytest.fixture
 def kubectl(kubeconfig: Path, home: Path, namespace: str) -> Kubectl:
     return Kubectl(kubeconfig, home, namespace)
+
+
+@pytest.fixture
+async def ns(server: ServerProcess) -> AsyncIterator[ScenarioNamespace]:
+    """A scenario's namespace on the server of the module."""
+    clock, rand = RealClock(), Rand()
+    async with connected(server.kubeconfig, clock, rand) as on, opened(on, "e2e") as ns:
+        yield ns
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ async def each_completion_takes_a_pod_of_its_own(ns: ScenarioNamespace) -> None:
     await ns.submit(completions=3, parallelism=2)
     await over(ns, "Complete", REACHED, succeeded=3)
     assert len(ns.pods) == 3
-    assert ns.most_unfinished == 2
+    assert ns.most_at_once() == 2
 
 
 @scenario

@@ -14,7 +14,10 @@ async def each_index_succeeds_once(ns: ScenarioNamespace) -> None:
     """behaviour A7.1, A7.2"""
     await ns.submit(completionMode="Indexed", completions=4, parallelism=4)
     await over(ns, "Complete", REACHED, succeeded=4, completedIndexes="0-3")
-    assert len(ns.pods) == 4
+    await ns.quiet()
+    assert len(ns.present) == 4
+    assert {pod["status"]["phase"] for pod in ns.present} == {"Succeeded"}
+    assert not any(pod["metadata"].get("finalizers") for pod in ns.present)
 
 
 @scenario

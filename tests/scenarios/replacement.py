@@ -47,7 +47,7 @@ async def a_deleted_pod_is_replaced_while_it_terminates(ns: ScenarioNamespace) -
     await ns.wait_until(lambda state: state.status().get("failed") == 1)
     has(ns.status(), active=0, terminating=1)
     await ns.wait_until(lambda state: "finalizers" not in state.present[0]["metadata"])
-    await ns.wait_until(lambda state: state.most_unfinished == 2)
+    await ns.wait_until(lambda state: state.most_at_once() == 2)
     await let_end(ns, pod)
     await ns.wait_until(lambda state: state.status().get("terminating") == 0)
 
@@ -66,7 +66,7 @@ async def a_deleted_pod_is_replaced_only_when_it_has_failed(ns: ScenarioNamespac
     await ns.wait_until(lambda state: state.status().get("failed") == 1)
     has(ns.status(), terminating=0)
     await ns.runs(1)
-    assert ns.most_unfinished == 1
+    assert ns.most_at_once() == 1
 
 
 @scenario
@@ -116,7 +116,7 @@ async def an_index_never_has_two_pods_at_once(ns: ScenarioNamespace) -> None:
     await let_end(ns, pod)
     await ns.wait_until(lambda state: state.status().get("failed") == 1)
     await ns.runs(2)
-    assert ns.most_unfinished == 2
+    assert ns.most_at_once() == 2
 
 
 @scenario
@@ -148,7 +148,7 @@ async def a_pod_deleted_by_force_is_counted_when_its_node_has_ended_it(
     (pod,) = await ns.runs(1)
     await ns.delete_pod(pod, FORCE)
     await over(ns, "Complete", REACHED, succeeded=1, failed=1)
-    assert ns.most_unfinished == 1
+    assert ns.most_at_once() == 1
 
 
 @scenario
@@ -176,7 +176,7 @@ async def an_evicted_pod_is_replaced_when_it_has_failed(ns: ScenarioNamespace) -
     await ns.wait_until(lambda state: state.status().get("terminating") == 1)
     await let_end(ns, pod)
     await over(ns, "Complete", REACHED, succeeded=1, failed=1)
-    assert ns.most_unfinished == 1
+    assert ns.most_at_once() == 1
 
 
 @scenario
@@ -192,7 +192,7 @@ async def the_policy_may_change_while_a_pod_terminates(ns: ScenarioNamespace) ->
     has(ns.status(), failed=0)
     await ns.change(podReplacementPolicy=EARLY)
     await ns.wait_until(lambda state: state.status().get("failed") == 1)
-    await ns.wait_until(lambda state: state.most_unfinished == 2)
+    await ns.wait_until(lambda state: state.most_at_once() == 2)
     await let_end(ns, pod)
     await ns.wait_until(lambda state: state.status().get("terminating") == 0)
 
@@ -210,7 +210,7 @@ async def a_failure_policy_waits_for_the_end_of_pods(ns: ScenarioNamespace) -> N
     await ns.wait_until(lambda state: state.status().get("terminating") == 1)
     await let_end(ns, pod)
     await over(ns, "Complete", REACHED, succeeded=1, failed=0)
-    assert ns.most_unfinished == 1
+    assert ns.most_at_once() == 1
 
 
 @scenario

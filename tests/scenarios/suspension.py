@@ -127,7 +127,7 @@ async def a_woken_job_waits_for_its_old_pods(ns: ScenarioNamespace) -> None:
     await ns.resume()
     await let_end(ns, pod)
     await ns.runs(1)
-    assert ns.most_unfinished == 1
+    assert ns.most_at_once() == 1
     has(ns.status(), failed=0)
 
 
@@ -139,7 +139,7 @@ async def a_woken_job_does_not_wait_without_the_policy(ns: ScenarioNamespace) ->
     await ns.suspend()
     await ns.wait_until(lambda state: state.status().get("terminating") == 1)
     await ns.resume()
-    await ns.wait_until(lambda state: state.most_unfinished == 2)
+    await ns.wait_until(lambda state: state.most_at_once() == 2)
     await let_end(ns, pod)
     await ns.wait_until(lambda state: state.status().get("terminating") == 0)
 

@@ -20,14 +20,13 @@ from refloat.demo.client import DemoClient
 from refloat.demo.errors import DemoFailed
 from refloat.demo.nodes import DemoNodes, DemoNodeSettings
 from refloat.demo.output_lines import Kind, Line
-from refloat.scenario.cluster import NAMESPACES, NODES, ScenarioCluster, whole
+from refloat.scenario.cluster import NAMESPACES, ScenarioCluster, whole
 from refloat.scenario.namespace import ScenarioNamespace
 
 EVENT_WIDTH = len("MODIFIED")
 
-# What demos watch besides Jobs and pods.
+# What demos watch besides Jobs, pods and nodes.
 KINDS = (
-    NODES,
     whole("poddisruptionbudgets", "policy"),
     whole("volumeattachments", "storage.k8s.io"),
 )

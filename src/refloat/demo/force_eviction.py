@@ -55,7 +55,7 @@ async def run(cluster: DemoCluster) -> None:
     await ns.printed(name, lines=_LINES_AFTER_COUNT)
     await cluster.step(f"Node {node} loses its power")
     cluster.nodes.fail(node, "crash")
-    await cluster.nodes.wait_lost(node)
+    await cluster.nodes.watched.wait_lost(node)
     cluster.note(
         "The cluster knows only that the node is silent. Without help it waits before it deletes "
         "the pod, then until the pod is gone, and then for the volume."

@@ -11,18 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from refloat.api import conditions
-from refloat.api.meta import Object
 from refloat.app import agent_supervisor
 from refloat.app.node_faults import Fault
 from refloat.scenario.cluster import ScenarioCluster
-from refloat.scenario.namespace import ScenarioNamespace
+from refloat.scenario.nodes import ScenarioNodes
 
 # Four times as long as ten nodes need on a busy machine.
 START_SECONDS = 60.0
-
-# The taint of a new node until the node controller has seen the node Ready.
-_NEW = "node.kubernetes.io/not-ready"
 
 # The demo itself explains the failures, so the agents log errors alone.
 _FLAGS = ("--accept-all-pods", "--fast", "--log-level=error")
@@ -50,8 +45,7 @@ class DemoNodes:
         data_dir: Path,
         server: str,
     ) -> None:
-        self.watched = ScenarioNamespace(scenario, "")
-        """What the watch of nodes shows."""
+        self.watched = ScenarioNodes(scenario)
         self._data_dir = data_dir
         self._server = server
         self._settings = {node.name: node for node in settings}
@@ -70,32 +64,7 @@ class DemoNodes:
         """Start all nodes and wait until they are Ready."""
         self.agents.start()
         for name in self._settings:
-            await self.wait_ready(name)
-
-    def node(self, name: str) -> Object:
-        """The node as last shown; empty before the node has joined."""
-        return self.watched.objects.get(("nodes", name), {})
-
-    def is_ready(self, name: str) -> bool:
-        """Whether the node has joined and takes pods."""
-        node = self.node(name)
-        if any(taint["key"] == _NEW for taint in node.get("spec", {}).get("taints") or ()):
-            return False
-        return conditions.is_true(conditions.of(node), "Ready")
-
-    async def wait_ready(self, name: str) -> None:
-        what = f"node {name} is not ready"
-        await self.watched.wait_until(lambda _: self.is_ready(name), what, START_SECONDS)
-
-    async def wait_lost(self, name: str) -> None:
-        """Wait until the cluster has noticed the silence of the node."""
-        await self.watched.wait_until(lambda _: not self.is_ready(name))
-
-    async def wait_condition(self, name: str, condition: str) -> None:
-        """Wait until the node has this condition."""
-        await self.watched.wait_until(
-            lambda _: conditions.is_true(conditions.of(self.node(name)), condition)
-        )
+            await self.watched.wait_ready(name, START_SECONDS)
 
     def change_flags(self, name: str, *flags: str) -> None:
         """Restart the agent with more options; the containers run on."""

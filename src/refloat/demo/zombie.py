@@ -128,8 +128,7 @@ class JobProgress:
         )
 
     def is_lost(self, node: str) -> bool:
-        taints = self.cluster.nodes.node(node).get("spec", {}).get("taints") or ()
-        return any(taint["key"] == node_taints.UNREACHABLE for taint in taints)
+        return node_taints.UNREACHABLE in self.cluster.nodes.watched.taints(node)
 
     def pods(self, *states: PodState) -> list[str]:
         """The names of the pods in one of these states."""

@@ -59,12 +59,15 @@ class ScenarioCluster:
     """`spec.managedBy` of the Jobs; empty: none."""
     needs_account: bool = False
     """Whether the cluster refuses pods until a namespace has its service account."""
+    _present: dict[str, dict[tuple[str, str], Object]] = field(default_factory=dict)
+    """By namespace, plural and name."""
     _listeners: dict[str, list[Listener]] = field(default_factory=dict)
     _tasks: Tasks = field(default_factory=Tasks)
 
     async def open(self, *more: Kind[Object]) -> None:
-        """Watch Jobs, pods and more kinds; returns when all watches are up."""
-        for kind, ready in [(each, asyncio.Event()) for each in (JOBS, PODS, *more)]:
+        """Watch Jobs, pods, nodes and more kinds; returns when all watches are up."""
+        for kind in (JOBS, PODS, NODES, *more):
+            ready = asyncio.Event()
             self._tasks.spawn(self._follow(kind, ready), name=f"follow {kind.resource.plural}")
             await ready.wait()
 
@@ -85,7 +88,12 @@ class ScenarioCluster:
         return name
 
     def listen(self, namespace: str, listener: Listener) -> None:
-        """Call a listener, after earlier ones, with each event; "" is for cluster objects."""
+        """Call a listener with each present object as ADDED, and then with each event.
+
+        Objects without a namespace, such as nodes, are in the namespace "".
+        """
+        for (plural, _), obj in self._present.get(namespace, {}).items():
+            listener(plural, "ADDED", obj)
         self._listeners.setdefault(namespace, []).append(listener)
 
     def leave(self, namespace: str) -> None:
@@ -106,8 +114,14 @@ class ScenarioCluster:
                 await watch.aclose()
 
     def _pass_on(self, kind: Kind[Object], event: EventType, obj: Object) -> None:
-        for listener in self._listeners.get(obj["metadata"].get("namespace", ""), ()):
-            listener(kind.resource.plural, event, obj)
+        meta, plural = obj["metadata"], kind.resource.plural
+        namespace = meta.get("namespace", "")
+        present = self._present.setdefault(namespace, {})
+        present[plural, meta["name"]] = obj
+        if event == "DELETED":
+            del present[plural, meta["name"]]
+        for listener in self._listeners.get(namespace, ()):
+            listener(plural, event, obj)
 
 
 @contextlib.asynccontextmanager

@@ -45,6 +45,11 @@ def index_of(pod: Object) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
+def is_over(pod: Object) -> bool:
+    """Whether a pod has a terminal phase."""
+    return pod.get("status", {}).get("phase") in TERMINAL
+
+
 @dataclass(frozen=True, slots=True)
 class ScenarioEvent:
     """One event of a watch."""
@@ -67,10 +72,7 @@ class ScenarioEvent:
 
 
 class ScenarioNamespace:
-    """One namespace, one Job (more by name), and the history of both.
-
-    A namespace without a name has the objects of the cluster, such as nodes.
-    """
+    """One namespace, one Job (more by name), and the history of both."""
 
     def __init__(self, cluster: ScenarioCluster, name: str) -> None:
         self.cluster = cluster
@@ -85,8 +87,6 @@ class ScenarioNamespace:
         """By uid, in the order of their creation, in their last versions; also deleted ones."""
         self.gone: set[str] = set()
         """The uids of the deleted pods."""
-        self.most_unfinished = 0
-        """The most pods without a terminal phase at once."""
         self.notes: list[str] = []
         """Answers of the API, to compare with those of other clusters."""
         self._changed = asyncio.Event()
@@ -106,7 +106,6 @@ class ScenarioNamespace:
             self.pods[meta["uid"]] = obj
             if event == "DELETED":
                 self.gone.add(meta["uid"])
-            self.most_unfinished = max(self.most_unfinished, len(self.unfinished))
         self._changed.set()
 
     # Observations
@@ -134,7 +133,7 @@ class ScenarioNamespace:
     @property
     def unfinished(self) -> list[Object]:
         """Pods that may still run: without a terminal phase, also if they are being deleted."""
-        return [pod for pod in self.present if pod.get("status", {}).get("phase") not in TERMINAL]
+        return [pod for pod in self.present if not is_over(pod)]
 
     @property
     def active(self) -> list[Object]:
@@ -148,6 +147,20 @@ class ScenarioNamespace:
     def pod(self, index: int, number: int = -1) -> Object:
         """A pod of a completion index: the newest, or the nth."""
         return [pod for pod in self.pods.values() if index_of(pod) == index][number]
+
+    def most_at_once(self, index: int | None = None) -> int:
+        """The most unfinished pods that there were at once, of all or of an index."""
+        unfinished: set[str] = set()
+        most = 0
+        for each in self.history:
+            if each.plural != "pods" or index not in (None, index_of(each.object)):
+                continue
+            if each.is_gone or is_over(each.object):
+                unfinished.discard(each.object["metadata"]["uid"])
+            else:
+                unfinished.add(each.object["metadata"]["uid"])
+            most = max(most, len(unfinished))
+        return most
 
     def named(self, name: str) -> Object:
         """The newest pod of this name, also if it is deleted."""

@@ -97,7 +97,7 @@ class CaseNamespace(ScenarioNamespace):
     async def lose_node(self, name: str, pod: str) -> None:
         """Cut off the node of a pod and delete the node, which cannot join again."""
         self.cut_off(name)
-        await self.demo.nodes.wait_lost(name)
+        await self.demo.nodes.watched.wait_lost(name)
         # The cluster updates the pod after the node.
         await self.until(pod, lambda pod: not conditions.is_true(conditions.of(pod), "Ready"))
         self.show_command(f"kubectl delete node {name}")

@@ -61,7 +61,7 @@ async def shutdown(namespace: CaseNamespace, *, node: str, script: str) -> End:
 
 
 async def admission(namespace: CaseNamespace) -> End:
-    await namespace.demo.nodes.wait_condition(FULL.name, "DiskPressure")
+    await namespace.demo.nodes.watched.wait_condition(FULL.name, "DiskPressure")
     tolerations = [{"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"}]
     pod = await namespace.job("work", pod_spec(FOREVER, node=FULL.name, tolerations=tolerations))
     return await namespace.settled("work", pod)
