@@ -5,7 +5,6 @@ The KEP's Jobs to the letter, with what the KEP leaves out: version, name,
 restartPolicy, and the folder in which their programs are.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -18,11 +17,15 @@ import pytest
 import yaml
 
 from refloat.policy.job import attempts
+from refloat.scenario.cluster import PODS, whole
+from refloat.scenario.namespace import JOB, ScenarioNamespace
+from refloat.scenario.nodes import ScenarioNodes
+from tests import builders
 from tests.cases import cases
 from tests.e2e import agents, cluster
+from tests.e2e.agents import AgentProcess
 from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, ServerProcess
-from tests.e2e.node_cluster import NODES, PODS, is_ready, processes, until, up
-from tests.e2e.test_jobs import JOBS, ended, pods
+from tests.e2e.node_cluster import processes, up
 from tests.unit.policy.job import backoff_stories
 
 GATE = "--feature-gates=RetriableAndNonRetriableFailures=true"
@@ -54,67 +57,60 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 class BackoffJob:
     """A Job of the KEP, and the folder that the containers run in."""
 
-    name: str
-    api: Api
+    ns: ScenarioNamespace
     server: ServerProcess
     place: Path
 
-    def submit(self, text: str, *, limit: int | None = None, **container: Any) -> None:
-        job = yaml.safe_load(text)
-        job |= {"apiVersion": "batch/v1", "metadata": {"name": self.name}}
+    async def submit(self, text: str, *, limit: int | None = None, **container: Any) -> None:
+        spec = yaml.safe_load(text)["spec"]
+        template = spec.pop("template")["spec"]
         if limit is not None:
-            job["spec"]["backoffLimit"] = limit
-        spec = job["spec"]["template"]["spec"]
-        spec["restartPolicy"] = "Never"
-        spec["volumes"] = [{"name": "story", "hostPath": {"path": str(self.place)}}]
-        for each in spec["containers"]:
+            spec["backoffLimit"] = limit
+        template["volumes"] = [{"name": "story", "hostPath": {"path": str(self.place)}}]
+        for each in template["containers"]:
             each["workingDir"] = "/story"
             each["volumeMounts"] = [{"name": "story", "mountPath": "/story"}]
-        spec["containers"][0] |= container
-        self.api.create(JOBS, job)
+        template["containers"][0] |= container
+        await self.ns.submit(template=template, **spec)
 
-    def run(self, number: int) -> Object:
-        """The nth pod, once that pod runs."""
+    async def run(self, number: int) -> Object:
+        """The nth pod, once its program runs."""
         runs = self.place / "runs"
-        until(self.api, f"{JOBS}/{self.name}", lambda _: len(list(runs.iterdir())) == number)
-        [pod] = [each for each in pods(self.api, self.name) if not is_over(each)]
+        async with self.ns.patience(f"no run {number}"):
+            while len(list(runs.iterdir())) != number:
+                await self.ns.sleep(0.05)
+        [pod] = await self.ns.runs(1)
         return pod
 
-    def judged(self, pod: Object) -> tuple[str | None, str | None]:
+    async def judged(self, pod: Object) -> tuple[str | None, str | None]:
         """The pod's reason and the action on it, from the Job's annotation."""
-        name = pod["metadata"]["name"]
 
-        def entry(job: Object) -> Object | None:
-            entries = json.loads(
-                job["metadata"].get("annotations", {}).get(attempts.ANNOTATION, "[]")
-            )
-            return next((each for each in entries if each["pod"] == name), None)
+        def entry(ns: ScenarioNamespace) -> Any:
+            entries = attempts.recorded(ns.jobs[JOB]["metadata"].get("annotations"))
+            return next((each for each in entries if each["pod"] == pod["metadata"]["name"]), None)
 
-        attempt = entry(until(self.api, f"{JOBS}/{self.name}", entry))
-        assert attempt is not None
-        return attempt.get("reason"), attempt.get("action")
+        await self.ns.wait_until(entry)
+        return entry(self.ns).get("reason"), entry(self.ns).get("action")
 
     def let_go(self) -> None:
         (self.place / "go").touch()
 
-    def end(self) -> tuple[str, str, int]:
+    async def end(self) -> tuple[str, str, int]:
         """The end of the Job, and the number of failures that counted."""
-        end = ended(self.api, self.name)
-        return end["type"], end["reason"], end["job"].get("failed", 0)
-
-
-def is_over(pod: Object) -> bool:
-    return pod["status"].get("phase") in ("Succeeded", "Failed")
+        status = await self.ns.finished()
+        end = self.ns.condition("Complete") or self.ns.condition("Failed")
+        assert end is not None
+        return end["type"], end["reason"], status.get("failed", 0)
 
 
 Begin = Callable[..., BackoffJob]
 
 
 @pytest.fixture
-def begin(server: ServerProcess, tmp_path: Path) -> Begin:
-    def make(name: str, *codes: str, monitoring: str = "0") -> BackoffJob:
+def begin(server: ServerProcess, ns: ScenarioNamespace, tmp_path: Path) -> Begin:
+    def make(*codes: str, monitoring: str = "0") -> BackoffJob:
         tmp_path.chmod(0o755)
-        place = tmp_path / name
+        place = tmp_path / "story"
         (place / "runs").mkdir(parents=True)
         (place / "runs").chmod(0o777)
         (place / "codes").write_text("".join(f"{code}\n" for code in codes))
@@ -122,24 +118,23 @@ def begin(server: ServerProcess, tmp_path: Path) -> Begin:
         for program, text in (("program", PROGRAM), ("monitoring", MONITORING)):
             (place / program).write_text(text)
             (place / program).chmod(0o755)
-        return BackoffJob(name, Api(server.kubeconfig), server, place)
+        return BackoffJob(ns, server, place)
 
     return make
 
 
-def test_story_1_known_codes_are_retried_and_a_bug_ends_the_job(begin: Begin) -> None:
-    story = begin("story-1", "40", "50", "39")
-    story.submit(backoff_stories.STORY_1)
-    end = ended(story.api, story.name)
-    last = next(each for each in pods(story.api, story.name) if exit_code(each) == 39)
-    assert (end["type"], end["reason"]) == ("Failed", "BackoffPolicy")
-    assert end["message"] == (
-        f"Container job-container for pod default/{last['metadata']['name']} failed with "
+async def test_story_1_known_codes_are_retried_and_a_bug_ends_the_job(begin: Begin) -> None:
+    story = begin("40", "50", "39")
+    await story.submit(backoff_stories.STORY_1)
+    assert await story.end() == ("Failed", "BackoffPolicy", 3)
+    last = next(each for each in story.ns.pods.values() if exit_code(each) == 39)
+    message = (
+        f"Container job-container for pod {story.ns.name}/{last['metadata']['name']} failed with "
         "exit code 39 matching Terminate rule at index 0"
     )
-    assert end["job"]["failed"] == 3
-    first = end["job"]["conditions"][0]
-    assert (first["type"], first["message"]) == ("FailureTarget", end["message"])
+    conditions = story.ns.status()["conditions"]
+    assert [each["type"] for each in conditions] == ["FailureTarget", "Failed"]
+    assert {each["message"] for each in conditions} == {message}
 
 
 def exit_code(pod: Object) -> int:
@@ -147,84 +142,90 @@ def exit_code(pod: Object) -> int:
     return code
 
 
-def test_story_2_a_preempted_pod_is_replaced_and_not_counted(begin: Begin) -> None:
+async def test_story_2_a_preempted_pod_is_replaced_and_not_counted(begin: Begin) -> None:
     """The scheduler ends the pod for a more important one."""
-    story = begin("story-2", "wait", "wait")
-    most = {"resources": {"requests": {"cpu": cpus(story.api, 0.6)}}}
-    story.submit(backoff_stories.STORY_2, limit=0, **most)
-    first = story.run(1)
-    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    story.api.create(classes, {"metadata": {"name": "urgent"}, "value": 1000})
+    story = begin("wait", "wait")
+    nodes = ScenarioNodes(story.ns.cluster)
+    cpus = float(nodes.node("n1")["status"]["allocatable"]["cpu"])
+    most = {"resources": {"requests": {"cpu": f"{int(cpus * 600)}m"}}}
+    await story.submit(backoff_stories.STORY_2, limit=0, **most)
+    first = await story.run(1)
+    classes = whole("priorityclasses", "scheduling.k8s.io")
+    await story.ns.client.create(classes, builders.priority_class("urgent", value=1000))
     urgent = {"name": "main", "image": "i", "command": ["sleep", "1"], **most}
     spec = {"restartPolicy": "Never", "priorityClassName": "urgent", "containers": [urgent]}
-    story.api.create(PODS, {"metadata": {"name": "urgent"}, "spec": spec})
-    assert story.judged(first) == ("Preemption", "Ignore")
-    story.run(2)
+    body = builders.pod("urgent", spec=spec)
+    await story.ns.client.create(PODS, body, namespace=story.ns.name)
+    assert await story.judged(first) == ("Preemption", "Ignore")
+    await story.run(2)
     story.let_go()
-    assert story.end() == ("Complete", "CompletionsReached", 0)
+    assert await story.end() == ("Complete", "CompletionsReached", 0)
 
 
-def cpus(api: Api, part: float) -> str:
-    """So much of what the node has."""
-    have = api.get("/api/v1/nodes/n1")["status"]["allocatable"]["cpu"]
-    return f"{int(float(have) * part * 1000)}m"
+@pytest.fixture
+def low(server: ServerProcess) -> Iterator[AgentProcess]:
+    """A second node."""
+    with agents.joined(server, "low", "--accept-all-pods", "--fast", GATE) as agent:
+        yield agent
+    Api(server.kubeconfig).done("DELETE", "/api/v1/nodes/low")
 
 
-def test_story_2_a_pod_that_its_node_evicts_is_replaced_and_not_counted(begin: Begin) -> None:
+async def test_story_2_a_pod_that_its_node_evicts_is_replaced_and_not_counted(
+    begin: Begin, low: AgentProcess
+) -> None:
     """The disk is not filled: the threshold is above the free space."""
-    story = begin("story-2-low", "wait", "wait")
-    with agents.joined(story.server, "low", "--accept-all-pods", "--fast", GATE) as agent:
-        until(story.api, f"{NODES}/low", is_ready)
-        only(story.api, "low", "n1")
-        story.submit(backoff_stories.STORY_2, limit=0)
-        first = story.run(1)
-        assert first["spec"]["nodeName"] == "low"
-        only(story.api, "n1", "low")
-        agent.kill()
-        agent.command += ["--eviction-hard", "memory.available<100.0%"]
-        agent.start()
-        assert story.judged(first) == ("NodePressureEviction", "Ignore")
-        story.run(2)
-        story.let_go()
-        assert story.end() == ("Complete", "CompletionsReached", 0)
-    story.api.done("DELETE", f"{NODES}/low")
+    story = begin("wait", "wait")
+    nodes = ScenarioNodes(story.ns.cluster)
+    await nodes.wait_ready("low")
+    await only(nodes, "low", "n1")
+    await story.submit(backoff_stories.STORY_2, limit=0)
+    first = await story.run(1)
+    assert first["spec"]["nodeName"] == "low"
+    await only(nodes, "n1", "low")
+    low.kill()
+    low.command += ["--eviction-hard", "memory.available<100.0%"]
+    low.start()
+    assert await story.judged(first) == ("NodePressureEviction", "Ignore")
+    await story.run(2)
+    story.let_go()
+    assert await story.end() == ("Complete", "CompletionsReached", 0)
 
 
-def only(api: Api, name: str, other: str) -> None:
+async def only(nodes: ScenarioNodes, name: str, other: str) -> None:
     """Have new pods run on this node."""
-    for node, closed in ((name, False), (other, True)):
-        api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": closed}})
+    await nodes.patch(name, unschedulable=False)
+    await nodes.patch(other, unschedulable=True)
 
 
-def test_story_2_a_delete_that_says_why_is_not_counted_and_one_that_does_not_is(
+async def test_story_2_a_delete_that_says_why_is_not_counted_and_one_that_does_not_is(
     begin: Begin,
 ) -> None:
-    story = begin("story-2-any", "wait", "wait", "wait")
-    story.submit(backoff_stories.STORY_2_ANY)
-    first = story.run(1)
+    story = begin("wait", "wait", "wait")
+    await story.submit(backoff_stories.STORY_2_ANY)
+    first = await story.run(1)
     name = first["metadata"]["name"]
-    where = ("--kubeconfig", story.server.kubeconfig)
+    where = ("--namespace", story.ns.name, "--kubeconfig", story.server.kubeconfig)
     done = cluster.run("delete", "pod", name, "--reason", "Maintenance", *where)
     assert (done.returncode, done.stdout) == (0, f"pod {name} deleted: Maintenance\n")
-    assert story.judged(first) == ("Maintenance", "Ignore")
-    second = story.run(2)
-    story.api.done("DELETE", f"{PODS}/{second['metadata']['name']}")
-    assert story.judged(second) == (None, None)
-    story.run(3)
+    assert await story.judged(first) == ("Maintenance", "Ignore")
+    second = await story.run(2)
+    await story.ns.delete_pod(second)
+    assert await story.judged(second) == (None, None)
+    await story.run(3)
     story.let_go()
-    assert story.end() == ("Complete", "CompletionsReached", 1)
+    assert await story.end() == ("Complete", "CompletionsReached", 1)
 
 
-def test_the_example_of_the_design_counts_what_is_in_no_range(begin: Begin) -> None:
-    story = begin("design", "13", "12")
-    story.submit(backoff_stories.DESIGN)
-    assert story.end() == ("Failed", "BackoffPolicy", 2)
+async def test_the_example_of_the_design_counts_what_is_in_no_range(begin: Begin) -> None:
+    story = begin("13", "12")
+    await story.submit(backoff_stories.DESIGN)
+    assert await story.end() == ("Failed", "BackoffPolicy", 2)
 
 
-def test_the_example_of_the_design_looks_at_the_named_container_only(begin: Begin) -> None:
-    story = begin("monitored", "0", monitoring="12")
-    story.submit(backoff_stories.DESIGN, limit=0)
-    assert story.end() == ("Failed", "BackoffLimitExceeded", 1)
+async def test_the_example_of_the_design_looks_at_the_named_container_only(begin: Begin) -> None:
+    story = begin("0", monitoring="12")
+    await story.submit(backoff_stories.DESIGN, limit=0)
+    assert await story.end() == ("Failed", "BackoffLimitExceeded", 1)
 
 
 def test_kubectl_explains_and_takes_it(server: ServerProcess, tmp_path: Path) -> None:
