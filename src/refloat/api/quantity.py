@@ -72,7 +72,22 @@ class Quantity:
         return number.numerator if number.denominator == 1 else number
 
     def __str__(self) -> str:
-        return self.text or _written(self)
+        """The text that was kept, or the number with its suffix."""
+        if self.text:
+            return self.text
+        if self.unscaled == 0:
+            return "0"
+        if self.form != "BinarySI":
+            return _written_decimal(self, self.form)
+        value = self.value
+        # Between these, and with a fraction, powers of 1024 would lose something.
+        if not isinstance(value, int) or abs(value) < 1024:
+            return _written_decimal(self, "DecimalSI")
+        exponent = 0
+        while value % 1024 == 0:
+            value //= 1024
+            exponent += 10
+        return f"{value}{_BINARY_SUFFIX.get(exponent, '')}"
 
 
 @lru_cache(_CACHED)
@@ -161,22 +176,6 @@ def _rounded_up(number: int, exponent: int, least: int) -> tuple[int, int]:
     if excess > _LARGEST_EXPONENT + number.bit_length():
         return min(number, 1), least
     return -(-number // 10**excess), least
-
-
-def _written(quantity: Quantity) -> str:
-    if quantity.unscaled == 0:
-        return "0"
-    if quantity.form == "BinarySI":
-        value = quantity.value
-        # Between these, and with a fraction, powers of 1024 would lose something.
-        if isinstance(value, int) and abs(value) >= 1024:
-            exponent = 0
-            while value % 1024 == 0:
-                value //= 1024
-                exponent += 10
-            return f"{value}{_BINARY_SUFFIX.get(exponent, '')}"
-        return _written_decimal(quantity, "DecimalSI")
-    return _written_decimal(quantity, quantity.form)
 
 
 def _written_decimal(quantity: Quantity, form: Form) -> str:

@@ -46,11 +46,11 @@ def containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
 
 def check_container(context: Object, path: str, errors: Errors, *, host_users: bool) -> None:
     _check_ids(context, ("runAsUser", "runAsGroup"), path, errors)
-    if (mount := context.get("procMount")) is not None:
-        errors.one_of(f"{path}.procMount", mount, ("Default", "Unmasked"))
-        if host_users and mount == "Unmasked":
-            detail = "`hostUsers` must be false to use `Unmasked`"
-            errors.invalid(f"{path}.procMount", mount, detail)
+    mount = context.get("procMount")
+    errors.one_of(f"{path}.procMount", mount, ("Default", "Unmasked"))
+    if host_users and mount == "Unmasked":
+        detail = "`hostUsers` must be false to use `Unmasked`"
+        errors.invalid(f"{path}.procMount", mount, detail)
     _check_seccomp(context, path, errors)
     if context.get("allowPrivilegeEscalation") is False:
         contradictions = ["`privileged` to true"] if context.get("privileged") else []
@@ -77,24 +77,17 @@ def check_pod(spec: Object, path: str, errors: Errors, stored: Object | None = N
     if context:
         if sysctls := context.get("sysctls"):
             _check_sysctls(sysctls, spec, f"{where}.sysctls", errors)
-        _check_policy(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), where, errors)
+        policy = context.get("fsGroupChangePolicy")
+        errors.one_of(f"{where}.fsGroupChangePolicy", policy, ("Always", "OnRootMismatch"))
         _check_seccomp(context, where, errors)
         check_windows_options(context, where, errors)
         check_apparmor(context, where, errors)
-        _check_policy(context, "supplementalGroupsPolicy", ("Merge", "Strict"), where, errors)
+        policy = context.get("supplementalGroupsPolicy")
+        errors.one_of(f"{where}.supplementalGroupsPolicy", policy, ("Merge", "Strict"))
         # The gate of MountOption is off. An update may have MountOption if the pod has either one.
-        has_any = ((stored or {}).get("securityContext") or {}).get(
-            "seLinuxChangePolicy"
-        ) is not None
-        policies = ("MountOption", "Recursive") if has_any else ("Recursive",)
-        _check_policy(context, "seLinuxChangePolicy", policies, where, errors)
-
-
-def _check_policy(
-    context: Object, key: str, supported: tuple[str, ...], path: str, errors: Errors
-) -> None:
-    if (policy := context.get(key)) is not None:
-        errors.one_of(f"{path}.{key}", policy, supported)
+        key, before = "seLinuxChangePolicy", (stored or {}).get("securityContext") or {}
+        policies = ("Recursive",) if before.get(key) is None else ("MountOption", "Recursive")
+        errors.one_of(f"{where}.{key}", context.get(key), policies)
 
 
 def _check_ids(context: Object, keys: tuple[str, ...], path: str, errors: Errors) -> None:
