@@ -8,7 +8,6 @@ nor aliases of aliases may cost more than they are worth.
 
 import math
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -67,8 +66,10 @@ def parse_sure(body: bytes) -> tuple[Any, list[str]]:
 def _built(body: bytes) -> "_Builder":
     builder = _Builder()
     try:
-        for event in _first_document(body):
+        for event in yaml.parse(body, yaml.CSafeLoader):
             builder.take(event)
+            if isinstance(event, yaml.DocumentEndEvent):
+                break  # the other documents do not count
     except yaml.MarkedYAMLError as error:
         # Go counts the lines from zero in the parser, from one in the scanner.
         line = error.problem_mark.line if error.problem_mark else 0
@@ -88,17 +89,6 @@ def _built(body: bytes) -> "_Builder":
 def is_text(word: str) -> bool:
     """Whether a text that is written without quotes is read as that text."""
     return isinstance(_resolved(word), str)
-
-
-def _first_document(body: bytes) -> Iterator[yaml.Event]:
-    loader = yaml.CSafeLoader(body)
-    try:
-        while (event := loader.get_event()) is not None:
-            yield event
-            if isinstance(event, yaml.DocumentEndEvent | yaml.StreamEndEvent):
-                return
-    finally:
-        loader.dispose()
 
 
 def _line(event: yaml.Event) -> int:
