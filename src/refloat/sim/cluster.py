@@ -23,7 +23,6 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from refloat.agent import simulated
 from refloat.agent.fleet import Fleet
 from refloat.api import times
 from refloat.api.batch import Job
@@ -42,6 +41,7 @@ from refloat.client.contract import Kind
 from refloat.client.local import LocalClient
 from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 from refloat.runtime.informer import Change, Informer
+from refloat.scenario import manifests
 from refloat.sim import api_server, journal
 from refloat.sim.api_server import SimulatedServer
 from refloat.sim.run import Sim
@@ -237,16 +237,13 @@ class Cluster(ControlPlane):
         `pod` and `annotations` go into the pod template, the rest into the Job's spec.
         """
         pod, annotations = spec.pop("pod", {}), spec.pop("annotations", {})
-        containers = simulate(script or {"main": {"seconds": None}})
-        template = {
-            "metadata": {"annotations": {**containers, **annotations}},
-            "spec": {
-                "restartPolicy": "Never",
-                "containers": [{"name": "main", "image": "work"}],
-                **pod,
-            },
-        }
-        body = {"metadata": {"name": name}, "spec": {"template": template, **spec}}
+        body = manifests.job(
+            name,
+            simulate=script or {"main": {"seconds": None}},
+            spec=spec,
+            pod_spec=pod,
+            pod_metadata={"annotations": annotations},
+        )
         await self.client.create(kinds.JOBS, body, namespace=NAMESPACE)
 
     async def taint(self, node: str, *taints: Object) -> None:
@@ -294,8 +291,3 @@ class Cluster(ControlPlane):
         """The second in which the node's Ready condition became Unknown."""
         lines = self.history(self.node(node))
         return next(when for when, text in lines if "Ready=Unknown" in text)
-
-
-def simulate(script: Object) -> dict[str, str]:
-    """The annotation with the script of a pod's containers."""
-    return {simulated.ANNOTATION: json.dumps(script)}
