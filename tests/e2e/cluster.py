@@ -52,6 +52,20 @@ def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@dataclass(frozen=True)
+class NodeCommands:
+    """`refloat node` for the nodes of a data directory."""
+
+    data_dir: Path
+
+    def fail(self, name: str, fault: str) -> None:
+        done = run("node", fault, name, "--data-dir", self.data_dir)
+        assert done.returncode == 0, done.stderr
+
+    def heal(self, name: str) -> None:
+        self.fail(name, "heal")
+
+
 class PipeLines:
     """The lines of a pipe, with a deadline for each."""
 

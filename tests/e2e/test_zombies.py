@@ -5,12 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster import Api, run, serving
+from refloat.base.clock import RealClock
+from refloat.base.rand import Rand
+from refloat.scenario.cluster import connected
+from refloat.scenario.namespace import opened
+from tests.e2e.cluster import Api, NodeCommands, run, serving
 from tests.e2e.node_cluster import wait
 from tests.e2e.test_manager import managing
+from tests.scenarios import lost_node
 
 PODS = "/api/v1/namespaces/default/pods"
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
 EVENTS = "/api/v1/namespaces/default/events"
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -104,43 +108,15 @@ def _event(api: Api, pod: str) -> Any:
     return None
 
 
-def test_a_job_of_an_embedded_cluster_goes_on_after_its_node_froze(tmp_path: Path) -> None:
+async def test_a_job_of_an_embedded_cluster_goes_on_after_its_node_froze(tmp_path: Path) -> None:
     config = tmp_path / "refloat.yaml"
     config.write_text(CONFIG.format(gate="true", period="1s"))
     flags = ("--simulated-nodes", "3", "--fast", "--config", str(config))
     with serving(tmp_path / "data", *flags) as server:
-        api = Api(server.kubeconfig)
-        toleration = {
-            "key": "node.kubernetes.io/unreachable",
-            "operator": "Exists",
-            "effect": "NoExecute",
-            "tolerationSeconds": 1,
-        }
-        script = '{"c": [{"seconds": null}, {"seconds": 1}]}'
-        template = {
-            "metadata": {"annotations": {**SAFE, "refloat.dev/simulate": script}},
-            "spec": {
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 1,
-                "tolerations": [toleration],
-                "containers": [{"name": "c", "image": "busybox:1"}],
-            },
-        }
-        spec = {"podReplacementPolicy": "Failed", "template": template}
-        api.create(JOBS, {"metadata": {"name": "j"}, "spec": spec})
-
-        def running() -> Any:
-            pods = api.get(PODS)["items"]
-            return pods and pods[0]["status"]["phase"] == "Running" and pods[0]
-
-        pod = until(running)
-        node = pod["spec"]["nodeName"]
-        assert run("node", "freeze", node, "--data-dir", tmp_path / "data").returncode == 0
-        until(lambda: api.get(f"{JOBS}/j")["status"].get("completionTime"))
-        status = api.get(f"{JOBS}/j")["status"]
-        assert (status["failed"], status["succeeded"]) == (1, 1)
-        zombie = api.get(f"{PODS}/{pod['metadata']['name']}")
-        assert zombie["status"]["conditions"][-1]["type"] == "KueueFailureRecovery"
+        faults = NodeCommands(server.data_dir)
+        cluster = connected(server.kubeconfig, RealClock(), Rand(), faults=faults)
+        async with cluster as on, opened(on, "zombie") as ns:
+            await lost_node.a_job_goes_on_after_its_node_froze(ns)
 
 
 def test_a_mistake_in_the_file_stops_the_start_with_its_path(tmp_path: Path) -> None:

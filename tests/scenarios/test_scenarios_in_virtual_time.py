@@ -3,11 +3,13 @@
 
 from dataclasses import replace
 
+from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
 from refloat.scenario.cluster import ScenarioCluster
+from refloat.scenario.namespace import opened
 from refloat.sim.cluster import ALL_CONTROLLERS, Cluster
 from refloat.sim.run import Sim
 from tests.differential import jobs, plans
-from tests.scenarios import playing, scenario
+from tests.scenarios import lost_node, playing, scenario
 from tests.scenarios.scenario import Scenario
 from tests.virtual import virtual
 
@@ -35,3 +37,13 @@ async def test_random_jobs_come_to_rest_in_virtual_time(sim: Sim) -> None:
     await run_all(sim, [jobs.scenario(plans.plan(1, number), waits) for number in range(40)])
     assert waits
     assert int(min(waits)) == jobs.BACKOFF_SECONDS
+
+
+@virtual()
+async def test_a_job_goes_on_after_its_node_froze(sim: Sim) -> None:
+    async with Cluster(sim, gates=Gates({FAILURE_RECOVERY_POLICY: True})) as cluster:
+        shared = ScenarioCluster(cluster.client, sim.clock, sim.rand, faults=cluster.fleet)
+        await shared.open()
+        async with opened(shared, "zombie") as ns:
+            await lost_node.a_job_goes_on_after_its_node_froze(ns)
+        await shared.close()

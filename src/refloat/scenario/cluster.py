@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from refloat.api import kinds
 from refloat.api.meta import Object
@@ -48,6 +48,14 @@ Listener: TypeAlias = Callable[[str, EventType, Object], None]
 """Called with the plural of the kind, the type of the event, and the object."""
 
 
+class NodeFaults(Protocol):
+    """Makes nodes fail and return."""
+
+    def fail(self, name: str, fault: Literal["crash", "freeze", "partition"]) -> None: ...
+
+    def heal(self, name: str) -> None: ...
+
+
 @dataclass
 class ScenarioCluster:
     """The watches of a cluster, and the listeners of each namespace."""
@@ -59,6 +67,8 @@ class ScenarioCluster:
     """`spec.managedBy` of the Jobs; empty: none."""
     needs_account: bool = False
     """Whether the cluster refuses pods until a namespace has its service account."""
+    faults: NodeFaults | None = None
+    """Of a cluster whose nodes a scenario may silence."""
     _present: dict[str, dict[tuple[str, str], Object]] = field(default_factory=dict)
     """By namespace, plural and name."""
     _listeners: dict[str, list[Listener]] = field(default_factory=dict)
