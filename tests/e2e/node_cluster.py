@@ -37,9 +37,11 @@ def is_ready(node: Object) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def until(api: Api, path: str, holds: Callable[[Object], Any]) -> Object:
+def until(
+    api: Api, path: str, holds: Callable[[Object], Any], seconds: float = PATIENCE_SECONDS
+) -> Object:
     """The object, once it satisfies the condition."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         obj = api.ask("GET", path).object
         if obj.get("kind") != "Status" and holds(obj):

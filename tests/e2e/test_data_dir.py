@@ -4,7 +4,6 @@
 import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests import builders
 from tests.cases import cases
 from tests.e2e import cluster
 from tests.e2e.cluster import Api
+from tests.e2e.node_cluster import wait
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -143,13 +143,6 @@ def fill(disk: Path, leave: int) -> None:
                 return
 
 
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + cluster.PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not {what}"
-        time.sleep(0.05)
-
-
 def test_a_full_disk_refuses_writes_early_and_lets_deletes_and_leases_through(
     tmp_path: Path,
 ) -> None:
@@ -161,7 +154,7 @@ def test_a_full_disk_refuses_writes_early_and_lets_deletes_and_leases_through(
                 api.create(MAPS, builders.config_map(name))
             assert api.ask("GET", "/readyz").status == 200
             fill(disk.seen, 20 * MEBIBYTE)
-            wait_for(lambda: api.ask("GET", "/readyz").status == 500, "told in readyz")
+            wait(lambda: api.ask("GET", "/readyz").status == 500, "not told in readyz")
             assert "[-]disk failed: " in api.ask("GET", "/readyz").text
             check_low(api, "a")
             fill(disk.seen, 0)  # nothing is left but the reserve
@@ -169,10 +162,10 @@ def test_a_full_disk_refuses_writes_early_and_lets_deletes_and_leases_through(
             server.kill()
         with cluster.serving(disk.folder / "data", within=disk.within) as server:
             api = disk.api
-            wait_for(lambda: api.ask("GET", "/readyz").status == 500, "told in readyz")
+            wait(lambda: api.ask("GET", "/readyz").status == 500, "not told in readyz")
             check_low(api, "c")
             (disk.seen / "ballast").unlink()
-            wait_for(lambda: api.ask("GET", "/readyz").status == 200, "ready again")
+            wait(lambda: api.ask("GET", "/readyz").status == 200, "not ready again")
             api.create(MAPS, builders.config_map("d"))
             assert server.end() == 0
             assert "nearly full" in server.errors()

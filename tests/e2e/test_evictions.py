@@ -6,17 +6,15 @@ that run already.
 """
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
+from tests import builders
 from tests.e2e import agents, cluster
 from tests.e2e.agents import AgentProcess
 from tests.e2e.cluster import PATIENCE_SECONDS, Api, Kubectl, Object, ServerProcess
-
-PODS = "/api/v1/namespaces/default/pods"
+from tests.e2e.node_cluster import PODS, phase, until, wait
 
 # A node looks every ten seconds, and may miss some.
 LOOK_SECONDS = 45.0
@@ -45,7 +43,9 @@ def api(server: ServerProcess) -> Api:
     return Api(server.kubeconfig)
 
 
-def pod(name: str, node: str, *, size_limit: str = "", resources: Object | None = None) -> Object:
+def create(
+    api: Api, name: str, node: str, *, size_limit: str = "", resources: Object | None = None
+) -> None:
     container = {
         "name": "main",
         "image": "python",
@@ -54,31 +54,14 @@ def pod(name: str, node: str, *, size_limit: str = "", resources: Object | None 
         "volumeMounts": [{"name": "work", "mountPath": "/work"}],
     }
     volume = {"name": "work", "emptyDir": {"sizeLimit": size_limit} if size_limit else {}}
-    spec = {
-        "restartPolicy": "Never",
-        "nodeName": node,
-        "containers": [container],
-        "volumes": [volume],
-    }
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name}, "spec": spec}
+    spec = {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}
+    api.create(PODS, builders.pod(name, node=node, spec=spec))
 
 
-def until(api: Api, name: str, holds: Callable[[Object], Any], seconds: float) -> Object:
-    deadline = time.monotonic() + seconds
-    while True:
-        current = api.ask("GET", f"{PODS}/{name}").object
-        if holds(current["status"]):
-            return current["status"]  # type: ignore[no-any-return]
-        assert time.monotonic() < deadline, current["status"]
-        time.sleep(0.1)
-
-
-def is_running(status: Object) -> bool:
-    return status.get("phase") == "Running"
-
-
-def has_failed(status: Object) -> bool:
-    return status.get("phase") == "Failed"
+def status(api: Api, name: str, want: str, seconds: float = PATIENCE_SECONDS) -> Object:
+    """The status of a pod, once the pod is in this phase."""
+    pod = until(api, f"{PODS}/{name}", phase(want), seconds)
+    return pod["status"]  # type: ignore[no-any-return]
 
 
 def disruption(status: Object) -> Object | None:
@@ -95,9 +78,9 @@ def low(server: ServerProcess, api: Api) -> Iterator[dict[str, AgentProcess]]:
             for name in LOW
         }
         for name in LOW:
-            api.ask("POST", PODS, pod(name, name))
+            create(api, name, name)
         for name in LOW:
-            until(api, name, is_running, PATIENCE_SECONDS)
+            status(api, name, "Running")
         for name, agent in nodes.items():
             agent.kill()
             agent.command += ["--eviction-hard", f"{LOW[name][0]}<100.0%"]
@@ -116,20 +99,17 @@ def test_a_pod_on_a_node_that_is_low_is_evicted(
 ) -> None:
     """behaviour D6.1, D6.3, F."""
     _, condition, resource = LOW[name]
-    status = until(api, name, has_failed, LOOK_SECONDS)
-    assert status["reason"] == "Evicted"
+    end = status(api, name, "Failed", LOOK_SECONDS)
+    assert end["reason"] == "Evicted"
     text = f"The node was low on resource: {resource}. Threshold quantity: "
-    assert status["message"].startswith(text)
-    assert status["message"].endswith(". ")
-    target = disruption(status)
+    assert end["message"].startswith(text)
+    assert end["message"].endswith(". ")
+    target = disruption(end)
     assert target is not None
-    assert (target["reason"], target["message"]) == ("TerminationByKubelet", status["message"])
-    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+    assert (target["reason"], target["message"]) == ("TerminationByKubelet", end["message"])
+    assert end["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
     # The node reports this in the next status, which may come after the pod's.
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (true := true_conditions(api, name)) != {condition, "Ready"}:
-        assert time.monotonic() < deadline, true
-        time.sleep(0.1)
+    wait(lambda: true_conditions(api, name) == {condition, "Ready"}, f"no {condition}")
 
 
 @pytest.mark.parametrize("name", LOW)
@@ -137,12 +117,12 @@ def test_a_node_that_is_low_turns_pods_away(
     low: dict[str, AgentProcess], api: Api, name: str
 ) -> None:
     """KEP-3329, "Pod admission error"; behaviour D6.5."""
-    until(api, name, has_failed, LOOK_SECONDS)
-    api.ask("POST", PODS, pod(f"late-{name}", name))
-    status = until(api, f"late-{name}", has_failed, PATIENCE_SECONDS)
-    assert status["reason"] == "Evicted"
-    assert status["message"] == f"Pod was rejected: The node had condition: [{LOW[name][1]}]. "
-    assert "containerStatuses" not in status
+    status(api, name, "Failed", LOOK_SECONDS)
+    create(api, f"late-{name}", name)
+    end = status(api, f"late-{name}", "Failed")
+    assert end["reason"] == "Evicted"
+    assert end["message"] == f"Pod was rejected: The node had condition: [{LOW[name][1]}]. "
+    assert "containerStatuses" not in end
 
 
 def test_a_pod_that_takes_more_disk_than_it_may_is_evicted_and_seen_as_evicted(
@@ -151,17 +131,15 @@ def test_a_pod_that_takes_more_disk_than_it_may_is_evicted_and_seen_as_evicted(
     """behaviour D6, the rows of limits: no disruption."""
     with agents.joined(server, "small", "--accept-all-pods"):
         limits = {"limits": {"ephemeral-storage": "1Mi"}}
-        api.ask("POST", PODS, pod("volume", "small", size_limit="2Mi"))
-        api.ask("POST", PODS, pod("whole", "small", resources=limits))
-        volume = until(api, "volume", has_failed, LOOK_SECONDS + PATIENCE_SECONDS)
+        create(api, "volume", "small", size_limit="2Mi")
+        create(api, "whole", "small", resources=limits)
+        volume = status(api, "volume", "Failed", LOOK_SECONDS + PATIENCE_SECONDS)
         assert volume["message"] == 'Usage of EmptyDir volume "work" exceeds the limit "2Mi". '
-        whole = until(api, "whole", has_failed, LOOK_SECONDS)
+        whole = status(api, "whole", "Failed", LOOK_SECONDS)
         assert whole["message"] == (
             "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "
         )
-        for status in (volume, whole):
-            assert (status["reason"], disruption(status)) == ("Evicted", None)
+        for each in (volume, whole):
+            assert (each["reason"], disruption(each)) == ("Evicted", None)
         kubectl = Kubectl(server.kubeconfig, tmp_path_factory.mktemp("home"))
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while "Evicted" not in (events := kubectl("get", "events")):
-            assert time.monotonic() < deadline, events
+        wait(lambda: "Evicted" in kubectl("get", "events"), "no event")

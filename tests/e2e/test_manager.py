@@ -8,7 +8,6 @@ import http.client
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,12 @@ from refloat.apiserver.identity import ADMIN, Call
 from refloat.base.clock import RealClock
 from refloat.base.gates import Gates
 from refloat.base.rand import Rand
+from refloat.scenario.cluster import connected
+from refloat.scenario.namespace import ScenarioNamespace
 from refloat.store.sqlite import SqliteStore
 from tests import builders
 from tests.e2e.cluster import PATIENCE_SECONDS, REFLOAT, Api, PipeLines, ServerProcess, run, serving
+from tests.e2e.node_cluster import wait
 
 PODS = 10_000
 ROUNDS = int(os.environ.get("REFLOAT_MANAGER_ROUNDS", "20"))
@@ -110,10 +112,8 @@ def listed(api: Api) -> str:
 
 
 def until_equal(manager: ManagerProcess, api: Api) -> None:
-    digest, deadline = listed(api), time.monotonic() + PATIENCE_SECONDS
-    while (cache := manager.caches()["pods"])["digest"] != digest:
-        assert time.monotonic() < deadline, f"cache {cache}, listed {digest}"
-        time.sleep(0.02)
+    digest = listed(api)
+    wait(lambda: manager.caches()["pods"]["digest"] == digest, "the cache differs from the list")
 
 
 def change(api: Api, life: int) -> None:
@@ -148,29 +148,19 @@ def test_caches_are_equal_to_a_fresh_list_after_each_of_twenty_kills(tmp_path: P
     assert "Traceback" not in (tmp_path / "manager.stderr").read_text()
 
 
-def test_only_jobs_that_name_refloat_are_taken_care_of(tmp_path: Path) -> None:
-    template = {
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox:1"}]}
-    }
-    jobs = "/apis/batch/v1/namespaces/default/jobs"
+async def test_only_jobs_that_name_refloat_are_taken_care_of(tmp_path: Path) -> None:
     with serving(tmp_path / "data") as server:
-        api = Api(server.kubeconfig)
-        ours = {"template": template, "managedBy": "refloat.dev/job-controller"}
-        api.create(jobs, {"metadata": {"name": "ours"}, "spec": ours})
-        api.create(jobs, {"metadata": {"name": "theirs"}, "spec": {"template": template}})
-        with managing(server.kubeconfig, tmp_path / "manager.stderr"):
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while not (pods := api.get(PATH)["items"]):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            name = pods[0]["metadata"]["name"]
-            api.patch(f"{PATH}/{name}/status", {"status": {"phase": "Succeeded"}})
-            while "completionTime" not in (status := api.get(f"{jobs}/ours")["status"]):
-                assert time.monotonic() < deadline, status
-                time.sleep(0.02)
-        assert status["succeeded"] == 1
-        assert [each["metadata"]["name"] for each in api.get(PATH)["items"]] == [name]
-        assert api.get(f"{jobs}/theirs")["status"] == {}
+        async with connected(server.kubeconfig, RealClock(), Rand()) as on:
+            ns = ScenarioNamespace(on, "default")
+            await ns.submit("ours", managedBy="refloat.dev/job-controller")
+            await ns.submit("theirs")
+            with managing(server.kubeconfig, tmp_path / "manager.stderr"):
+                await ns.wait_until(lambda ns: ns.pods)
+                (pod,) = ns.present
+                await ns.patch_pod(pod, {"status": {"phase": "Succeeded"}}, "status")
+                status = await ns.finished("ours")
+            assert (status["succeeded"], len(ns.pods)) == (1, 1)
+            assert ns.status("theirs") == {}
 
 
 def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) -> None:
@@ -180,18 +170,9 @@ def test_an_api_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) ->
     with managing(server.kubeconfig, errors) as manager:
         assert manager.page("health", "/healthz")[0] == 200
         assert manager.page("health", "/readyz")[0] == 500
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while "WARNING" not in errors.read_text():
-            assert time.monotonic() < deadline, errors.read_text()
-            time.sleep(0.02)
-        server = ServerProcess(tmp_path / "data")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        try:
-            while manager.page("health", "/readyz")[0] != 200:
-                assert time.monotonic() < deadline, errors.read_text()
-                time.sleep(0.02)
-        finally:
-            server.kill()
+        wait(lambda: "WARNING" in errors.read_text(), "no warning")
+        with serving(tmp_path / "data"):
+            wait(lambda: manager.page("health", "/readyz")[0] == 200, "the manager is not ready")
 
 
 @pytest.mark.parametrize(
