@@ -119,19 +119,16 @@ async def test_no_two_leaders_act_at_once_and_one_does_in_the_end(sim: Sim) -> N
 
 @pytest.mark.parametrize("seconds", [4, 9, 12, 16, 60])
 @pytest.mark.parametrize("point", range(1, 25))
-def test_a_leader_that_is_frozen_at_any_await_never_acts_beside_another(
-    point: int, seconds: int
+@virtual(seeds=2)
+async def test_a_leader_that_is_frozen_at_any_await_never_acts_beside_another(
+    sim: Sim, point: int, seconds: int
 ) -> None:
-    @virtual(seeds=2)
-    async def claim(sim: Sim) -> None:
-        contest = Contest(sim, await RegistryCluster.started())
-        contest.enter({point: seconds})
-        await sim.clock.sleep(0.1)
-        contest.enter()
-        await contest.watch(seconds + 60)
-        await contest.close()
-
-    claim()
+    contest = Contest(sim, await RegistryCluster.started())
+    contest.enter({point: seconds})
+    await sim.clock.sleep(0.1)
+    contest.enter()
+    await contest.watch(seconds + 60)
+    await contest.close()
 
 
 @virtual(seeds=50)

@@ -89,42 +89,34 @@ async def killed_before_the_deletion(cluster: JobCluster, **change: Any) -> None
 
 
 @pytest.mark.parametrize("change", [{"suspend": True}, {"parallelism": 0}], ids=["stop", "shrink"])
-def test_a_pod_that_runs_on_after_a_kill_is_counted(change: dict[str, Any]) -> None:
+@virtual(JobCluster, job_cluster.in_turn(Run(seconds=30)), seeds=3)
+async def test_a_pod_that_runs_on_after_a_kill_is_counted(
+    cluster: JobCluster, change: dict[str, Any]
+) -> None:
     """The successor adds the finalizer again, and the Job wants the pod again."""
-
-    @virtual(seeds=3)
-    async def test(sim: Sim) -> None:
-        async with JobCluster(sim, job_cluster.in_turn(Run(seconds=30))) as cluster:
-            await cluster.submit(completions=2, parallelism=2)
-            await killed_before_the_deletion(cluster, **change)
-            await cluster.change(suspend=False, parallelism=2)
-            await cluster.restart()
-            job = await cluster.finished()
-            assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2)
-
-    test()
+    await cluster.submit(completions=2, parallelism=2)
+    await killed_before_the_deletion(cluster, **change)
+    await cluster.change(suspend=False, parallelism=2)
+    await cluster.restart()
+    job = await cluster.finished()
+    assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2)
 
 
 @pytest.mark.parametrize("change", [{"suspend": True}, {"parallelism": 0}], ids=["stop", "shrink"])
-def test_a_pod_that_ended_before_the_successor_saw_it_run_is_replaced(
-    change: dict[str, Any],
+@virtual(JobCluster, job_cluster.in_turn(OK), seeds=3)
+async def test_a_pod_that_ended_before_the_successor_saw_it_run_is_replaced(
+    cluster: JobCluster, change: dict[str, Any]
 ) -> None:
     """As in Kubernetes: nothing that users cannot write shows that the pod was not counted."""
-
-    @virtual(seeds=3)
-    async def test(sim: Sim) -> None:
-        async with JobCluster(sim, job_cluster.in_turn(OK)) as cluster:
-            await cluster.submit(completions=2, parallelism=2)
-            await killed_before_the_deletion(cluster, **change)
-            await cluster.sleep(10)
-            untracked = sum(not pod_state.is_tracked(pod) for pod in await cluster.pods())
-            assert (len(cluster.kubelet.done), untracked) in [(2, 1), (2, 2)]
-            await cluster.restart()
-            await cluster.change(suspend=False, parallelism=2)
-            job = await cluster.finished()
-            assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2 + untracked)
-
-    test()
+    await cluster.submit(completions=2, parallelism=2)
+    await killed_before_the_deletion(cluster, **change)
+    await cluster.sleep(10)
+    untracked = sum(not pod_state.is_tracked(pod) for pod in await cluster.pods())
+    assert (len(cluster.kubelet.done), untracked) in [(2, 1), (2, 2)]
+    await cluster.restart()
+    await cluster.change(suspend=False, parallelism=2)
+    job = await cluster.finished()
+    assert (job.status.succeeded, len(cluster.kubelet.created)) == (2, 2 + untracked)
 
 
 @virtual(JobCluster, job_cluster.in_turn(Run(seconds=30), OK), seeds=3)

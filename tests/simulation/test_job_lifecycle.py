@@ -164,21 +164,18 @@ async def test_a_suspended_job_whose_last_pod_ends_is_over(
 
 
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
-def test_a_resumed_job_gives_no_name_of_a_suspended_pod_again(mode: str) -> None:
+@virtual(JobCluster, job_cluster.in_turn(FOREVER), seeds=5)
+async def test_a_resumed_job_gives_no_name_of_a_suspended_pod_again(
+    cluster: JobCluster, mode: str
+) -> None:
     """Behaviour A8.5, A8.6: in Kubernetes a name is as good as never the same."""
-
-    @virtual(seeds=5)
-    async def test(sim: Sim) -> None:
-        async with JobCluster(sim, job_cluster.in_turn(FOREVER)) as cluster:
-            await cluster.submit(parallelism=2, completions=2, completionMode=mode)
-            for suspended in (True, False) * 2:
-                await cluster.sleep(10)
-                await cluster.change(suspend=suspended)
-            await cluster.sleep(10)
-            names = [pod.metadata.name for pod in cluster.kubelet.created]
-            assert len(names) == len(set(names)) == 6
-
-    test()
+    await cluster.submit(parallelism=2, completions=2, completionMode=mode)
+    for suspended in (True, False) * 2:
+        await cluster.sleep(10)
+        await cluster.change(suspend=suspended)
+    await cluster.sleep(10)
+    names = [pod.metadata.name for pod in cluster.kubelet.created]
+    assert len(names) == len(set(names)) == 6
 
 
 @virtual(JobCluster, seeds=5)

@@ -8,7 +8,6 @@ import pytest
 from refloat.api.core import Pod
 from refloat.client import kinds
 from refloat.policy.job import attempts, pod_state
-from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.simulation import job_cluster
 from tests.simulation.controller_cluster import NAMESPACE
@@ -303,25 +302,24 @@ async def test_a_success_policy_ends_the_stragglers_uncounted(cluster: JobCluste
 
 
 @pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
-def test_under_failed_there_are_never_more_pods_than_parallelism(mode: str) -> None:
-    @virtual(seeds=15)
-    async def run(sim: Sim) -> None:
-        script = job_cluster.in_turn(Run(seconds=30, stop_seconds=7), Run(seconds=20))
-        async with JobCluster(sim, script) as cluster:
-            await cluster.submit(
-                completions=4,
-                parallelism=2,
-                completionMode=mode,
-                podReplacementPolicy="Failed",
-                backoffLimit=100,
-            )
-            for _ in range(60):
-                await cluster.sleep(1)
-                living = [pod for pod in await cluster.pods() if not pod.is_terminal]
-                assert len(living) <= 2
-                if living and sim.rand.below(8) == 0:
-                    await cluster.delete(sim.rand.choice(living).metadata.name)
-            job = await cluster.finished()
-            assert job.status.succeeded == 4
-
-    run()
+@virtual(
+    JobCluster, job_cluster.in_turn(Run(seconds=30, stop_seconds=7), Run(seconds=20)), seeds=15
+)
+async def test_under_failed_there_are_never_more_pods_than_parallelism(
+    cluster: JobCluster, mode: str
+) -> None:
+    await cluster.submit(
+        completions=4,
+        parallelism=2,
+        completionMode=mode,
+        podReplacementPolicy="Failed",
+        backoffLimit=100,
+    )
+    for _ in range(60):
+        await cluster.sleep(1)
+        living = [pod for pod in await cluster.pods() if not pod.is_terminal]
+        assert len(living) <= 2
+        if living and cluster.sim.rand.below(8) == 0:
+            await cluster.delete(cluster.sim.rand.choice(living).metadata.name)
+    job = await cluster.finished()
+    assert job.status.succeeded == 4

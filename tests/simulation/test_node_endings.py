@@ -56,23 +56,20 @@ def outcome(here: Cluster) -> tuple[str, int]:
         "not known, gate off": ({"podFailurePolicy": IGNORE}, NO_CONDITIONS, ("Failed", 1)),
     },
 )
-def test_an_eviction_for_memory(
-    spec: dict[str, Any], off: Gates | None, want: tuple[str, int]
+@virtual(seeds=2)
+async def test_an_eviction_for_memory(
+    sim: Sim, spec: dict[str, Any], off: Gates | None, want: tuple[str, int]
 ) -> None:
-    @virtual(seeds=2)
-    async def check(sim: Sim) -> None:
-        async with Cluster(sim, gates=off) as here:
-            await here.submit(script=GREEDY, backoffLimit=0, **spec)
-            await here.until(60)
-            assert outcome(here) == want
-            first, *others = here.pods()
-            assert ended(first) == ("Failed", "Evicted")
-            assert is_disrupted(first) == (off is None)
-            assert "memory-pressure:NoSchedule" in describe_node(here.node(here.node_of(first)))
-            # Pods without requests are not sent where memory is low.
-            assert all(here.node_of(each) != here.node_of(first) for each in others)
-
-    check()
+    async with Cluster(sim, gates=off) as here:
+        await here.submit(script=GREEDY, backoffLimit=0, **spec)
+        await here.until(60)
+        assert outcome(here) == want
+        first, *others = here.pods()
+        assert ended(first) == ("Failed", "Evicted")
+        assert is_disrupted(first) == (off is None)
+        assert "memory-pressure:NoSchedule" in describe_node(here.node(here.node_of(first)))
+        # Pods without requests are not sent where memory is low.
+        assert all(here.node_of(each) != here.node_of(first) for each in others)
 
 
 @virtual(Cluster, seeds=2)
@@ -93,28 +90,23 @@ async def test_a_limit_is_the_pods_own_fault(here: Cluster) -> None:
     "code want",
     {"it does not listen": (137, ("Failed", "Terminated")), "it ends well": (0, ("Succeeded", ""))},
 )
-def test_a_shutdown(code: int, want: tuple[str, str]) -> None:
+@virtual(Cluster, seeds=2)
+async def test_a_shutdown(here: Cluster, code: int, want: tuple[str, str]) -> None:
     """KEP-3329, "Graceful node shutdown": the Job goes on elsewhere, or is done."""
     first = {"seconds": None, "stopExitCode": code}
-
-    @virtual(seeds=2)
-    async def check(sim: Sim) -> None:
-        async with Cluster(sim) as here:
-            script = {"main": [first, {"seconds": 5}]}
-            await here.submit(script=script, backoffLimit=0, podFailurePolicy=IGNORE)
-            await here.until(5)
-            (pod,) = here.pods()
-            node = here.node_of(pod)
-            off = asyncio.ensure_future(here.fleet.shut_down(node))
-            await here.until(60)
-            await off
-            pod, *others = here.pods()
-            assert ended(pod) == want
-            assert is_disrupted(pod)
-            assert outcome(here) == ("Complete", 0)
-            assert [here.node_of(each) == node for each in others] == ([] if code == 0 else [False])
-
-    check()
+    script = {"main": [first, {"seconds": 5}]}
+    await here.submit(script=script, backoffLimit=0, podFailurePolicy=IGNORE)
+    await here.until(5)
+    (pod,) = here.pods()
+    node = here.node_of(pod)
+    off = asyncio.ensure_future(here.fleet.shut_down(node))
+    await here.until(60)
+    await off
+    pod, *others = here.pods()
+    assert ended(pod) == want
+    assert is_disrupted(pod)
+    assert outcome(here) == ("Complete", 0)
+    assert [here.node_of(each) == node for each in others] == ([] if code == 0 else [False])
 
 
 @cases(
@@ -126,20 +118,18 @@ def test_a_shutdown(code: int, want: tuple[str, str]) -> None:
         "with none": (NONE, "Pending", 1),
     },
 )
-def test_a_pod_deleted_while_its_image_is_slow(off: Gates | None, phase: str, failed: int) -> None:
+@virtual(seeds=2)
+async def test_a_pod_deleted_while_its_image_is_slow(
+    sim: Sim, off: Gates | None, phase: str, failed: int
+) -> None:
     """KEP-3329, "Marking pods as Failed", 3; KEP-3939: without a gate the pod just goes."""
     script = {"main": [{"startSeconds": 1000}, {"seconds": 5}]}
-
-    @virtual(seeds=2)
-    async def check(sim: Sim) -> None:
-        async with Cluster(sim, gates=off) as here:
-            await here.submit(script=script)
-            await here.until(5)
-            (pod,) = here.pods()
-            await here.client.delete(kinds.PODS, pod.metadata.name, namespace="default")
-            await here.until(60)
-            assert ended(here.pods()[0]) == (phase, "Deleted" if phase == "Failed" else "")
-            assert await here.find_pod(pod.metadata.name) is None
-            assert outcome(here) == ("Complete", failed)
-
-    check()
+    async with Cluster(sim, gates=off) as here:
+        await here.submit(script=script)
+        await here.until(5)
+        (pod,) = here.pods()
+        await here.client.delete(kinds.PODS, pod.metadata.name, namespace="default")
+        await here.until(60)
+        assert ended(here.pods()[0]) == (phase, "Deleted" if phase == "Failed" else "")
+        assert await here.find_pod(pod.metadata.name) is None
+        assert outcome(here) == ("Complete", failed)

@@ -13,7 +13,6 @@ from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Pod
 from refloat.client import errors, kinds
 from refloat.runtime.informer import Change, Informer
-from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation.controller_cluster import NAMESPACE
 from tests.simulation.node_cluster import NodeCluster
@@ -119,14 +118,10 @@ async def test_undisturbed(cluster: NodeCluster) -> None:
 
 @pytest.mark.parametrize("dies_after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", range(1, 21))
-def test_killed_at_a_write(number: int, dies_after: bool) -> None:
-    @virtual()
-    async def run(sim: Sim) -> None:
-        async with NodeCluster(sim) as cluster:
-            cluster.faults = {"dies_at": number, "dies_after": dies_after}
-            assert await play(cluster) == WANT
-
-    run()
+@virtual(NodeCluster)
+async def test_killed_at_a_write(cluster: NodeCluster, number: int, dies_after: bool) -> None:
+    cluster.faults = {"dies_at": number, "dies_after": dies_after}
+    assert await play(cluster) == WANT
 
 
 @virtual(NodeCluster, seeds=5)
@@ -140,14 +135,12 @@ async def test_caches_that_lag(cluster: NodeCluster) -> None:
     [errors.Unavailable("away"), errors.Conflict("changed"), errors.Timeout("late")],
     ids=["unavailable", "conflict", "timeout"],
 )
-def test_every_third_write_is_refused(error: errors.ClientError) -> None:
-    @virtual()
-    async def run(sim: Sim) -> None:
-        async with NodeCluster(sim) as cluster:
-            cluster.faults = {"refuses": lambda _, number: error if number % 3 == 0 else None}
-            assert await play(cluster) == WANT
-
-    run()
+@virtual(NodeCluster)
+async def test_every_third_write_is_refused(
+    cluster: NodeCluster, error: errors.ClientError
+) -> None:
+    cluster.faults = {"refuses": lambda _, number: error if number % 3 == 0 else None}
+    assert await play(cluster) == WANT
 
 
 @virtual(NodeCluster, seeds=3)

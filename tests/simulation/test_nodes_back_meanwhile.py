@@ -22,7 +22,6 @@ from refloat.policy.node import node_taints
 from refloat.policy.scheduling.tolerations import NO_EXECUTE
 from refloat.runtime.informer import Change, Informer
 from refloat.sim.faulty_client import nothing
-from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation.node_cluster import NodeCluster
 from tests.virtual import virtual
@@ -80,8 +79,9 @@ def return_before(cluster: NodeCluster, match: Match, act: Callable[[], Awaitabl
 @pytest.mark.parametrize("lag", [0.0, 3.0], ids=["seen", "unseen"])
 @pytest.mark.parametrize("said", ["True", "False"])
 @pytest.mark.parametrize("match", [is_status, is_eviction], ids=["lost", "tainted"])
-def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
-    match: Match, said: str, lag: float
+@virtual(NodeCluster, seeds=2)
+async def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
+    cluster: NodeCluster, match: Match, said: str, lag: float
 ) -> None:
     """Behaviour C3.4, C3.8; `said`: its Ready condition before it fell silent.
 
@@ -89,37 +89,31 @@ def test_a_node_that_is_back_meanwhile_is_neither_called_lost_nor_tainted(
 
     A node that said False has a taint already: the other one comes without a turn.
     """
+    await cluster.nodes([NODE, *WELL])
+    await cluster.post(NODE, Ready=said)
+    cluster.keep_beating(*WELL)
+    await cluster.pod("p", node=NODE, tolerations=[AT_ONCE])
+    await cluster.start()
+    await cluster.until(20)
+    async with versions(cluster) as every:
+        count: list[int] = []
 
-    @virtual(seeds=2)
-    async def run(sim: Sim) -> None:
-        async with NodeCluster(sim) as cluster:
-            await cluster.nodes([NODE, *WELL])
-            await cluster.post(NODE, Ready=said)
-            cluster.keep_beating(*WELL)
-            await cluster.pod("p", node=NODE, tolerations=[AT_ONCE])
-            await cluster.start()
-            await cluster.until(20)
-            async with versions(cluster) as every:
-                count: list[int] = []
+        async def back() -> None:
+            cluster.watch_faults.lag = lag
+            await cluster.post(NODE)
+            await cluster.sleep(0.01)  # the answer of a slow server: `every` has that post
+            count.append(len(every))
 
-                async def back() -> None:
-                    cluster.watch_faults.lag = lag
-                    await cluster.post(NODE)
-                    await cluster.sleep(0.01)  # the answer of a slow server: `every` has that post
-                    count.append(len(every))
-
-                return_before(cluster, match, back)
-                await cluster.until(65)  # that post is the one sign of life until now
-                cluster.keep_beating(NODE)
-                await cluster.until(120)
-            since = every[count[0] - 1 :]
-            assert [structs.is_true(each.status.conditions, "Ready") for each in since] == [
-                True
-            ] * len(since)
-            assert [each for each in since if KEY in node_taints.no_execute_held(each)] == []
-            assert not (await cluster.get_pod()).is_terminating
-
-    run()
+        return_before(cluster, match, back)
+        await cluster.until(65)  # that post is the one sign of life until now
+        cluster.keep_beating(NODE)
+        await cluster.until(120)
+    since = every[count[0] - 1 :]
+    assert [structs.is_true(each.status.conditions, "Ready") for each in since] == [True] * len(
+        since
+    )
+    assert [each for each in since if KEY in node_taints.no_execute_held(each)] == []
+    assert not (await cluster.get_pod()).is_terminating
 
 
 @virtual(NodeCluster, seeds=2)

@@ -271,48 +271,44 @@ async def test_a_job_of_high_priority_takes_just_what_it_needs(cluster: Schedule
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_a_promise_on_a_node_that_is_lost_does_not_bind_its_pod(cordoned: bool) -> None:
-    @virtual(seeds=3)
-    async def check(sim: Sim) -> None:
-        async with SchedulerCluster(sim) as cluster:
-            await _filled(cluster, "low", grace=300)
-            await cluster.pod("p", cpu="4", priority="high")
-            await cluster.settle()
-            if cordoned:
-                await cluster.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
-            else:
-                await cluster.client.delete(kinds.NODES, "a")
-            await cluster.settle()
-            await cluster.node("b")
-            await cluster.settle()
-            assert (await cluster.places())["p"] == "b"
-
-    check()
+@virtual(SchedulerCluster, seeds=3)
+async def test_a_promise_on_a_node_that_is_lost_does_not_bind_its_pod(
+    cluster: SchedulerCluster, cordoned: bool
+) -> None:
+    await _filled(cluster, "low", grace=300)
+    await cluster.pod("p", cpu="4", priority="high")
+    await cluster.settle()
+    if cordoned:
+        await cluster.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
+    else:
+        await cluster.client.delete(kinds.NODES, "a")
+    await cluster.settle()
+    await cluster.node("b")
+    await cluster.settle()
+    assert (await cluster.places())["p"] == "b"
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_who_loses_the_promised_node_preempts_elsewhere(cordoned: bool) -> None:
-    @virtual(seeds=3)
-    async def check(sim: Sim) -> None:
-        async with SchedulerCluster(sim) as cluster:
-            await _filled(cluster, "low", grace=300)
-            await cluster.pod("p", cpu="4", priority="high")
-            await cluster.settle()
-            await cluster.node("b")
-            await cluster.pod("other", cpu="4", nodeName="b", priority="high")
-            await cluster.settle()
-            if cordoned:
-                await cluster.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
-            else:
-                await cluster.client.delete(kinds.NODES, "a")
-            await cluster.settle()
-            assert "nominatedNodeName" not in (await cluster.raw("pods", "p"))["status"]
-            await cluster.delete("other", grace=0)
-            await cluster.pod("later", cpu="1", nodeName="b")
-            await cluster.settle(5)
-            assert (await cluster.places())["p"] == "b"
-
-    check()
+@virtual(SchedulerCluster, seeds=3)
+async def test_who_loses_the_promised_node_preempts_elsewhere(
+    cluster: SchedulerCluster, cordoned: bool
+) -> None:
+    await _filled(cluster, "low", grace=300)
+    await cluster.pod("p", cpu="4", priority="high")
+    await cluster.settle()
+    await cluster.node("b")
+    await cluster.pod("other", cpu="4", nodeName="b", priority="high")
+    await cluster.settle()
+    if cordoned:
+        await cluster.client.patch(kinds.NODES, "a", {"spec": {"unschedulable": True}})
+    else:
+        await cluster.client.delete(kinds.NODES, "a")
+    await cluster.settle()
+    assert "nominatedNodeName" not in (await cluster.raw("pods", "p"))["status"]
+    await cluster.delete("other", grace=0)
+    await cluster.pod("later", cpu="1", nodeName="b")
+    await cluster.settle(5)
+    assert (await cluster.places())["p"] == "b"
 
 
 @virtual(SchedulerCluster, seeds=5)

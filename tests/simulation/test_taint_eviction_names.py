@@ -48,24 +48,22 @@ def replacement(cluster: NodeCluster, method: str) -> Hook:
     ("method", "marks"),
     [("GET", True), ("GET", False), ("PATCH", True), ("DELETE", True), ("DELETE", False)],
 )
-def test_a_pod_that_takes_the_name_of_an_evicted_one_stays(method: str, marks: bool) -> None:
+@virtual(seeds=3)
+async def test_a_pod_that_takes_the_name_of_an_evicted_one_stays(
+    sim: Sim, method: str, marks: bool
+) -> None:
     """Replaced before the look, before the mark or before the delete."""
-
-    @virtual(seeds=3)
-    async def run(sim: Sim) -> None:
-        gates = Gates({POD_DISRUPTION_CONDITIONS: marks})
-        async with NodeCluster(sim, TAINT_EVICTION, gates=gates) as cluster:
-            await cluster.node("n")
-            first = await cluster.pod()
-            await cluster.start()
-            replace = replacement(cluster, method)
-            cluster.faulty.before = cluster.faulty.before_read = replace
-            await cluster.taint("n", DEDICATED)
-            await cluster.until(60)
-            pod = await cluster.get_pod()
-            assert cluster.faulty.before is nothing
-            assert pod.metadata.uid != first.metadata.uid
-            assert not pod.is_terminating
-            assert structs.find(pod.status.conditions, "DisruptionTarget") is None
-
-    run()
+    gates = Gates({POD_DISRUPTION_CONDITIONS: marks})
+    async with NodeCluster(sim, TAINT_EVICTION, gates=gates) as cluster:
+        await cluster.node("n")
+        first = await cluster.pod()
+        await cluster.start()
+        replace = replacement(cluster, method)
+        cluster.faulty.before = cluster.faulty.before_read = replace
+        await cluster.taint("n", DEDICATED)
+        await cluster.until(60)
+        pod = await cluster.get_pod()
+        assert cluster.faulty.before is nothing
+        assert pod.metadata.uid != first.metadata.uid
+        assert not pod.is_terminating
+        assert structs.find(pod.status.conditions, "DisruptionTarget") is None

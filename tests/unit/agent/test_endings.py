@@ -97,23 +97,21 @@ NONE = JobGates(
         "by none": (NONE, "Pending"),
     },
 )
-def test_gates_say_whether_a_pending_pod_fails(job_gates: JobGates, phase: str) -> None:
+@virtual()
+async def test_gates_say_whether_a_pending_pod_fails(
+    sim: Sim, job_gates: JobGates, phase: str
+) -> None:
     """KEP-3939, "Pods are not guaranteed to transition to a terminal phase"; docs/gates.md."""
-
-    @virtual()
-    async def check(sim: Sim) -> None:
-        async with nodes.running(sim, ways=nodes.Ways(job_gates=job_gates)) as here:
-            await here.create(nodes.pod(script=UNSTARTED))
-            await here.create(nodes.pod("ran", script={"main": {"seconds": None}}))
-            await here.after(1)
-            await here.delete()
-            await here.delete("ran")
-            await here.after(3)
-            assert await here.names() == []
-            assert here.phases()[-1] == phase
-            assert here.phases("ran")[-1] == "Failed"
-
-    check()
+    async with nodes.running(sim, ways=nodes.Ways(job_gates=job_gates)) as here:
+        await here.create(nodes.pod(script=UNSTARTED))
+        await here.create(nodes.pod("ran", script={"main": {"seconds": None}}))
+        await here.after(1)
+        await here.delete()
+        await here.delete("ran")
+        await here.after(3)
+        assert await here.names() == []
+        assert here.phases()[-1] == phase
+        assert here.phases("ran")[-1] == "Failed"
 
 
 EVICTED = Ending("Evicted", "low. ", insists=False, disruption="low. ", grace_seconds=1)

@@ -72,35 +72,35 @@ PIDS_TEXT = "The node was low on resource: pids. Threshold quantity: 1k, availab
         ),
     },
 )
-def test_a_node_that_is_low_evicts_and_says_so(
-    script: dict[str, Any], spec: dict[str, Any], condition: tuple[str, str, str], text: str
+@virtual(seeds=3)
+async def test_a_node_that_is_low_evicts_and_says_so(
+    sim: Sim,
+    script: dict[str, Any],
+    spec: dict[str, Any],
+    condition: tuple[str, str, str],
+    text: str,
 ) -> None:
     """behaviour D6 (first row), D6.1, D6.3."""
     hard = {MEMORY: "100Mi", DISK: "10%", PIDS: "1000"}
-
-    @virtual(seeds=3)
-    async def check(sim: Sim) -> None:
-        ways = nodes.Ways(eviction=EvictionSettings(hard=hard))
-        async with nodes.running(sim, ways=ways) as here:
-            await here.create(greedy(script=script, spec=spec))
-            await here.after(5)
-            status = await here.status()
-            assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
-            assert status["message"] == text
-            assert _disruption(status) == ("TerminationByKubelet", text)
-            assert ("Warning", "Evicted", text) in here.events
-            assert await here.names() == ["p"]
-            name, reason, _ = condition
-            before = conditions(await here.node())
-            assert before[name][:2] == ("True", reason)
-            assert before["Ready"][0] == "True"
-            others = {each for each in before if each.endswith("Pressure")} - {name}
-            assert {before[each][0] for each in others} == {"False"}
-            resource = text.split("resource: ")[1].split(".", maxsplit=1)[0]
-            event = ("Warning", "EvictionThresholdMet", f"Attempting to reclaim {resource}")
-            assert here.node_events[0] == event
-
-    check()
+    ways = nodes.Ways(eviction=EvictionSettings(hard=hard))
+    async with nodes.running(sim, ways=ways) as here:
+        await here.create(greedy(script=script, spec=spec))
+        await here.after(5)
+        status = await here.status()
+        assert (status["phase"], status["reason"]) == ("Failed", "Evicted")
+        assert status["message"] == text
+        assert _disruption(status) == ("TerminationByKubelet", text)
+        assert ("Warning", "Evicted", text) in here.events
+        assert await here.names() == ["p"]
+        name, reason, _ = condition
+        before = conditions(await here.node())
+        assert before[name][:2] == ("True", reason)
+        assert before["Ready"][0] == "True"
+        others = {each for each in before if each.endswith("Pressure")} - {name}
+        assert {before[each][0] for each in others} == {"False"}
+        resource = text.split("resource: ")[1].split(".", maxsplit=1)[0]
+        event = ("Warning", "EvictionThresholdMet", f"Attempting to reclaim {resource}")
+        assert here.node_events[0] == event
 
 
 @on_nodes()

@@ -9,7 +9,6 @@ import pytest
 from refloat.agent import backoff, pod_worker
 from refloat.api.core import Pod, PodSpec
 from refloat.api.structs import ObjectMeta
-from refloat.sim.run import Sim
 from tests.cases import cases
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
@@ -444,28 +443,25 @@ async def test_an_orphan_is_killed_by_an_agent_that_comes_back(here: Nodes) -> N
 
 
 @pytest.mark.parametrize(("policy", "phase"), [("Never", "Failed"), ("OnFailure", "Running")])
-def test_a_container_that_vanished_counts_as_killed(policy: str, phase: str) -> None:
+@virtual(nodes.running)
+async def test_a_container_that_vanished_counts_as_killed(
+    here: Nodes, policy: str, phase: str
+) -> None:
     """behaviour D5.2."""
-
-    @virtual()
-    async def check(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            await here.create(nodes.pod(policy=policy, script={"main": {"seconds": None}}))
-            await here.after(1)
-            here.runtimes["n0"].crash()
-            await here.restart()
-            await here.after(1)
-            status = await here.status()
-            (one,) = status["containerStatuses"]
-            terminated = one["state" if policy == "Never" else "lastState"]["terminated"]
-            assert (status["phase"], terminated["exitCode"]) == (phase, 137)
-            assert terminated["message"] == (
-                "The container could not be located when the pod was deleted."
-                "  The container used to be Running"
-            )
-            assert one["restartCount"] == (0 if policy == "Never" else 1)
-
-    check()
+    await here.create(nodes.pod(policy=policy, script={"main": {"seconds": None}}))
+    await here.after(1)
+    here.runtimes["n0"].crash()
+    await here.restart()
+    await here.after(1)
+    status = await here.status()
+    (one,) = status["containerStatuses"]
+    terminated = one["state" if policy == "Never" else "lastState"]["terminated"]
+    assert (status["phase"], terminated["exitCode"]) == (phase, 137)
+    assert terminated["message"] == (
+        "The container could not be located when the pod was deleted."
+        "  The container used to be Running"
+    )
+    assert one["restartCount"] == (0 if policy == "Never" else 1)
 
 
 @cases(

@@ -49,29 +49,27 @@ class _Faulty(LocalClient):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["it did not happen", "the answer was lost"])
-def test_failed_writes_are_made_again(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@virtual(seeds=10)
+async def test_failed_writes_are_made_again(
+    sim: Sim, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nodes, "LocalClient", _Faulty)
     monkeypatch.setattr(_Faulty, "after", after)
-
-    @virtual(seeds=10)
-    async def check(sim: Sim) -> None:
-        monkeypatch.setattr(_Faulty, "rand", sim.rand)
-        async with nodes.running(sim) as here:
-            for number in range(4):
-                script = {"main": {"seconds": 3, "exitCode": number % 2}}
-                await here.create(nodes.pod(f"p{number}", script=script))
-            await here.create(nodes.pod("d", script={"main": {"seconds": None}}))
-            await here.after(1)
-            await here.delete("d")
-            await here.after(60)
-            assert await here.names() == ["p0", "p1", "p2", "p3"]
-            for number in range(4):
-                want = "Failed" if number % 2 else "Succeeded"
-                assert here.phases(f"p{number}")[-1] == want
-            assert here.phases("d")[-1] == "Failed"
-            assert len(here.runtimes["n0"].pods()) == 4
-
-    check()
+    monkeypatch.setattr(_Faulty, "rand", sim.rand)
+    async with nodes.running(sim) as here:
+        for number in range(4):
+            script = {"main": {"seconds": 3, "exitCode": number % 2}}
+            await here.create(nodes.pod(f"p{number}", script=script))
+        await here.create(nodes.pod("d", script={"main": {"seconds": None}}))
+        await here.after(1)
+        await here.delete("d")
+        await here.after(60)
+        assert await here.names() == ["p0", "p1", "p2", "p3"]
+        for number in range(4):
+            want = "Failed" if number % 2 else "Succeeded"
+            assert here.phases(f"p{number}")[-1] == want
+        assert here.phases("d")[-1] == "Failed"
+        assert len(here.runtimes["n0"].pods()) == 4
 
 
 @on_nodes(seeds=30)

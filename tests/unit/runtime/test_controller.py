@@ -114,18 +114,15 @@ FAILURES = {
 
 
 @cases("failures want_times", FAILURES)
-def test_a_failure_says_what_comes_next(
-    failures: list[BaseException], want_times: list[float]
+@virtual()
+async def test_a_failure_says_what_comes_next(
+    sim: Sim, failures: list[BaseException], want_times: list[float]
 ) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        bench = Bench(sim, raising(*failures), backoff=Backoff(1, 60))
-        assert await bench.after(100) == want_times
-        assert bench.metric("reconcile_errors_total") == len(failures)
-        assert bench.metric("reconcile_total", result="error") == len(failures)
-        assert bench.metric("reconcile_timeouts_total") == 0
-
-    claim()
+    bench = Bench(sim, raising(*failures), backoff=Backoff(1, 60))
+    assert await bench.after(100) == want_times
+    assert bench.metric("reconcile_errors_total") == len(failures)
+    assert bench.metric("reconcile_total", result="error") == len(failures)
+    assert bench.metric("reconcile_timeouts_total") == 0
 
 
 @virtual()

@@ -229,34 +229,30 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_leader_survives_failures_that_are_shorter_than_its_deadline(failure: Exception) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        two = await leading(sim)
-        two.a.client.down = failure
-        await sim.clock.sleep(7)
-        two.a.client.down = None
-        await sim.clock.sleep(60)
-        assert two.a.elector.leads
-        await two.close()
-
-    claim()
+@virtual()
+async def test_a_leader_survives_failures_that_are_shorter_than_its_deadline(
+    sim: Sim, failure: Exception
+) -> None:
+    two = await leading(sim)
+    two.a.client.down = failure
+    await sim.clock.sleep(7)
+    two.a.client.down = None
+    await sim.clock.sleep(60)
+    assert two.a.elector.leads
+    await two.close()
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_leader_does_not_survive_longer_ones(failure: Exception) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        two = await leading(sim)
-        two.a.client.down = failure
-        await two.a.elector.lost()
-        assert sim.clock.monotonic() == 10
-        two.a.client.down = None
-        await sim.clock.sleep(60)
-        assert not two.a.elector.leads, "what is lost stays lost"
-        await two.close()
-
-    claim()
+@virtual()
+async def test_a_leader_does_not_survive_longer_ones(sim: Sim, failure: Exception) -> None:
+    two = await leading(sim)
+    two.a.client.down = failure
+    await two.a.elector.lost()
+    assert sim.clock.monotonic() == 10
+    two.a.client.down = None
+    await sim.clock.sleep(60)
+    assert not two.a.elector.leads, "what is lost stays lost"
+    await two.close()
 
 
 @virtual()

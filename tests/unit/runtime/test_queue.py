@@ -108,28 +108,22 @@ async def test_a_delayed_key_comes_at_its_time(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("delays", [(5, 9), (9, 5), (9, 7, 5, 6)])
-def test_of_several_times_the_earliest_wins(delays: tuple[int, ...]) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        queue = made(sim)
-        for delay in delays:
-            queue.add_after("a", delay)
-        assert await gotten_at(sim, queue) == ("a", 5)
-        await sim.clock.sleep(100)
-        assert len(queue) == 0
-
-    claim()
+@virtual()
+async def test_of_several_times_the_earliest_wins(sim: Sim, delays: tuple[int, ...]) -> None:
+    queue = made(sim)
+    for delay in delays:
+        queue.add_after("a", delay)
+    assert await gotten_at(sim, queue) == ("a", 5)
+    await sim.clock.sleep(100)
+    assert len(queue) == 0
 
 
 @pytest.mark.parametrize("seconds", [0, -1])
-def test_a_key_without_delay_comes_at_once(seconds: float) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        queue = made(sim)
-        queue.add_after("a", seconds)
-        assert await gotten_at(sim, queue) == ("a", 0)
-
-    claim()
+@virtual()
+async def test_a_key_without_delay_comes_at_once(sim: Sim, seconds: float) -> None:
+    queue = made(sim)
+    queue.add_after("a", seconds)
+    assert await gotten_at(sim, queue) == ("a", 0)
 
 
 @virtual()

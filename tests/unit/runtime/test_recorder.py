@@ -188,23 +188,20 @@ async def test_another_version_of_the_object_is_the_same_object(sim: Sim) -> Non
 
 
 @pytest.mark.parametrize("what", ["note", "reason", "regarding", "type", "action", "related"])
-def test_what_differs_is_another_event(what: str) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        stage = await staged(sim)
-        first = {"regarding": POD, "event_type": "Normal", "reason": "R", "action": "A"}
-        first |= {"note": "n", "related": None}
-        other = {"note": "m", "reason": "S", "action": "B", "related": NODE}
-        other |= {"event_type": "Warning", "type": "Warning"}
-        other |= {"regarding": Reference("v1", "Pod", "q", "default")}
-        key = "event_type" if what == "type" else what
-        stage.recorder.event(**first)  # type: ignore[arg-type]
-        stage.recorder.event(**first | {key: other[key]})  # type: ignore[arg-type]
-        await sim.clock.sleep(1)
-        assert len(stage.events()) == 2
-        await stage.recorder.stop()
-
-    claim()
+@virtual()
+async def test_what_differs_is_another_event(sim: Sim, what: str) -> None:
+    stage = await staged(sim)
+    first = {"regarding": POD, "event_type": "Normal", "reason": "R", "action": "A"}
+    first |= {"note": "n", "related": None}
+    other = {"note": "m", "reason": "S", "action": "B", "related": NODE}
+    other |= {"event_type": "Warning", "type": "Warning"}
+    other |= {"regarding": Reference("v1", "Pod", "q", "default")}
+    key = "event_type" if what == "type" else what
+    stage.recorder.event(**first)  # type: ignore[arg-type]
+    stage.recorder.event(**first | {key: other[key]})  # type: ignore[arg-type]
+    await sim.clock.sleep(1)
+    assert len(stage.events()) == 2
+    await stage.recorder.stop()
 
 
 @virtual()
@@ -364,17 +361,14 @@ async def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits(sim: Si
     ],
     ids=lambda failure: type(failure).__name__,
 )
-def test_while_the_server_is_away_it_is_tried_again(failure: Exception) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        stage = await staged(sim)
-        stage.client.failures = [failure] * 3
-        stage.tell()
-        await sim.clock.sleep(30)
-        assert stage.told() == [("n", 1)]
-        await stage.recorder.stop()
-
-    claim()
+@virtual()
+async def test_while_the_server_is_away_it_is_tried_again(sim: Sim, failure: Exception) -> None:
+    stage = await staged(sim)
+    stage.client.failures = [failure] * 3
+    stage.tell()
+    await sim.clock.sleep(30)
+    assert stage.told() == [("n", 1)]
+    await stage.recorder.stop()
 
 
 @virtual()
@@ -401,19 +395,18 @@ async def test_it_is_not_tried_for_ever(sim: Sim) -> None:
         (ValueError("a bug"), "error"),
     ],
 )
-def test_what_is_refused_is_dropped_and_the_next_is_written(failure: Exception, want: str) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        stage = await staged(sim)
-        stage.client.failures = [failure]
-        stage.tell("refused")
-        stage.tell("next")
-        await sim.clock.sleep(10)
-        assert stage.told() == [("next", 1)]
-        assert stage.dropped(want) == 1
-        await stage.recorder.stop()
-
-    claim()
+@virtual()
+async def test_what_is_refused_is_dropped_and_the_next_is_written(
+    sim: Sim, failure: Exception, want: str
+) -> None:
+    stage = await staged(sim)
+    stage.client.failures = [failure]
+    stage.tell("refused")
+    stage.tell("next")
+    await sim.clock.sleep(10)
+    assert stage.told() == [("next", 1)]
+    assert stage.dropped(want) == 1
+    await stage.recorder.stop()
 
 
 @virtual()
@@ -466,18 +459,15 @@ async def test_an_object_with_a_long_name_gets_an_event_too(sim: Sim) -> None:
     [("x" * 1024, 1024), ("x" * 5000, 1024), ("é" * 512, 1024), ("€" * 400, 1023)],
     ids=["just fits", "too long", "two bytes each", "three bytes each"],
 )
-def test_a_note_is_cut_to_what_the_api_takes(note: str, want_bytes: int) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        stage = await staged(sim)
-        stage.tell(note)
-        await sim.clock.sleep(1)
-        ((text, _),) = stage.told()
-        assert len(text.encode()) == want_bytes
-        assert note.startswith(text)
-        await stage.recorder.stop()
-
-    claim()
+@virtual()
+async def test_a_note_is_cut_to_what_the_api_takes(sim: Sim, note: str, want_bytes: int) -> None:
+    stage = await staged(sim)
+    stage.tell(note)
+    await sim.clock.sleep(1)
+    ((text, _),) = stage.told()
+    assert len(text.encode()) == want_bytes
+    assert note.startswith(text)
+    await stage.recorder.stop()
 
 
 @pytest.mark.parametrize(
@@ -485,18 +475,15 @@ def test_a_note_is_cut_to_what_the_api_takes(note: str, want_bytes: int) -> None
     [{"event_type": "Info"}, {"reason": ""}, {"action": ""}, {"note": None}, {"regarding": None}],
     ids=str,
 )
-def test_a_bad_event_is_dropped_and_raises_nothing(bad: dict[str, object]) -> None:
-    @virtual()
-    async def claim(sim: Sim) -> None:
-        stage = await staged(sim)
-        good = {"regarding": POD, "event_type": "Normal", "reason": "R", "action": "A", "note": "n"}
-        stage.recorder.event(**good | bad)  # type: ignore[arg-type]
-        await sim.clock.sleep(1)
-        assert stage.events() == []
-        assert stage.dropped("error") == 1
-        await stage.recorder.stop()
-
-    claim()
+@virtual()
+async def test_a_bad_event_is_dropped_and_raises_nothing(sim: Sim, bad: dict[str, object]) -> None:
+    stage = await staged(sim)
+    good = {"regarding": POD, "event_type": "Normal", "reason": "R", "action": "A", "note": "n"}
+    stage.recorder.event(**good | bad)  # type: ignore[arg-type]
+    await sim.clock.sleep(1)
+    assert stage.events() == []
+    assert stage.dropped("error") == 1
+    await stage.recorder.stop()
 
 
 @virtual()

@@ -115,28 +115,24 @@ async def test_a_bound_pod_says_so_and_an_event_does(cluster: SchedulerCluster) 
         ),
     },
 )
-def test_a_pod_without_a_node_says_why(
-    node: dict[str, Any] | None, pod: dict[str, Any], want: str
+@virtual()
+async def test_a_pod_without_a_node_says_why(
+    sim: Sim, node: dict[str, Any] | None, pod: dict[str, Any], want: str
 ) -> None:
     if node is not None:
         want = f"0/1 nodes are available: {want}"
-
-    @virtual()
-    async def check(sim: Sim) -> None:
-        async with SchedulerCluster(sim) as cluster:
-            if node is not None:
-                await cluster.node("a", **node)
-            await cluster.pod(**pod)
-            await cluster.settle()
-            result = await cluster.raw("pods", "p")
-            (condition,) = result["status"]["conditions"]
-            assert "nodeName" not in result["spec"]
-            assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
-            assert condition["observedGeneration"] == 1
-            assert await cluster.why() == want
-            assert cluster.event_log.events == [("Warning", "FailedScheduling", want)]
-
-    check()
+    async with SchedulerCluster(sim) as cluster:
+        if node is not None:
+            await cluster.node("a", **node)
+        await cluster.pod(**pod)
+        await cluster.settle()
+        result = await cluster.raw("pods", "p")
+        (condition,) = result["status"]["conditions"]
+        assert "nodeName" not in result["spec"]
+        assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+        assert condition["observedGeneration"] == 1
+        assert await cluster.why() == want
+        assert cluster.event_log.events == [("Warning", "FailedScheduling", want)]
 
 
 @virtual(SchedulerCluster)
@@ -201,16 +197,14 @@ async def test_message_is_brought_up_to_date_and_keeps_its_time(cluster: Schedul
         "named": ({}, {"affinity": named("a")}),
     },
 )
-def test_a_node_takes_a_pod_that_puts_up_with_it(node: Object, pod: Object) -> None:
-    @virtual()
-    async def check(sim: Sim) -> None:
-        async with SchedulerCluster(sim) as cluster:
-            await cluster.node("a", **node)
-            await cluster.pod(**pod)
-            await cluster.settle()
-            assert await cluster.places() == {"p": "a"}
-
-    check()
+@virtual(SchedulerCluster)
+async def test_a_node_takes_a_pod_that_puts_up_with_it(
+    cluster: SchedulerCluster, node: Object, pod: Object
+) -> None:
+    await cluster.node("a", **node)
+    await cluster.pod(**pod)
+    await cluster.settle()
+    assert await cluster.places() == {"p": "a"}
 
 
 @virtual(SchedulerCluster, seeds=5)
@@ -230,17 +224,15 @@ async def test_taint_that_only_prefers_is_avoided_if_possible(cluster: Scheduler
         "of another scheduler": {"schedulerName": "mine"},
     },
 )
-def test_pods_of_others_are_left_alone(spec: dict[str, Any]) -> None:
-    @virtual()
-    async def check(sim: Sim) -> None:
-        async with SchedulerCluster(sim) as cluster:
-            await cluster.node("a")
-            await cluster.pod(**spec)
-            before = await cluster.raw("pods", "p")
-            await cluster.settle()
-            assert await cluster.raw("pods", "p") == before
-
-    check()
+@virtual(SchedulerCluster)
+async def test_pods_of_others_are_left_alone(
+    cluster: SchedulerCluster, spec: dict[str, Any]
+) -> None:
+    await cluster.node("a")
+    await cluster.pod(**spec)
+    before = await cluster.raw("pods", "p")
+    await cluster.settle()
+    assert await cluster.raw("pods", "p") == before
 
 
 async def _node_without_taint(cluster: SchedulerCluster) -> None:
@@ -283,19 +275,17 @@ async def _new_toleration(cluster: SchedulerCluster) -> None:
         "a toleration is added": ({"taints": [TAINT]}, {}, _new_toleration),
     },
 )
-def test_what_changes_wakes_whom_it_helps(node: Object, pod: Object, change: Any) -> None:
-    @virtual()
-    async def check(sim: Sim) -> None:
-        async with SchedulerCluster(sim) as cluster:
-            await cluster.node("a", **node)
-            await cluster.pod(**pod)
-            await cluster.settle(1000)
-            assert await cluster.places() == {"p": ""}
-            await change(cluster)
-            await cluster.settle()
-            assert (await cluster.places())["p"]
-
-    check()
+@virtual(SchedulerCluster)
+async def test_what_changes_wakes_whom_it_helps(
+    cluster: SchedulerCluster, node: Object, pod: Object, change: Any
+) -> None:
+    await cluster.node("a", **node)
+    await cluster.pod(**pod)
+    await cluster.settle(1000)
+    assert await cluster.places() == {"p": ""}
+    await change(cluster)
+    await cluster.settle()
+    assert (await cluster.places())["p"]
 
 
 @virtual(SchedulerCluster)
