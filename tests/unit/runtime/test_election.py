@@ -2,6 +2,8 @@
 """Who leads, since when, and until when; `tests/property/test_election.py` has any order."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -44,18 +46,19 @@ class Two:
             await each.elector.close()
 
 
-async def leading(sim: Sim) -> Two:
-    """Two contenders, of which the first leads."""
+@asynccontextmanager
+async def leading(sim: Sim) -> AsyncIterator[Two]:
+    """Two contenders, of which the first leads; both are closed when the test has passed."""
     two = Two(sim, await RegistryCluster.started())
     await two.a.elector.acquire()
-    return two
+    yield two
+    await two.close()
 
 
-@virtual()
-async def test_the_first_leads_at_once_and_writes_what_kubernetes_writes(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_the_first_leads_at_once_and_writes_what_kubernetes_writes(two: Two) -> None:
     assert two.a.elector.leads
-    assert sim.clock.monotonic() == 0
+    assert two.sim.clock.monotonic() == 0
     assert spec(two.cluster) == {
         "holderIdentity": "a",
         "leaseDurationSeconds": 15,
@@ -63,55 +66,47 @@ async def test_the_first_leads_at_once_and_writes_what_kubernetes_writes(sim: Si
         "renewTime": "2026-01-01T00:00:00.000000Z",
         "leaseTransitions": 0,
     }
-    await two.close()
 
 
-@virtual()
-async def test_a_renewal_keeps_the_time_of_acquisition(sim: Sim) -> None:
-    two = await leading(sim)
-    await sim.clock.sleep(61)
+@virtual(leading)
+async def test_a_renewal_keeps_the_time_of_acquisition(two: Two) -> None:
+    await two.sim.clock.sleep(61)
     lease = spec(two.cluster)
     assert lease["acquireTime"] == "2026-01-01T00:00:00.000000Z"
     assert lease["renewTime"] == "2026-01-01T00:01:00.000000Z"
     assert lease["leaseTransitions"] == 0
     assert two.a.elector.leads
-    await two.close()
 
 
-@virtual()
-async def test_while_one_renews_no_other_leads(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_while_one_renews_no_other_leads(two: Two) -> None:
     waiting = asyncio.ensure_future(two.b.elector.acquire())
-    await sim.clock.sleep(3600)
+    await two.sim.clock.sleep(3600)
     assert not waiting.done()
     assert not two.b.elector.leads
     with pytest.raises(LeadershipLost, match="refloat: not the leader"):
         two.b.elector.check()
     waiting.cancel()
-    await two.close()
 
 
-@virtual()
-async def test_when_a_leader_dies_another_takes_over_after_the_lease(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_when_a_leader_dies_another_takes_over_after_the_lease(two: Two) -> None:
     await two.a.elector.close()
     waited = await two.take_over()
     assert 15 <= waited <= 15 + 2 * 2.2 * 2
     assert two.b.elector.holder == "b"
     assert spec(two.cluster)["leaseTransitions"] == 1
-    assert spec(two.cluster)["acquireTime"] == times.format_micro(sim.clock.now())
-    await two.close()
+    assert spec(two.cluster)["acquireTime"] == times.format_micro(two.sim.clock.now())
 
 
-@virtual(seeds=20)
-async def test_of_two_that_find_it_free_at_the_same_moment_one_leads(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading, seeds=20)
+async def test_of_two_that_find_it_free_at_the_same_moment_one_leads(two: Two) -> None:
     await two.a.elector.close()
-    rivals = [ElectionProcess(name, two.cluster, sim.clock, Rand(7)) for name in ("c", "d")]
+    rivals = [ElectionProcess(name, two.cluster, two.sim.clock, Rand(7)) for name in ("c", "d")]
     for each in rivals:
         each.client.latency = 0.5  # between the look and the claim of each
     waiting = [asyncio.ensure_future(each.elector.acquire()) for each in rivals]
-    await sim.clock.sleep(60)
+    await two.sim.clock.sleep(60)
     assert sum(each.elector.leads for each in rivals) == 1
     for task in waiting:
         task.cancel()
@@ -134,23 +129,20 @@ async def test_times_inside_the_lease_decide_nothing(sim: Sim) -> None:
         await two.close()
 
 
-@virtual()
-async def test_a_wall_clock_that_stands_still_does_not_stop_renewals(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_wall_clock_that_stands_still_does_not_stop_renewals(two: Two) -> None:
     waiting = asyncio.ensure_future(two.b.elector.acquire())
     for _ in range(120):
-        two.a.clock.wall_offset = -sim.clock.monotonic()
-        await sim.clock.sleep(0.5)
+        two.a.clock.wall_offset = -two.sim.clock.monotonic()
+        await two.sim.clock.sleep(0.5)
     assert not waiting.done()
     assert two.a.elector.leads
     waiting.cancel()
-    await two.close()
 
 
-@virtual()
-async def test_release_lets_the_next_one_lead_without_a_wait(sim: Sim) -> None:
-    two = await leading(sim)
-    await sim.clock.sleep(7)
+@virtual(leading)
+async def test_release_lets_the_next_one_lead_without_a_wait(two: Two) -> None:
+    await two.sim.clock.sleep(7)
     await two.a.elector.release()
     assert not two.a.elector.leads
     lease = spec(two.cluster)
@@ -158,40 +150,34 @@ async def test_release_lets_the_next_one_lead_without_a_wait(sim: Sim) -> None:
     assert lease["leaseDurationSeconds"] == 1
     assert await two.take_over() == 0
     assert spec(two.cluster)["leaseTransitions"] == 1
-    await two.close()
 
 
-@virtual()
-async def test_release_does_not_touch_the_lease_of_another(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_release_does_not_touch_the_lease_of_another(two: Two) -> None:
     await two.a.elector.close()
     await two.take_over()
     await two.a.elector.release()
     assert spec(two.cluster)["holderIdentity"] == "b"
-    await two.close()
 
 
-@virtual()
+@virtual(leading)
 async def test_a_release_without_an_answer_ends_in_time(
-    sim: Sim, caplog: pytest.LogCaptureFixture
+    two: Two, caplog: pytest.LogCaptureFixture
 ) -> None:
-    two = await leading(sim)
     two.a.client.hangs = True
     await two.a.elector.release()
-    assert sim.clock.monotonic() == 5
+    assert two.sim.clock.monotonic() == 5
     assert "refloat: not released: no answer" in caplog.text
 
 
-@virtual()
-async def test_a_leader_whose_api_hangs_stops_at_its_deadline(sim: Sim) -> None:
-    two = await leading(sim)
-    await sim.clock.sleep(3)  # renewed at 2
+@virtual(leading)
+async def test_a_leader_whose_api_hangs_stops_at_its_deadline(two: Two) -> None:
+    await two.sim.clock.sleep(3)  # renewed at 2
     two.a.client.hangs = True
     error = await two.a.elector.lost()
-    assert sim.clock.monotonic() == 12
+    assert two.sim.clock.monotonic() == 12
     assert str(error) == "refloat: leadership lost: not renewed in time"
     assert not two.a.elector.leads
-    await two.close()
 
 
 @virtual()
@@ -209,15 +195,13 @@ async def test_a_leader_counts_its_deadline_from_the_sending_and_not_from_the_an
     await two.close()
 
 
-@virtual()
-async def test_a_renewal_moves_the_deadline_to_its_sending(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_renewal_moves_the_deadline_to_its_sending(two: Two) -> None:
     two.a.client.latency = 4
-    await sim.clock.sleep(7)  # sent at 2, answered at 6
+    await two.sim.clock.sleep(7)  # sent at 2, answered at 6
     two.a.client.hangs = True
     await two.a.elector.lost()
-    assert sim.clock.monotonic() == 12
-    await two.close()
+    assert two.sim.clock.monotonic() == 12
 
 
 FAILURES = [
@@ -229,40 +213,34 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-@virtual()
+@virtual(leading)
 async def test_a_leader_survives_failures_that_are_shorter_than_its_deadline(
-    sim: Sim, failure: Exception
+    two: Two, failure: Exception
 ) -> None:
-    two = await leading(sim)
     two.a.client.down = failure
-    await sim.clock.sleep(7)
+    await two.sim.clock.sleep(7)
     two.a.client.down = None
-    await sim.clock.sleep(60)
+    await two.sim.clock.sleep(60)
     assert two.a.elector.leads
-    await two.close()
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-@virtual()
-async def test_a_leader_does_not_survive_longer_ones(sim: Sim, failure: Exception) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_leader_does_not_survive_longer_ones(two: Two, failure: Exception) -> None:
     two.a.client.down = failure
     await two.a.elector.lost()
-    assert sim.clock.monotonic() == 10
+    assert two.sim.clock.monotonic() == 10
     two.a.client.down = None
-    await sim.clock.sleep(60)
+    await two.sim.clock.sleep(60)
     assert not two.a.elector.leads, "what is lost stays lost"
-    await two.close()
 
 
-@virtual()
-async def test_a_renewal_whose_answer_was_lost_is_done_again(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_renewal_whose_answer_was_lost_is_done_again(two: Two) -> None:
     two.a.client.lost = [errors.Timeout("lost")] * 2
-    await sim.clock.sleep(60)
+    await two.sim.clock.sleep(60)
     assert two.a.elector.leads
     assert spec(two.cluster)["leaseTransitions"] == 0
-    await two.close()
 
 
 @virtual()
@@ -275,79 +253,71 @@ async def test_a_create_whose_answer_was_lost_is_found_again(sim: Sim) -> None:
     await two.close()
 
 
-@virtual()
-async def test_a_change_by_somebody_else_does_not_end_leadership(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_change_by_somebody_else_does_not_end_leadership(two: Two) -> None:
     await two.b.client.patch(
         LEASES, "refloat", {"metadata": {"labels": {"x": "y"}}}, namespace="kube-system"
     )
-    await sim.clock.sleep(60)
+    await two.sim.clock.sleep(60)
     assert two.a.elector.leads
-    await two.close()
 
 
-@virtual()
-async def test_a_lease_that_was_taken_away_ends_leadership_at_the_next_renewal(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_lease_that_was_taken_away_ends_leadership_at_the_next_renewal(two: Two) -> None:
     await two.b.client.patch(
         LEASES, "refloat", {"spec": {"holderIdentity": "c"}}, namespace="kube-system"
     )
     error = await two.a.elector.lost()
-    assert sim.clock.monotonic() == 2
+    assert two.sim.clock.monotonic() == 2
     assert str(error) == "refloat: leadership lost: c has the Lease"
-    await two.close()
 
 
-@virtual()
-async def test_a_lease_that_was_deleted_is_made_anew_by_its_leader(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_lease_that_was_deleted_is_made_anew_by_its_leader(two: Two) -> None:
     waiting = asyncio.ensure_future(two.b.elector.acquire())
-    await sim.clock.sleep(30.5)
+    await two.sim.clock.sleep(30.5)
     await two.b.client.delete(LEASES, "refloat", namespace="kube-system")
-    await sim.clock.sleep(60)
+    await two.sim.clock.sleep(60)
     assert two.a.elector.leads
     assert not waiting.done()
     assert spec(two.cluster)["holderIdentity"] == "a"
     assert spec(two.cluster)["acquireTime"] == "2026-01-01T00:00:00.000000Z"
     waiting.cancel()
-    await two.close()
 
 
-@virtual()
-async def test_who_saw_a_leader_waits_for_it_even_if_the_lease_is_deleted(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_who_saw_a_leader_waits_for_it_even_if_the_lease_is_deleted(two: Two) -> None:
     waiting = asyncio.ensure_future(two.b.elector.acquire())
-    await sim.clock.sleep(1)
+    await two.sim.clock.sleep(1)
     two.a.client.hangs = True
     await two.b.client.delete(LEASES, "refloat", namespace="kube-system")
     await two.a.elector.lost()
     assert not two.b.elector.leads
     await waiting
-    assert sim.clock.monotonic() >= 15
-    await two.close()
+    assert two.sim.clock.monotonic() >= 15
 
 
-@virtual()
-async def test_a_lease_in_our_name_of_another_process_is_waited_for(sim: Sim) -> None:
+@virtual(leading)
+async def test_a_lease_in_our_name_of_another_process_is_waited_for(two: Two) -> None:
     """A restarted process cannot know whether the one before it has ended."""
-    two = await leading(sim)
     await two.a.elector.close()
-    again = ElectionProcess("a", two.cluster, sim.clock, Rand(3))
+    again = ElectionProcess("a", two.cluster, two.sim.clock, Rand(3))
     await again.elector.acquire()
-    assert sim.clock.monotonic() >= 15
+    assert two.sim.clock.monotonic() >= 15
     assert spec(two.cluster)["leaseTransitions"] == 0
     await again.elector.close()
 
 
-@virtual()
-async def test_a_lease_in_a_name_that_is_unique_is_ours_at_once(sim: Sim) -> None:
+@virtual(leading)
+async def test_a_lease_in_a_name_that_is_unique_is_ours_at_once(two: Two) -> None:
     """The process before this one has surely ended, or it is this one."""
-    two = await leading(sim)
     await two.a.elector.close()
     settings = ElectionSettings("kube-system", "refloat", "a", unique_identity=True)
-    again = Elector(two.cluster.client(sim.clock), clock=sim.clock, rand=Rand(3), settings=settings)
+    again = Elector(
+        two.cluster.client(two.sim.clock), clock=two.sim.clock, rand=Rand(3), settings=settings
+    )
     await again.acquire()
-    assert sim.clock.monotonic() == 0
+    assert two.sim.clock.monotonic() == 0
     await again.close()
 
 
@@ -367,22 +337,19 @@ async def test_a_lease_that_is_refused_is_logged_once_and_remembered(
     await two.close()
 
 
-@virtual()
-async def test_a_guard_lets_nothing_through_after_the_deadline(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_guard_lets_nothing_through_after_the_deadline(two: Two) -> None:
     two.a.client.hangs = True
     patch = {"metadata": {"labels": {"x": "y"}}}
     await two.a.guard.patch(LEASES, "refloat", patch, namespace="kube-system")
     two.a.clock.freeze(20)
-    await sim.clock.sleep(20)
+    await two.sim.clock.sleep(20)
     with pytest.raises(LeadershipLost, match="not renewed in time"):
         await two.a.guard.patch(LEASES, "refloat", patch, namespace="kube-system")
-    await two.close()
 
 
-@virtual()
-async def test_a_guard_stops_every_verb_that_writes_and_none_that_reads(sim: Sim) -> None:
-    two = await leading(sim)
+@virtual(leading)
+async def test_a_guard_stops_every_verb_that_writes_and_none_that_reads(two: Two) -> None:
     await two.a.elector.close()
     guard, calls = two.a.guard, two.a.work_client.calls
     for write in (
