@@ -70,10 +70,20 @@ def pod(
     return builders.pod(name, name=name, deleted=deleted, grace=grace, **more)
 
 
+ATTACHED = node(WISHED, MINE, progress=HANDED, attached=1)
+TAINTED = node(WISHED, MINE, progress=HANDED)
+EMPTYING = node(WISHED, progress=BEGUN)
+CLEAN = node(WISHED, progress=CLEARED)
+DOWN = node(WISHED)
+GIVEN = node(WISHED, progress=HANDED)
+"""Kubernetes does the rest, and the node has no taint of Refloat's."""
 P = pod()
+EXISTS = [{"operator": "Exists"}]
+TOLERANT = pod(tolerations=EXISTS)
+STAYS = pod(tolerations=[TOLERATES_OUT])
+TOLERATES_WISH = [{"key": WISHED["key"], "operator": "Exists"}]
 GONE = pod("gone", phase="Failed", grace=0)
 HELD = AttachmentRef("a", "uid")
-EXISTS = [{"operator": "Exists"}]
 WAIT_FOR_PODS = EvictLater(5, "pods are there")
 WAIT_FOR_VOLUMES = EvictLater(5, "volumes are attached")
 
@@ -87,7 +97,7 @@ WAIT_FOR_VOLUMES = EvictLater(5, "volumes are attached")
             Nothing(),
         ),
         "another effect": (Observation(node({**WISHED, "effect": "NoExecute"}), STILL), Nothing()),
-        "down: volumes come first": (Observation(node(WISHED), STILL), ClearVolumes()),
+        "down: volumes come first": (Observation(DOWN, STILL), ClearVolumes()),
         "the KEP's effect, any key": (Observation(node(KEP), STILL), ClearVolumes()),
         "not ready": (Observation(node(WISHED, ready="False"), STILL), ClearVolumes()),
         "it never posted": (
@@ -95,18 +105,18 @@ WAIT_FOR_VOLUMES = EvictLater(5, "volumes are attached")
             Refuse("it has no Ready condition, so nothing has judged its health yet"),
         ),
         "it has no lease": (
-            Observation(node(WISHED), NO_LEASE),
+            Observation(DOWN, NO_LEASE),
             Refuse(
                 "it has no Lease in the namespace kube-node-lease,"
                 " so nothing shows that it is silent"
             ),
         ),
         "its lease is good for longer than the grace period": (
-            Observation(node(WISHED), LeaseSilence(51, 60)),
+            Observation(DOWN, LeaseSilence(51, 60)),
             EvictLater(5, AWAITED),
         ),
         "volumes are cleared, but this observer has not seen it silent for long enough": (
-            Observation(node(WISHED, progress=CLEARED), FRESH),
+            Observation(CLEAN, FRESH),
             EvictLater(5, AWAITED),
         ),
         "Scenario 3": (Observation(node(WISHED, ready="True"), STILL), Refuse("it is Ready")),
@@ -114,55 +124,43 @@ WAIT_FOR_VOLUMES = EvictLater(5, "volumes are attached")
             Observation(node(WISHED, ready="False"), FRESH, renewed=True),
             Refuse("it renews its lease"),
         ),
-        "its lease may yet move": (Observation(node(WISHED), FRESH), EvictLater(5, AWAITED)),
+        "its lease may yet move": (Observation(DOWN, FRESH), EvictLater(5, AWAITED)),
         "and is looked at when it may not": (
-            Observation(node(WISHED), LeaseSilence(48, 40)),
+            Observation(DOWN, LeaseSilence(48, 40)),
             EvictLater(2, AWAITED),
         ),
-        "no new heartbeat: it begins": (
-            Observation(node(WISHED, progress=CLEARED), STILL),
-            Begin(),
-        ),
+        "no new heartbeat: it begins": (Observation(CLEAN, STILL), Begin()),
         "it came back when volumes were cleared": (
             Observation(node(WISHED, progress=CLEARED, ready="True"), STILL),
             Refuse("it is Ready"),
         ),
         "its lease moved when volumes were cleared": (
-            Observation(node(WISHED, progress=CLEARED), FRESH, renewed=True),
+            Observation(CLEAN, FRESH, renewed=True),
             Refuse("it renews its lease"),
         ),
         "what nobody can read is as nothing": (
             Observation(node(WISHED, progress="{"), STILL),
             ClearVolumes(),
         ),
-        "pods are there": (
-            Observation(node(WISHED, progress=BEGUN), STILL, [P, GONE]),
-            Evict((P,)),
-        ),
+        "pods are there": (Observation(EMPTYING, STILL, [P, GONE]), Evict((P,))),
         "it came back after it began, and pods are there": (
             Observation(node(WISHED, progress=BEGUN, ready="True"), FRESH, [P], renewed=True),
             Refuse("it is Ready"),
         ),
         "its lease moved after it began, and pods are there": (
-            Observation(node(WISHED, progress=BEGUN), FRESH, [P], renewed=True),
+            Observation(EMPTYING, FRESH, [P], renewed=True),
             Refuse("it renews its lease"),
         ),
         "it began, but this observer has not seen it silent for long enough": (
-            Observation(node(WISHED, progress=BEGUN), FRESH, [P]),
+            Observation(EMPTYING, FRESH, [P]),
             EvictLater(5, AWAITED),
         ),
         "it came back when its pods were gone: it is finished": (
             Observation(node(WISHED, progress=BEGUN, ready="True"), FRESH, [GONE], renewed=True),
             Finish(),
         ),
-        "no pod is left: volumes": (
-            Observation(node(WISHED, progress=BEGUN), STILL, [GONE], [HELD]),
-            Detach((HELD,)),
-        ),
-        "held only by finalizers counts as gone": (
-            Observation(node(WISHED, progress=BEGUN), STILL, [GONE]),
-            Finish(),
-        ),
+        "no pod is left: volumes": (Observation(EMPTYING, STILL, [GONE], [HELD]), Detach((HELD,))),
+        "held only by finalizers counts as gone": (Observation(EMPTYING, STILL, [GONE]), Finish()),
         "the wish is gone": (Observation(node(OTHER, progress=BEGUN), STILL), Withdraw()),
     },
 )
@@ -173,65 +171,43 @@ def test_the_next_step(seen: Observation, want: Step) -> None:
 @cases(
     "seen want",
     {
-        "volumes are none of ours": (Observation(node(WISHED), STILL), Begin()),
+        "volumes are none of ours": (Observation(DOWN, STILL), Begin()),
         "the same checks": (Observation(node(WISHED, ready="True"), STILL), Refuse("it is Ready")),
-        "pods are others' to delete": (
-            Observation(node(WISHED, MINE, progress=HANDED), STILL, [P]),
-            WAIT_FOR_PODS,
-        ),
-        "volumes are others' to detach": (
-            Observation(node(WISHED, MINE, progress=HANDED, attached=1), STILL, [GONE]),
-            WAIT_FOR_VOLUMES,
-        ),
+        "pods are others' to delete": (Observation(TAINTED, STILL, [P]), WAIT_FOR_PODS),
+        "volumes are others' to detach": (Observation(ATTACHED, STILL, [GONE]), WAIT_FOR_VOLUMES),
         "not waited for when others would detach them anyway": (
-            Observation(node(WISHED, MINE, progress=HANDED, attached=1), STILL, [], [], 361),
+            Observation(ATTACHED, STILL, [], [], 361),
             Finish(),
         ),
         "a pod that stays keeps its volume": (
-            Observation(
-                node(WISHED, MINE, progress=HANDED, attached=1),
-                STILL,
-                [pod(tolerations=EXISTS, claims=("c",))],
-            ),
+            Observation(ATTACHED, STILL, [pod(tolerations=EXISTS, claims=("c",))]),
             Finish(),
         ),
-        "all is gone": (Observation(node(WISHED, MINE, progress=HANDED), STILL), Finish()),
+        "all is gone": (Observation(TAINTED, STILL), Finish()),
         "what tolerates the taint of Kubernetes stays, whatever it says of the wish": (
-            Observation(
-                node(WISHED, MINE, progress=HANDED), STILL, [pod(tolerations=[TOLERATES_OUT])]
-            ),
+            Observation(TAINTED, STILL, [STAYS]),
             Finish(),
         ),
         "unless it is being deleted: then others remove it": (
-            Observation(
-                node(WISHED, MINE, progress=HANDED),
-                STILL,
-                [pod(tolerations=[TOLERATES_OUT], grace=30)],
-            ),
+            Observation(TAINTED, STILL, [pod(tolerations=[TOLERATES_OUT], grace=30)]),
             WAIT_FOR_PODS,
         ),
         "or tolerates it only for a while": (
             Observation(
-                node(WISHED, MINE, progress=HANDED),
-                STILL,
-                [pod(tolerations=[{**TOLERATES_OUT, "tolerationSeconds": 60}])],
+                TAINTED, STILL, [pod(tolerations=[{**TOLERATES_OUT, "tolerationSeconds": 60}])]
             ),
             WAIT_FOR_PODS,
         ),
         "what tolerates only the wish is deleted by others all the same": (
-            Observation(
-                node(WISHED, MINE, progress=HANDED),
-                STILL,
-                [pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}])],
-            ),
+            Observation(TAINTED, STILL, [pod(tolerations=TOLERATES_WISH)]),
             WAIT_FOR_PODS,
         ),
         "somebody took the taint off: others are told once more": (
-            Observation(node(WISHED, progress=HANDED), STILL, [P]),
+            Observation(GIVEN, STILL, [P]),
             Begin(),
         ),
         "but not before this observer has seen the lease silent": (
-            Observation(node(WISHED, progress=HANDED), FRESH, [P]),
+            Observation(GIVEN, FRESH, [P]),
             EvictLater(5, AWAITED),
         ),
         "or put one in its place by which nobody is evicted": (
@@ -243,19 +219,16 @@ def test_the_next_step(seen: Observation, want: Step) -> None:
             Begin(),
         ),
         "took it off, but nobody is left that it would make leave": (
-            Observation(node(WISHED, progress=HANDED), STILL, [pod(tolerations=EXISTS)]),
+            Observation(GIVEN, STILL, [TOLERANT]),
             Finish(),
         ),
         "took it off a node that renews its lease: nothing is forced there any more": (
-            Observation(node(WISHED, progress=HANDED), FRESH, [P], renewed=True),
+            Observation(GIVEN, FRESH, [P], renewed=True),
             WAIT_FOR_PODS,
         ),
         "took it off a node that is Ready, where a pod stays": (
             Observation(
-                node(WISHED, progress=HANDED, ready="True"),
-                FRESH,
-                [pod(tolerations=EXISTS)],
-                renewed=True,
+                node(WISHED, progress=HANDED, ready="True"), FRESH, [TOLERANT], renewed=True
             ),
             Finish(),
         ),
@@ -285,10 +258,7 @@ def test_the_next_step_where_kubernetes_does_the_work(seen: Observation, want: S
         "deleted without, and not Failed yet": (pod(grace=0), True),
         "only finalizers hold it": (pod(grace=0, phase="Failed"), False),
         "it tolerates everything": (pod(tolerations=EXISTS), False),
-        "it tolerates the wish by its key": (
-            pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}]),
-            False,
-        ),
+        "it tolerates the wish by its key": (pod(tolerations=TOLERATES_WISH), False),
         "it tolerates another effect": (
             pod(tolerations=[{"operator": "Exists", "effect": "NoExecute"}]),
             True,
@@ -298,7 +268,7 @@ def test_the_next_step_where_kubernetes_does_the_work(seen: Observation, want: S
     },
 )
 def test_who_has_to_go(one: Pod, goes: bool) -> None:
-    assert (list(force_eviction.evicted(node(WISHED), [one], STARTED)) == [one]) is goes
+    assert (list(force_eviction.evicted(DOWN, [one], STARTED)) == [one]) is goes
 
 
 @cases(
@@ -359,7 +329,7 @@ def test_how_a_pod_fails(one: Pod, job_gates: JobGates, want: Object | None) -> 
 
 
 def test_it_begins_with_the_taint_that_tells_others() -> None:
-    done, taints = force_eviction.plan_begin(node(WISHED), IN_KUBERNETES, now=at(100))
+    done, taints = force_eviction.plan_begin(DOWN, IN_KUBERNETES, now=at(100))
     assert done == Progress(EVICTING, text(100), handed_over=True)
     added = Taint(MINE["key"], MINE["value"], MINE["effect"], text(100))
     assert taints == (REQUEST_TAINT, added)
@@ -373,15 +343,13 @@ def test_a_taint_that_others_added_before_tells_them_and_is_not_taken_off() -> N
 
 
 def test_what_is_begun_again_began_when_it_first_did() -> None:
-    done, taints = force_eviction.plan_begin(
-        node(WISHED, progress=HANDED), IN_KUBERNETES, now=at(200)
-    )
+    done, taints = force_eviction.plan_begin(GIVEN, IN_KUBERNETES, now=at(200))
     assert done == Progress(EVICTING, text(100), handed_over=True)
     assert taints == (REQUEST_TAINT, Taint(MINE["key"], MINE["value"], MINE["effect"], text(200)))
 
 
 def test_what_follows_on_cleared_volumes_begins_now() -> None:
-    done, _ = force_eviction.plan_begin(node(WISHED, progress=CLEARED), HERE, now=at(100))
+    done, _ = force_eviction.plan_begin(CLEAN, HERE, now=at(100))
     assert done == STARTED
 
 
@@ -437,17 +405,13 @@ def test_a_mistyped_request_is_found(taints: list[Object], want: int | None) -> 
         "other taints are not asked here": (pod(), node(OTHER, ready="True"), True),
         "it is to be evicted": (pod(), node(WISHED, ready="True"), False),
         "by the KEP's effect": (pod(), node(KEP, ready="True"), False),
-        "it tolerates that": (
-            pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}]),
-            node(WISHED, ready="True"),
-            True,
-        ),
+        "it tolerates that": (pod(tolerations=TOLERATES_WISH), node(WISHED, ready="True"), True),
         "its heartbeat was not sent yet": (pod(), node(ready="Unknown"), False),
         "it tolerates any wish": (pod(tolerations=EXISTS), node(), True),
         "the node cannot be read (Scenario 2)": (pod(), None, False),
         "but it tolerates any wish": (pod(tolerations=EXISTS), None, True),
         "there may be another wish than the one it tolerates": (
-            pod(tolerations=[{"key": WISHED["key"], "operator": "Exists"}]),
+            pod(tolerations=TOLERATES_WISH),
             None,
             False,
         ),
