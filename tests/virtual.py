@@ -30,21 +30,25 @@ ONLY = "REFLOAT_SEED"
 Test: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
 
-def seeds(count: int) -> range | tuple[int]:
+def seeds(count: int, first: int = 0) -> range | tuple[int]:
     """So many seeds, or the one that the environment asks for."""
     only = os.environ.get(ONLY)
-    return range(count) if only is None else (int(only),)
+    return range(first, first + count) if only is None else (int(only),)
 
 
 def virtual(
     opens: Callable[..., AbstractAsyncContextManager[Any]] | None = None,
     *args: Any,
     seeds: int = 1,
+    seed_from: str = "",
     shuffle: bool = True,
     bounds: Bounds | None = None,
     **options: Any,
 ) -> Callable[[Test], Callable[..., None]]:
-    """Run an async test in virtual time, once for each of so many seeds."""
+    """Run an async test in virtual time, once for each of so many seeds.
+
+    `seed_from` names the parameter of the test that is its first seed, in place of 0.
+    """
 
     def decorate(inner: Test) -> Callable[..., None]:
         async def opened(sim: Sim, **fixtures: Any) -> None:
@@ -55,7 +59,7 @@ def virtual(
         test = inner if opens is None else opened
 
         def run_all(**fixtures: Any) -> None:
-            for seed in _seeds(seeds):
+            for seed in _seeds(seeds, fixtures[seed_from] if seed_from else 0):
                 _run(test, fixtures, seed=seed, shuffle=shuffle, bounds=bounds)
 
         parameters = list(inspect.signature(inner).parameters.values())

@@ -2,7 +2,6 @@
 """The fixtures that the contract suites share."""
 
 from tests.contract.clusters import cluster, refloat_up
-from tests.contract.runtimes import on_runtime
 from tests.contract.stores import store
 
-__all__ = ["cluster", "on_runtime", "refloat_up", "store"]
+__all__ = ["cluster", "refloat_up", "store"]

@@ -84,7 +84,7 @@ class ProcessRuntimeFixture:
             await asyncio.sleep(0.2)  # until the shell ignores the signal
 
 
-Suite = Callable[[Callable[[RuntimeFixture], Coroutine[Any, Any, None]]], None]
+Story = Callable[[RuntimeFixture], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
@@ -93,21 +93,22 @@ async def of_processes(folder: Path) -> AsyncIterator[RuntimeFixture]:
         yield ProcessRuntimeFixture(node)
 
 
-@pytest.fixture(params=["simulated", "process"])
-def on_runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
-    """Runs a story on a runtime: in virtual time, or with real processes."""
+def on_runtimes(story: Story) -> Callable[[str, Path], None]:
+    """A test of each runtime: in virtual time, and with real processes."""
 
-    def in_virtual_time(story: Callable[[RuntimeFixture], Coroutine[Any, Any, None]]) -> None:
-        simulate(lambda sim: story(Simulated(sim)), seed=0)
+    @pytest.mark.parametrize("runtime", ["simulated", "process"])
+    def test(runtime: str, tmp_path: Path) -> None:
+        if runtime == "simulated":
+            return simulate(lambda sim: story(Simulated(sim)), seed=0)
+        return asyncio.run(_in_real_time(story, tmp_path))
 
-    def in_real_time(story: Callable[[RuntimeFixture], Coroutine[Any, Any, None]]) -> None:
-        async def program() -> None:
-            async with of_processes(tmp_path) as world:
-                await story(world)
+    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    return test
 
-        asyncio.run(program())
 
-    return in_virtual_time if request.param == "simulated" else in_real_time
+async def _in_real_time(story: Story, folder: Path) -> None:
+    async with of_processes(folder) as world:
+        await story(world)
 
 
 def current(world: RuntimeFixture) -> ContainerRecord:

@@ -135,16 +135,6 @@ class TestGroupCommit:
         assert all(isinstance(outcome, errors.Exists) for outcome in outcomes[1:])
         assert [e.value for e in store.page("").entries] == [b"0"]
 
-    async def test_a_write_sees_those_before_it_in_the_same_batch(self, store: Store) -> None:
-        one, two, three, four = await asyncio.gather(
-            store.create("a", b"1"),
-            store.update("a", b"2", expected=1),
-            store.delete("a", expected=2),
-            store.create("a", b"4"),
-        )
-        assert [entry.revision for entry in (one, two, three, four)] == [1, 2, 3, 4]
-        assert (four.created, store.revision) == (4, 4)
-
     async def test_a_loser_can_read_what_it_lost_against(self, store: Store) -> None:
         await store.create("a", b"0")
 

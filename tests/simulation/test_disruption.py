@@ -11,7 +11,7 @@ from refloat.api.meta import Object
 from refloat.api.policy import PodDisruptionBudget
 from refloat.app import controller_table
 from refloat.client import errors, kinds
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests.simulation.controller_cluster import (
     FAULTS,
     NAMESPACE,
@@ -222,18 +222,17 @@ async def test_marks_that_still_hold_are_kept(cluster: ControllerCluster) -> Non
 
 @pytest.mark.parametrize("number", range(1, 5))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await cluster.pod("a", labels=LABELS, ready=True, node="n")
-            await cluster.pod("b", labels=LABELS, ready=True, node="n")
-            await add(cluster, minAvailable=1)
-            await mark(cluster, "a")
-            await FAULTS[fault](cluster, number, 200)
-            await sim.clock.sleep(300)
-            assert await counts(cluster) == (2, 1, 2, 1)
-            pod = await cluster.find_pod("a")
-            assert pod is not None
-            assert condition(pod, "DisruptionTarget") == CLEARED
-
-    run(program, seed=number)
+@virtual(new_cluster, seed_from="number")
+async def test_whatever_happens_at_a_write_the_end_is_the_same(
+    cluster: ControllerCluster, fault: str, number: int
+) -> None:
+    await cluster.pod("a", labels=LABELS, ready=True, node="n")
+    await cluster.pod("b", labels=LABELS, ready=True, node="n")
+    await add(cluster, minAvailable=1)
+    await mark(cluster, "a")
+    await FAULTS[fault](cluster, number, 200)
+    await cluster.sim.clock.sleep(300)
+    assert await counts(cluster) == (2, 1, 2, 1)
+    pod = await cluster.find_pod("a")
+    assert pod is not None
+    assert condition(pod, "DisruptionTarget") == CLEARED

@@ -17,7 +17,7 @@ from refloat.client.requests import Request
 from refloat.policy.recovery.force_eviction import PROGRESS
 from refloat.runtime.controller_env import Build
 from refloat.sim.faulty_client import nothing
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation.controller_cluster import FAULTS, ControllerCluster, condition, running
 from tests.virtual import virtual
@@ -348,63 +348,58 @@ WRITES = 8
 
 @pytest.mark.parametrize("number", range(1, WRITES + 2))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await cluster.pod("held", node="n", finalizers=HELD)
-            await request_eviction(cluster)
-            await FAULTS[fault](cluster, number, 60)
-            await sim.clock.sleep(120)
-            assert await cluster.find_pod("p") is None
-            pod = await cluster.find_pod("held")
-            assert pod is not None
-            assert condition(pod, "DisruptionTarget") == TARGET
-            assert await attachments(cluster) == ["b"]
-            current = await node(cluster)
-            assert (current.status.volumes_in_use, current.status.volumes_attached) == (None, None)
-            assert await taints(cluster) == []
-            assert PROGRESS not in (current.metadata.annotations or {})
-
-    run(program, seed=number)
+@virtual(new_cluster, seed_from="number")
+async def test_whatever_happens_at_a_write_the_end_is_the_same(
+    cluster: ControllerCluster, fault: str, number: int
+) -> None:
+    await cluster.pod("held", node="n", finalizers=HELD)
+    await request_eviction(cluster)
+    await FAULTS[fault](cluster, number, 60)
+    await cluster.sim.clock.sleep(120)
+    assert await cluster.find_pod("p") is None
+    pod = await cluster.find_pod("held")
+    assert pod is not None
+    assert condition(pod, "DisruptionTarget") == TARGET
+    assert await attachments(cluster) == ["b"]
+    current = await node(cluster)
+    assert (current.status.volumes_in_use, current.status.volumes_attached) == (None, None)
+    assert await taints(cluster) == []
+    assert PROGRESS not in (current.metadata.annotations or {})
 
 
 @pytest.mark.parametrize("returns", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, WRITES + 1))
-def test_a_node_that_returns_at_a_write_is_refused_or_finished_with(
-    returns: str, number: int
+@virtual(new_cluster, seed_from="number")
+async def test_a_node_that_returns_at_a_write_is_refused_or_finished_with(
+    cluster: ControllerCluster, returns: str, number: int
 ) -> None:
     """Refused until the eviction begins, at the second write; finished from then on."""
+    await cluster.pod("held", node="n", finalizers=HELD)
+    await request_eviction(cluster)
+    await cluster.start()
+    moment = number if returns == "before" else number + 1
 
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await cluster.pod("held", node="n", finalizers=HELD)
-            await request_eviction(cluster)
-            await cluster.start()
-            moment = number if returns == "before" else number + 1
+    async def comes_back(_: Any) -> None:
+        if cluster.faulty.writes == moment:
+            await renew(cluster)
+            await post(cluster, "True")
 
-            async def comes_back(_: Any) -> None:
-                if cluster.faulty.writes == moment:
-                    await renew(cluster)
-                    await post(cluster, "True")
-
-            cluster.faulty.before = comes_back
-            await sim.clock.sleep(120)
-            assert await taints(cluster) == []
-            assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})
-            other, pod = await cluster.find_pod("held"), await cluster.find_pod("p")
-            assert other is not None
-            if moment <= 2:
-                assert pod is not None
-                assert (pod.status.phase, other.status.phase) == ("Running", "Running")
-                assert sorted(await attachments(cluster)) == ["a", "b"]
-                assert event_reasons(cluster)[-1] == "Warning ForceEvictionRefused"
-            else:
-                assert pod is None
-                assert other.status.phase == "Failed"
-                assert await attachments(cluster) == ["b"]
-                assert event_reasons(cluster)[-1] == "Normal ForceEvictionFinished"
-
-    run(program, seed=number)
+    cluster.faulty.before = comes_back
+    await cluster.sim.clock.sleep(120)
+    assert await taints(cluster) == []
+    assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})
+    other, pod = await cluster.find_pod("held"), await cluster.find_pod("p")
+    assert other is not None
+    if moment <= 2:
+        assert pod is not None
+        assert (pod.status.phase, other.status.phase) == ("Running", "Running")
+        assert sorted(await attachments(cluster)) == ["a", "b"]
+        assert event_reasons(cluster)[-1] == "Warning ForceEvictionRefused"
+    else:
+        assert pod is None
+        assert other.status.phase == "Failed"
+        assert await attachments(cluster) == ["b"]
+        assert event_reasons(cluster)[-1] == "Normal ForceEvictionFinished"
 
 
 @virtual(new_cluster)
@@ -429,26 +424,25 @@ async def test_gate_off_between_two_volumes_keeps_the_second(cluster: Controller
 
 
 @pytest.mark.parametrize("number", range(2, WRITES - 1))  # with one pod
-def test_a_gate_that_is_switched_off_stops_it_and_on_again_ends_it(number: int) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await request_eviction(cluster)
-            await cluster.start(dies_at=number)
-            await sim.clock.sleep(60)
-            await cluster.stop()
-            # A while without the gate, in which the node is back and runs something new.
-            await renew(cluster)
-            await post(cluster, "True")
-            await sim.clock.sleep(600)
-            before = (await node(cluster)).metadata.resource_version
-            await cluster.pod("new", node="n")
-            await cluster.status("new", startTime=times.format_time(sim.clock.now()))
-            await cluster.start()
-            await sim.clock.sleep(60)
-            assert (await node(cluster)).metadata.resource_version != before
-            assert await taints(cluster) == []
-            new = await cluster.find_pod("new")
-            assert new is not None
-            assert new.status.phase == "Running"
-
-    run(program, seed=number)
+@virtual(new_cluster, seed_from="number")
+async def test_a_gate_that_is_switched_off_stops_it_and_on_again_ends_it(
+    cluster: ControllerCluster, number: int
+) -> None:
+    await request_eviction(cluster)
+    await cluster.start(dies_at=number)
+    await cluster.sim.clock.sleep(60)
+    await cluster.stop()
+    # A while without the gate, in which the node is back and runs something new.
+    await renew(cluster)
+    await post(cluster, "True")
+    await cluster.sim.clock.sleep(600)
+    before = (await node(cluster)).metadata.resource_version
+    await cluster.pod("new", node="n")
+    await cluster.status("new", startTime=times.format_time(cluster.sim.clock.now()))
+    await cluster.start()
+    await cluster.sim.clock.sleep(60)
+    assert (await node(cluster)).metadata.resource_version != before
+    assert await taints(cluster) == []
+    new = await cluster.find_pod("new")
+    assert new is not None
+    assert new.status.phase == "Running"

@@ -25,7 +25,7 @@ from refloat.runtime.manager import Worker
 from refloat.sim.controller_process import ControllerProcess
 from refloat.sim.event_log import EventLog
 from refloat.sim.faulty_client import nothing
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation import controller_cluster
 from tests.simulation.controller_cluster import FAULTS, ControllerCluster, condition, running
@@ -380,14 +380,13 @@ async def test_volumes_have_time_from_when_the_last_pod_is_gone(cluster: Control
 
 @pytest.mark.parametrize("number", range(1, 4))  # begin and end, and one beyond
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await request_eviction(cluster)
-            await FAULTS[fault](cluster, number, 100)
-            await sim.clock.sleep(120)
-            assert await cluster.find_pod("p") is None
-            assert await taints(cluster) == []
-            assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})
-
-    run(program, seed=number)
+@virtual(new_cluster, seed_from="number")
+async def test_whatever_happens_at_a_write_the_end_is_the_same(
+    cluster: ControllerCluster, fault: str, number: int
+) -> None:
+    await request_eviction(cluster)
+    await FAULTS[fault](cluster, number, 100)
+    await cluster.sim.clock.sleep(120)
+    assert await cluster.find_pod("p") is None
+    assert await taints(cluster) == []
+    assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})

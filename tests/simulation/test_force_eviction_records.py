@@ -10,7 +10,7 @@ from refloat.client import errors, fence, kinds
 from refloat.client.requests import Request
 from refloat.policy.recovery.force_eviction import PROGRESS
 from refloat.sim.faulty_client import nothing
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests.simulation.controller_cluster import AT_ONCE, NAMESPACE, ControllerCluster, running
 from tests.simulation.test_force_eviction import (
     EVICTION_TAINT,
@@ -156,22 +156,18 @@ async def test_a_pod_that_is_gone_before_the_write_is_not_counted(
 
 # The writes: volumes, begin, status and deletion of the pod, the attachment, the end.
 @pytest.mark.parametrize("number", range(1, 7))
-def test_an_answer_that_is_lost_is_told_of_once(number: int) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await cluster.start(loses=(number,))
-            await request_eviction(cluster)
-            await sim.clock.sleep(2 * GRACE + 30)  # a lost answer may be a lost contact
-            assert await cluster.find_pod("p") is None
-            assert event_reasons(cluster) == [
-                "Normal ForceEvictionStarted",
-                "Normal ForceEvictionFinished",
-            ]
-            assert len(notes(cluster, "ForceEviction")) == 1
-            assert cluster.sample(PODS_TOTAL) == 1
-            assert cluster.sample("refloat_force_eviction_nodes_total", result="finished") == 1
-
-    run(program, seed=number)
+@virtual(new_cluster, seed_from="number")
+async def test_an_answer_that_is_lost_is_told_of_once(
+    cluster: ControllerCluster, number: int
+) -> None:
+    await cluster.start(loses=(number,))
+    await request_eviction(cluster)
+    await cluster.sim.clock.sleep(2 * GRACE + 30)  # a lost answer may be a lost contact
+    assert await cluster.find_pod("p") is None
+    assert event_reasons(cluster) == ["Normal ForceEvictionStarted", "Normal ForceEvictionFinished"]
+    assert len(notes(cluster, "ForceEviction")) == 1
+    assert cluster.sample(PODS_TOTAL) == 1
+    assert cluster.sample("refloat_force_eviction_nodes_total", result="finished") == 1
 
 
 # -- mistakes of the installation, and of the person who asks

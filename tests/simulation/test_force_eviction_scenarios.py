@@ -66,52 +66,48 @@ async def test_without_wish_the_volume_is_not_free_for_six_minutes(s: EvictedNod
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: f"{moment[1]} {moment[0]}")
-def test_a_node_that_returns_in_the_middle(moment: Moment, seed: int) -> None:
+@virtual(EvictedNodeCluster, seed_from="seed")
+async def test_a_node_that_returns_in_the_middle(
+    s: EvictedNodeCluster, moment: Moment, seed: int
+) -> None:
     """Scenario 1, step 5, before and after every step of the controller.
 
     Until its pod has failed, the eviction is refused.
     """
-
-    async def program(sim: Sim) -> None:
-        async with EvictedNodeCluster(sim) as s:
-            node = await s.begin()
-            s.returns_at, s.returns = moment, lambda: back(s, node)
-            s.fleet.fail(node, "crash")
-            await sim.clock.sleep(OFF_SECONDS)
-            await s.request_eviction(node)
-            await sim.clock.sleep(END_SECONDS)
-            if s.fleet.fault(node):  # there was no such write: the attachment was gone by then
-                s.fleet.heal(node)
-                await sim.clock.sleep(60)
-            await s.settled()
-            is_refusal = moment in MOMENTS[:REFUSED]
-            assert s.job().status.failed == (0 if is_refusal else 1)
-
-    run(program, seed=seed)
+    node = await s.begin()
+    s.returns_at, s.returns = moment, lambda: back(s, node)
+    s.fleet.fail(node, "crash")
+    await s.sim.clock.sleep(OFF_SECONDS)
+    await s.request_eviction(node)
+    await s.sim.clock.sleep(END_SECONDS)
+    if s.fleet.fault(node):  # there was no such write: the attachment was gone by then
+        s.fleet.heal(node)
+        await s.sim.clock.sleep(60)
+    await s.settled()
+    is_refusal = moment in MOMENTS[:REFUSED]
+    assert s.job().status.failed == (0 if is_refusal else 1)
 
 
 # The end of an eviction without a volume is its fifth.
 @pytest.mark.parametrize("number", range(3, 6))
-def test_a_node_that_does_not_hear_what_became_of_its_pod(number: int) -> None:
+@virtual(EvictedNodeCluster, seed_from="number")
+async def test_a_node_that_does_not_hear_what_became_of_its_pod(
+    s: EvictedNodeCluster, number: int
+) -> None:
     """Scenario 1, step 8: when the taint is gone, its watch is still behind."""
-
-    async def program(sim: Sim) -> None:
-        async with EvictedNodeCluster(sim) as s:
-            node = await s.begin(FREE)
-            s.returns_at, s.returns = (number, "after"), lambda: back(s, node)
-            # Nor would the cache hear of a replacement there.
-            await s.client.patch(kinds.NODES, node, {"spec": {"unschedulable": True}})
-            s.fleet.fail(node, "crash")
-            s.late.untold = node
-            await sim.clock.sleep(OFF_SECONDS)
-            await s.request_eviction(node)
-            await sim.clock.sleep(60)
-            assert s.fleet.fault(node) is None
-            assert s.wrong == []
-            assert s.running()
-            assert node not in s.running()
-
-    run(program, seed=number)
+    node = await s.begin(FREE)
+    s.returns_at, s.returns = (number, "after"), lambda: back(s, node)
+    # Nor would the cache hear of a replacement there.
+    await s.client.patch(kinds.NODES, node, {"spec": {"unschedulable": True}})
+    s.fleet.fail(node, "crash")
+    s.late.untold = node
+    await s.sim.clock.sleep(OFF_SECONDS)
+    await s.request_eviction(node)
+    await s.sim.clock.sleep(60)
+    assert s.fleet.fault(node) is None
+    assert s.wrong == []
+    assert s.running()
+    assert node not in s.running()
 
 
 async def back(s: EvictedNodeCluster, node: str) -> None:

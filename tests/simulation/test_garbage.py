@@ -14,7 +14,6 @@ from refloat.app import controller_table
 from refloat.client import errors
 from refloat.client.contract import DeleteOptions, Kind
 from refloat.client.requests import Request
-from refloat.sim.run import Sim, run
 from tests import builders
 from tests.simulation.controller_cluster import FAULTS, NAMESPACE, ControllerCluster, running
 from tests.virtual import virtual
@@ -261,22 +260,19 @@ async def test_a_new_owner_in_time_saves_it(cluster: ControllerCluster) -> None:
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
 @pytest.mark.parametrize("number", range(1, 5))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_happens_at_a_write_the_end_is_the_same(
-    fault: str, number: int, propagation: str
+@virtual(new_cluster, seed_from="number")
+async def test_whatever_happens_at_a_write_the_end_is_the_same(
+    cluster: ControllerCluster, fault: str, number: int, propagation: str
 ) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            owner = await add(cluster, "owner")
-            child = await add(cluster, "child", owner)
-            await add(cluster, "grandchild", child)
-            await delete(cluster, "owner", propagation)
-            await FAULTS[fault](cluster, number, 30)
-            survivors = ["child", "grandchild"] if propagation == "Orphan" else []
-            assert await there(cluster) == survivors
-            with contextlib.suppress(errors.NotFound):
-                assert not (await get(cluster, "child")).metadata.owner_references
-
-    run(program, seed=number)
+    owner = await add(cluster, "owner")
+    child = await add(cluster, "child", owner)
+    await add(cluster, "grandchild", child)
+    await delete(cluster, "owner", propagation)
+    await FAULTS[fault](cluster, number, 30)
+    survivors = ["child", "grandchild"] if propagation == "Orphan" else []
+    assert await there(cluster) == survivors
+    with contextlib.suppress(errors.NotFound):
+        assert not (await get(cluster, "child")).metadata.owner_references
 
 
 @virtual(new_cluster, seeds=3)

@@ -12,7 +12,6 @@ from refloat.api.structs import ApiObject
 from refloat.app import controller_table
 from refloat.client import errors, kinds
 from refloat.client.contract import Kind
-from refloat.sim.run import Sim, run
 from tests import builders
 from tests.simulation import controller_cluster
 from tests.simulation.controller_cluster import FAULTS, ControllerCluster, running
@@ -124,15 +123,14 @@ async def test_finalizers_of_others_stay_on_an_empty_namespace(cluster: Controll
 
 @pytest.mark.parametrize("number", range(1, 6))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int) -> None:
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await add(cluster)
-            for name in ("a", "b"):
-                await cluster.client.create(MAPS, builders.config_map(name), namespace=SPACE)
-            await cluster.client.delete(kinds.NAMESPACES, SPACE)
-            await FAULTS[fault](cluster, number, 30)
-            await sim.clock.sleep(60)
-            assert await found(cluster) is None
-
-    run(program, seed=number)
+@virtual(new_cluster, seed_from="number")
+async def test_whatever_happens_at_a_write_the_end_is_the_same(
+    cluster: ControllerCluster, fault: str, number: int
+) -> None:
+    await add(cluster)
+    for name in ("a", "b"):
+        await cluster.client.create(MAPS, builders.config_map(name), namespace=SPACE)
+    await cluster.client.delete(kinds.NAMESPACES, SPACE)
+    await FAULTS[fault](cluster, number, 30)
+    await cluster.sim.clock.sleep(60)
+    assert await found(cluster) is None

@@ -20,7 +20,7 @@ from refloat.client.requests import Request
 from refloat.policy.garbage.pod_gc import PodGCSettings
 from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.manager import Worker
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests.simulation import controller_cluster
 from tests.simulation.controller_cluster import FAULTS, ControllerCluster, condition
 from tests.virtual import virtual
@@ -185,23 +185,21 @@ async def test_duplicate_env_names_and_ports_do_not_save_a_pod(cluster: Controll
 
 @pytest.mark.parametrize("number", range(1, 6))  # two pods, two writes each, and one beyond
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int) -> None:
+@virtual(new_cluster, seed_from="number")
+async def test_whatever_happens_at_a_write_the_end_is_the_same(
+    cluster: ControllerCluster, fault: str, number: int
+) -> None:
     """The condition always comes before the delete: the pod that is held shows what came."""
-
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await cluster.pod("a", node="lost", finalizers=HELD)
-            await cluster.pod("b", node="lost")
-            await FAULTS[fault](cluster, number, 70)
-            await sim.clock.sleep(180)
-            assert await cluster.find_pod("b") is None
-            pod = await cluster.find_pod("a")
-            assert pod is not None
-            assert pod.is_terminating
-            assert pod.status.phase == "Failed"
-            assert condition(pod, "DisruptionTarget") == TARGET
-
-    run(program, seed=number)
+    await cluster.pod("a", node="lost", finalizers=HELD)
+    await cluster.pod("b", node="lost")
+    await FAULTS[fault](cluster, number, 70)
+    await cluster.sim.clock.sleep(180)
+    assert await cluster.find_pod("b") is None
+    pod = await cluster.find_pod("a")
+    assert pod is not None
+    assert pod.is_terminating
+    assert pod.status.phase == "Failed"
+    assert condition(pod, "DisruptionTarget") == TARGET
 
 
 @virtual(new_cluster, seeds=3)

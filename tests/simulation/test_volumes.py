@@ -16,7 +16,7 @@ from refloat.controllers.attach_detach.writes import AttachmentWriter, name_of
 from refloat.policy.recovery import force_eviction
 from refloat.runtime.controller_env import ControllerEnv
 from refloat.runtime.manager import Worker
-from refloat.sim.run import Sim, run
+from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation.controller_cluster import AT_ONCE, FAULTS, ControllerCluster, running
 from tests.virtual import virtual
@@ -429,22 +429,20 @@ async def test_who_waits_for_node_to_unmount_volume_is_told_so(cluster: Controll
 
 @pytest.mark.parametrize("number", range(1, 11))
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_happens_at_a_write_the_end_is_the_same(fault: str, number: int) -> None:
+@virtual(new_cluster, seed_from="number")
+async def test_whatever_happens_at_a_write_the_end_is_the_same(
+    cluster: ControllerCluster, fault: str, number: int
+) -> None:
     """Bound, attached to the first, and then to the second."""
-
-    async def program(sim: Sim) -> None:
-        async with new_cluster(sim) as cluster:
-            await cluster.pod("one", node="a", spec=CLAIMING)
-            await FAULTS[fault](cluster, number, 5)
-            await sim.clock.sleep(10)
-            await cluster.pod("two", node="b", spec=CLAIMING)
-            await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-            await sim.clock.sleep(60)
-            if cluster.faulty.died.is_set():
-                await cluster.stop()
-                await cluster.start()
-                await sim.clock.sleep(60)
-            assert await phases(cluster) == ("Bound", "Bound")
-            assert await attached(cluster) == ["b"]
-
-    run(program, seed=number)
+    await cluster.pod("one", node="a", spec=CLAIMING)
+    await FAULTS[fault](cluster, number, 5)
+    await cluster.sim.clock.sleep(10)
+    await cluster.pod("two", node="b", spec=CLAIMING)
+    await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
+    await cluster.sim.clock.sleep(60)
+    if cluster.faulty.died.is_set():
+        await cluster.stop()
+        await cluster.start()
+        await cluster.sim.clock.sleep(60)
+    assert await phases(cluster) == ("Bound", "Bound")
+    assert await attached(cluster) == ["b"]

@@ -17,9 +17,9 @@ from refloat.api.meta import Object
 from refloat.client import errors, kinds
 from refloat.client.contract import Kind
 from refloat.client.local import LocalClient
-from refloat.sim.run import Sim, run
 from tests.unit.agent import nodes
 from tests.unit.agent.nodes import Nodes, on_nodes
+from tests.virtual import virtual
 
 BEAT = 10.4
 """Seconds after which a node has renewed its lease once more."""
@@ -215,40 +215,38 @@ async def test_a_short_trouble_ends_nobody(here: Nodes, trouble: Callable[[str],
 
 @pytest.mark.parametrize("fault", ["freeze", "partition"])
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
-def test_a_pod_of_a_lost_node_ends_at_its_deadline_for_good(fault: Fault, policy: str) -> None:
-    async def program(sim: Sim) -> None:
-        async with nodes.running(sim) as here:
-            created = await here.create(asking(policy=policy))
-            await here.after(15)
-            here.fleet.fail("n0", fault)
-            at = deadline(here)
-            await here.after(at - sim.clock.monotonic() - 0.01)
-            assert is_running(here)
-            await here.after(0.02)
-            assert not is_running(here)
-            await here.after(1000)
-            here.fleet.heal("n0")
-            await here.after(60)
-            status = await here.status()
-            assert (status["phase"], status["reason"]) == ("Failed", "SelfFenced")
-            assert status["message"] == (
-                "The node could not renew its lease for 380s and ended the pod by itself"
-            )
-            end = terminated(status)
-            assert (end["exitCode"], end["reason"]) == (137, "Fenced")
-            assert promised(status) is not None
-            (target,) = [e for e in status["conditions"] if e["type"] == "DisruptionTarget"]
-            assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
-            warned = [each for each in here.events if each[1] == "SelfFenced"]
-            assert warned == [("Warning", "SelfFenced", status["message"])]
-            await here.restart()
-            await here.after(1000)
-            assert not is_running(here)
-            assert here.phases() == ["Pending", "Running", "Failed"]
-            assert here.runtimes["n0"].containers(created["metadata"]["uid"])
-
-    for seed in range(5):
-        run(program, seed=seed)
+@virtual(nodes.running, seeds=5)
+async def test_a_pod_of_a_lost_node_ends_at_its_deadline_for_good(
+    here: Nodes, fault: Fault, policy: str
+) -> None:
+    created = await here.create(asking(policy=policy))
+    await here.after(15)
+    here.fleet.fail("n0", fault)
+    at = deadline(here)
+    await here.after(at - here.sim.clock.monotonic() - 0.01)
+    assert is_running(here)
+    await here.after(0.02)
+    assert not is_running(here)
+    await here.after(1000)
+    here.fleet.heal("n0")
+    await here.after(60)
+    status = await here.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "SelfFenced")
+    assert status["message"] == (
+        "The node could not renew its lease for 380s and ended the pod by itself"
+    )
+    end = terminated(status)
+    assert (end["exitCode"], end["reason"]) == (137, "Fenced")
+    assert promised(status) is not None
+    (target,) = [e for e in status["conditions"] if e["type"] == "DisruptionTarget"]
+    assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
+    warned = [each for each in here.events if each[1] == "SelfFenced"]
+    assert warned == [("Warning", "SelfFenced", status["message"])]
+    await here.restart()
+    await here.after(1000)
+    assert not is_running(here)
+    assert here.phases() == ["Pending", "Running", "Failed"]
+    assert here.runtimes["n0"].containers(created["metadata"]["uid"])
 
 
 @on_nodes()

@@ -68,15 +68,6 @@ async def test_one_that_ignores_term_is_killed_after_its_grace(here: ProcessNode
     assert RealClock().monotonic() - began >= 0.3
 
 
-async def test_asked_again_the_earlier_time_holds(here: ProcessNode) -> None:
-    await here.start(sh("a", "trap '' TERM; echo ready; while true; do sleep 1; done"))
-    await here.printed("a", "ready")
-    assert here.runtime.stop("a", "main", 1000)
-    assert not here.runtime.stop("a", "main", 0.1)
-    assert not here.runtime.stop("a", "main", 1000)
-    assert (await here.ended("a")).exit_code == 137
-
-
 def hooked(script: str, hook: list[str], **more: Any) -> Any:
     return sh("a", script, lifecycle={"preStop": {"exec": {"command": hook}}}, **more)
 
