@@ -192,7 +192,7 @@ Fault: TypeAlias = Callable[[ControllerCluster, int, float], Awaitable[None]]
 
 async def _dies(cluster: ControllerCluster, number: int, seconds: float, *, after: bool) -> None:
     await cluster.start(dies_at=number, dies_after=after)
-    await cluster.sim.clock.sleep(seconds)
+    await cluster.sleep(seconds)
     await cluster.restart()
 
 

@@ -255,7 +255,7 @@ async def test_a_record_is_renewed_while_its_process_lives_and_says_when_it_ends
 ) -> None:
     one = publisher(cluster, "a")
     one.start()
-    await cluster.sim.clock.sleep(3600)
+    await cluster.sleep(3600)
     (record,) = await records(cluster)
     assert record.is_alive(cluster.sim.clock.now())
     await one.stop()
@@ -270,11 +270,11 @@ async def test_records_of_processes_that_are_gone_stay_bounded(cluster: Recovery
     for number in range(2 * actors.MAX_RECORDS):
         each = publisher(cluster, f"a-{number}")
         each.start()
-        await cluster.sim.clock.sleep(10)
+        await cluster.sleep(10)
         await each.stop()
     last = publisher(cluster, "last")
     last.start()
-    await cluster.sim.clock.sleep(actors.HEARTBEAT_SECONDS + 1)
+    await cluster.sleep(actors.HEARTBEAT_SECONDS + 1)
     actors_after = await records(cluster)
     assert len(actors_after) == actors.MAX_RECORDS
     assert actors_after[0].identity == "last"

@@ -41,7 +41,7 @@ async def budget(cluster: ControllerCluster, name: str = "b") -> PodDisruptionBu
 
 async def counts(cluster: ControllerCluster) -> tuple[int, ...]:
     """Well, wanted, expected, may go."""
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     status = (await budget(cluster)).status
     return (
         status.current_healthy,
@@ -119,7 +119,7 @@ async def test_pods_of_a_job_need_a_budget_in_whole_numbers(cluster: ControllerC
 async def test_budget_never_counted_failed_for_no_generation(cluster: ControllerCluster) -> None:
     await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
     await add(cluster, maxUnavailable=1)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     (condition,) = await raw_conditions(cluster)
     assert condition["reason"] == "SyncFailed"
     assert "observedGeneration" not in condition
@@ -131,12 +131,12 @@ async def test_a_budget_that_cannot_be_counted_failed_for_the_generation_counted
 ) -> None:
     await cluster.pod("a", labels=LABELS, ready=True, ownerReferences=[JOB])
     await add(cluster, minAvailable=1)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     (condition,) = await raw_conditions(cluster)
     assert (condition["reason"], condition["observedGeneration"]) == ("InsufficientPods", 1)
     other = {"spec": {"minAvailable": "50%"}}
     await cluster.client.patch(kinds.POD_DISRUPTION_BUDGETS, "b", other, namespace=NAMESPACE)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert (await budget(cluster)).metadata.generation == 2
     (condition,) = await raw_conditions(cluster)
     assert (condition["reason"], condition["observedGeneration"]) == ("SyncFailed", 1)
@@ -161,13 +161,13 @@ async def test_evicted_pod_that_stayed_is_reported_and_counted(cluster: Controll
     """behaviour C5.2"""
     await cluster.pod("x", labels=LABELS, ready=True, node="n")
     await add(cluster, minAvailable=0)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     granted = {"status": {"disruptedPods": {"x": _now(cluster.sim)}}}
     await cluster.client.patch(
         kinds.POD_DISRUPTION_BUDGETS, "b", granted, namespace=NAMESPACE, subresource="status"
     )
     assert await counts(cluster) == (0, 0, 1, 0)
-    await cluster.sim.clock.sleep(130)
+    await cluster.sleep(130)
     assert await counts(cluster) == (1, 0, 1, 1)
     note = "Pod was expected by PDB default/default to be deleted but it wasn't"
     assert ("Warning", "NotDeleted", note) in cluster.event_log.events
@@ -196,9 +196,9 @@ async def test_mark_without_a_delete_goes_after_two_minutes(cluster: ControllerC
     """behaviour C5.1"""
     await cluster.pod("a", node="n")
     await mark(cluster, "a")
-    await cluster.sim.clock.sleep(119)
+    await cluster.sleep(119)
     before = await cluster.find_pod("a")
-    await cluster.sim.clock.sleep(3)
+    await cluster.sleep(3)
     after = await cluster.find_pod("a")
     assert before is not None
     assert after is not None
@@ -213,10 +213,9 @@ async def test_marks_that_still_hold_are_kept(cluster: ControllerCluster) -> Non
     await mark(cluster, "going")
     await mark(cluster, "by-kubelet", "TerminationByKubelet")
     await cluster.delete("going")
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     for name in ("going", "by-kubelet"):
-        pod = await cluster.find_pod(name)
-        assert pod is not None
+        pod = await cluster.get_pod(name)
         assert (condition(pod, "DisruptionTarget") or {})["status"] == "True"
 
 
@@ -231,8 +230,7 @@ async def test_whatever_happens_at_a_write_the_end_is_the_same(
     await add(cluster, minAvailable=1)
     await mark(cluster, "a")
     await FAULTS[fault](cluster, number, 200)
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert await counts(cluster) == (2, 1, 2, 1)
-    pod = await cluster.find_pod("a")
-    assert pod is not None
+    pod = await cluster.get_pod("a")
     assert condition(pod, "DisruptionTarget") == CLEARED

@@ -117,22 +117,20 @@ async def test_a_node_that_is_down_gives_up_pods_and_volumes(cluster: Controller
     await cluster.pod("stays", node="n", spec={"tolerations": [{"operator": "Exists"}]})
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(49)
+    await cluster.sleep(49)
     assert (await node(cluster)).status.volumes_in_use == ("v",)
     assert await cluster.find_pod("p") is not None
-    await cluster.sim.clock.sleep(2)
+    await cluster.sleep(2)
     current = await node(cluster)
     assert (current.status.volumes_in_use, current.status.volumes_attached) == (None, None)
     assert await taints(cluster) == []
     assert PROGRESS not in (current.metadata.annotations or {})
     assert await cluster.find_pod("p") is None
-    pod = await cluster.find_pod("held")
-    assert pod is not None
+    pod = await cluster.get_pod("held")
     assert (pod.status.phase, pod.is_terminating) == ("Failed", True)
     assert condition(pod, "DisruptionTarget") == TARGET
     for name in ("elsewhere", "stays"):
-        other = await cluster.find_pod(name)
-        assert other is not None
+        other = await cluster.get_pod(name)
         assert other.status.phase == "Running"
     assert await attachments(cluster) == ["b"]
     assert event_reasons(cluster) == ["Normal ForceEvictionStarted", "Normal ForceEvictionFinished"]
@@ -144,9 +142,9 @@ async def test_a_node_that_is_down_gives_up_pods_and_volumes(cluster: Controller
 
 @virtual(running, new_cluster)
 async def test_node_that_was_silent_for_long_is_not_waited_for(cluster: ControllerCluster) -> None:
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await cluster.find_pod("p") is None
     assert await taints(cluster) == []
 
@@ -161,7 +159,7 @@ async def test_the_effect_of_the_kep_is_the_same_wish(cluster: ControllerCluster
     await request_eviction(
         cluster, {"key": "nodeShutdown", "value": "true", "effect": "ForceEviction"}
     )
-    await cluster.sim.clock.sleep(51)
+    await cluster.sleep(51)
     assert await cluster.find_pod("p") is None
     assert (await node(cluster)).spec.taints is None
 
@@ -171,12 +169,11 @@ async def test_a_ready_node_is_refused_at_once(cluster: ControllerCluster) -> No
     """KEP-36, Scenario 3"""
     await post(cluster, "True")
     await cluster.start()
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await taints(cluster) == []
-    pod = await cluster.find_pod("p")
-    assert pod is not None
+    pod = await cluster.get_pod("p")
     assert pod.status.phase == "Running"
     assert (await node(cluster)).status.volumes_in_use == ("v",)
     [(_, reason, note)] = cluster.event_log.events
@@ -189,13 +186,13 @@ async def test_a_ready_node_is_refused_at_once(cluster: ControllerCluster) -> No
 async def test_a_node_that_still_renews_its_lease_is_refused(cluster: ControllerCluster) -> None:
     """Though the node is not Ready yet, and whatever its clock shows."""
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(30)
+    await cluster.sleep(30)
     await renew(cluster)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await taints(cluster) == []
     assert await cluster.find_pod("p") is not None
     assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert await cluster.find_pod("p") is not None
 
 
@@ -206,21 +203,21 @@ async def test_a_clock_that_is_wrong_makes_nobody_dead(cluster: ControllerCluste
     await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace=LEASES)
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(49)
+    await cluster.sleep(49)
     assert await cluster.find_pod("p") is not None
-    await cluster.sim.clock.sleep(2)
+    await cluster.sleep(2)
     assert await cluster.find_pod("p") is None
 
 
 @virtual(running, new_cluster)
 async def test_restarted_controller_watches_the_lease_anew(cluster: ControllerCluster) -> None:
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(30)
+    await cluster.sleep(30)
     await cluster.stop()
     await cluster.start()
-    await cluster.sim.clock.sleep(49)
+    await cluster.sleep(49)
     assert await cluster.find_pod("p") is not None
-    await cluster.sim.clock.sleep(2)
+    await cluster.sleep(2)
     assert await cluster.find_pod("p") is None
 
 
@@ -229,15 +226,14 @@ async def test_restarted_controller_does_not_trust_its_taints(cluster: Controlle
     """The node returned while no controller ran, and its Ready condition is still Unknown."""
     await request_eviction(cluster)
     await cluster.start(dies_at=2, dies_after=True)  # the eviction has just begun
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     await cluster.stop()
     assert PROGRESS in ((await node(cluster)).metadata.annotations or {})
     await cluster.start()
-    await cluster.sim.clock.sleep(5)
+    await cluster.sleep(5)
     await renew(cluster)
-    await cluster.sim.clock.sleep(60)
-    pod = await cluster.find_pod("p")
-    assert pod is not None
+    await cluster.sleep(60)
+    pod = await cluster.get_pod("p")
     assert pod.status.phase == "Running"
     assert await taints(cluster) == []
     assert event_reasons(cluster)[-1] == "Warning ForceEvictionRefused"
@@ -246,9 +242,9 @@ async def test_restarted_controller_does_not_trust_its_taints(cluster: Controlle
 @virtual(running, new_cluster)
 async def test_a_wish_that_is_taken_back_is_forgotten(cluster: ControllerCluster) -> None:
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(30)
+    await cluster.sleep(30)
     await cluster.client.patch(kinds.NODES, "n", {"spec": {"taints": None}})
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert await cluster.find_pod("p") is not None
     assert event_reasons(cluster) == []
 
@@ -256,10 +252,10 @@ async def test_a_wish_that_is_taken_back_is_forgotten(cluster: ControllerCluster
 @virtual(running, new_cluster)
 async def test_it_is_not_begun_again_after_its_end(cluster: ControllerCluster) -> None:
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     version = (await node(cluster)).metadata.resource_version
     await cluster.pod("new", node="n")
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     assert (await node(cluster)).metadata.resource_version == version
     assert await cluster.find_pod("new") is not None
 
@@ -275,7 +271,7 @@ async def test_volume_that_another_node_has_by_now_stays_there(cluster: Controll
             await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment("a", "m"))
 
     cluster.faulty.before = goes_to_another_node
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert sorted(await attachments(cluster)) == ["a", "b"]
     assert await taints(cluster) == []
 
@@ -293,9 +289,8 @@ async def test_pod_that_ends_well_before_the_write_succeeds(cluster: ControllerC
             await cluster.status("held", phase="Succeeded")
 
     cluster.faulty.before = ends
-    await cluster.sim.clock.sleep(60)
-    pod = await cluster.find_pod("held")
-    assert pod is not None
+    await cluster.sleep(60)
+    pod = await cluster.get_pod("held")
     assert (pod.status.phase, pod.is_terminating) == ("Succeeded", True)
     assert condition(pod, "DisruptionTarget") is None
     assert await taints(cluster) == []
@@ -316,7 +311,7 @@ async def test_node_that_is_back_keeps_a_volume_it_has_mounted(cluster: Controll
             await cluster.client.patch(kinds.NODES, "n", {"status": mounted}, subresource="status")
 
     cluster.faulty.before = comes_back
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await cluster.find_pod("p") is None
     assert sorted(await attachments(cluster)) == ["a", "b"]
     assert event_reasons(cluster)[-1] == "Normal ForceEvictionFinished"
@@ -325,7 +320,7 @@ async def test_node_that_is_back_keeps_a_volume_it_has_mounted(cluster: Controll
 @virtual(running, new_cluster, Gates())
 async def test_without_its_gate_nobody_runs(cluster: ControllerCluster) -> None:
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     assert await cluster.find_pod("p") is not None
     assert await taints(cluster) == [EVICTION_TAINT["key"]]
 
@@ -335,9 +330,8 @@ async def test_pods_fail_without_a_condition_with_its_gate_off(cluster: Controll
     await cluster.pod("held", node="n", finalizers=HELD)
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(51)
-    pod = await cluster.find_pod("held")
-    assert pod is not None
+    await cluster.sleep(51)
+    pod = await cluster.get_pod("held")
     assert pod.status.phase == "Failed"
     assert condition(pod, "DisruptionTarget") is None
 
@@ -355,10 +349,9 @@ async def test_whatever_happens_at_a_write_the_end_is_the_same(
     await cluster.pod("held", node="n", finalizers=HELD)
     await request_eviction(cluster)
     await FAULTS[fault](cluster, number, 60)
-    await cluster.sim.clock.sleep(120)
+    await cluster.sleep(120)
     assert await cluster.find_pod("p") is None
-    pod = await cluster.find_pod("held")
-    assert pod is not None
+    pod = await cluster.get_pod("held")
     assert condition(pod, "DisruptionTarget") == TARGET
     assert await attachments(cluster) == ["b"]
     current = await node(cluster)
@@ -385,7 +378,7 @@ async def test_a_node_that_returns_at_a_write_is_refused_or_finished_with(
             await post(cluster, "True")
 
     cluster.faulty.before = comes_back
-    await cluster.sim.clock.sleep(120)
+    await cluster.sleep(120)
     assert await taints(cluster) == []
     assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})
     other, pod = await cluster.find_pod("held"), await cluster.find_pod("p")
@@ -413,12 +406,12 @@ async def test_gate_off_between_two_volumes_keeps_the_second(cluster: Controller
             cluster.process.env.update(gates=Gates())
 
     cluster.faulty.before = goes_off
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert len(await attachments(cluster)) == 2
     assert await taints(cluster) == [EVICTION_TAINT["key"]]
     cluster.faulty.before = nothing
     cluster.process.env.update(gates=ON)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attachments(cluster) == ["b"]
     assert await taints(cluster) == []
 
@@ -430,19 +423,18 @@ async def test_a_gate_that_is_switched_off_stops_it_and_on_again_ends_it(
 ) -> None:
     await request_eviction(cluster)
     await cluster.start(dies_at=number)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     await cluster.stop()
     # A while without the gate, in which the node is back and runs something new.
     await renew(cluster)
     await post(cluster, "True")
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     before = (await node(cluster)).metadata.resource_version
     await cluster.pod("new", node="n")
     await cluster.status("new", startTime=times.format_time(cluster.sim.clock.now()))
     await cluster.start()
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert (await node(cluster)).metadata.resource_version != before
     assert await taints(cluster) == []
-    new = await cluster.find_pod("new")
-    assert new is not None
+    new = await cluster.get_pod("new")
     assert new.status.phase == "Running"

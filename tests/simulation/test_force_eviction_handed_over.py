@@ -107,8 +107,7 @@ async def test_others_are_told_and_do_the_work(sim: Sim, caplog: pytest.LogCaptu
         assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
         await sim.clock.sleep(20)
         assert await cluster.find_pod("p") is None
-        pod = await cluster.find_pod("held")
-        assert pod is not None
+        pod = await cluster.get_pod("held")
         assert pod.status.phase == "Failed"
         target = condition(pod, "DisruptionTarget")
         assert target is not None
@@ -144,7 +143,7 @@ async def test_a_ready_node_is_refused(cluster: ControllerCluster) -> None:
     await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await taints(cluster) == []
     assert cluster.event_log.reasons() == ["ForceEvictionRefused"]
 
@@ -157,9 +156,9 @@ async def test_a_lease_is_watched_from_the_wish_on(cluster: ControllerCluster) -
         await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease")
         await cluster.pod(f"p{number}", node="n")
         await request_eviction(cluster)
-        await cluster.sim.clock.sleep(49)
+        await cluster.sleep(49)
         assert await taints(cluster) == [EVICTION_TAINT["key"]]
-        await cluster.sim.clock.sleep(60)
+        await cluster.sleep(60)
         assert await taints(cluster) == []
         assert await cluster.find_pod(f"p{number}") is None
 
@@ -167,7 +166,7 @@ async def test_a_lease_is_watched_from_the_wish_on(cluster: ControllerCluster) -
 @virtual(running, new_cluster)
 async def test_somebody_elses_taint_stays(cluster: ControllerCluster) -> None:
     await request_eviction(cluster, THEIRS)
-    await cluster.sim.clock.sleep(90)
+    await cluster.sleep(90)
     assert await cluster.find_pod("p") is None
     assert await taints(cluster) == [OUT]
 
@@ -175,10 +174,10 @@ async def test_somebody_elses_taint_stays(cluster: ControllerCluster) -> None:
 @virtual(running, new_cluster)
 async def test_a_taint_that_somebody_put_in_its_place_stays(cluster: ControllerCluster) -> None:
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(51)
+    await cluster.sleep(51)
     assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
     await request_eviction(cluster, {**THEIRS, "value": "nodeshutdown"})
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await cluster.find_pod("p") is None
     assert await taints(cluster) == [OUT]
 
@@ -189,7 +188,7 @@ async def test_a_pod_that_others_leave_alone_is_not_waited_for(cluster: Controll
     await cluster.pod("stays", node="n", spec={"tolerations": tolerant})
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(90)
+    await cluster.sleep(90)
     assert await cluster.find_pod("p") is None
     assert await cluster.find_pod("stays") is not None
     assert await taints(cluster) == []
@@ -214,14 +213,14 @@ async def test_a_taint_that_is_taken_off_in_the_middle_holds_nothing_up(
     await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
     await cluster.start()
     await request_eviction(cluster, *whose)
-    await cluster.sim.clock.sleep(70)
+    await cluster.sleep(70)
     assert await cluster.find_pod("p") is None
     await status(cluster, conditions=[{"type": "Ready", "status": ready}])
     await request_eviction(cluster)  # without the other
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await taints(cluster) == [EVICTION_TAINT["key"], *([] if ready == "True" else [OUT])]
     await status(cluster, volumesAttached=None)
-    await cluster.sim.clock.sleep(6)
+    await cluster.sleep(6)
     assert await cluster.find_pod("stays") is not None
     assert await taints(cluster) == []
     assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})
@@ -234,12 +233,12 @@ async def test_taint_taken_off_before_all_is_gone_is_set_again(cluster: Controll
     await cluster.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
     await cluster.start()
     await request_eviction(cluster, THEIRS)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     node_taints = [(each.key, each.value) for each in (await node(cluster)).spec.taints or ()]
     assert (OUT, MY_OWN["value"]) in node_taints
-    await cluster.sim.clock.sleep(200)
+    await cluster.sleep(200)
     assert await cluster.find_pod("later") is None
     assert await taints(cluster) == []
 
@@ -250,11 +249,11 @@ async def test_pod_that_nobody_deletes_stays_on_a_ready_node(cluster: Controller
     await cluster.pod("later", node="n", spec={"tolerations": [FOR_A_WHILE]})
     await cluster.start()
     await request_eviction(cluster, THEIRS)
-    await cluster.sim.clock.sleep(70)
+    await cluster.sleep(70)
     assert await cluster.find_pod("p") is None
     await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(200)
+    await cluster.sleep(200)
     assert await cluster.find_pod("later") is not None
     assert await taints(cluster) == []
 
@@ -264,10 +263,10 @@ async def test_wish_that_is_taken_back_takes_the_taint_with_it(cluster: Controll
     await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(52)
+    await cluster.sleep(52)
     assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
     await cluster.client.patch(kinds.NODES, "n", {"spec": {"taints": [MY_OWN]}})
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await taints(cluster) == []
     assert cluster.event_log.reasons()[-1] == "ForceEvictionWithdrawn"
 
@@ -276,14 +275,14 @@ async def test_wish_that_is_taken_back_takes_the_taint_with_it(cluster: Controll
 async def test_a_node_that_returns_is_finished_with(cluster: ControllerCluster) -> None:
     """Its kubelet ends the pods that are deleted, and then the taints go."""
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(51)
+    await cluster.sleep(51)
     await status(cluster, conditions=[{"type": "Ready", "status": "True"}])
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
     await cluster.client.delete(
         kinds.PODS, "p", namespace="default", options=controller_cluster.AT_ONCE
     )
-    await cluster.sim.clock.sleep(6)
+    await cluster.sleep(6)
     assert await taints(cluster) == []
 
 
@@ -291,16 +290,16 @@ async def test_a_node_that_returns_is_finished_with(cluster: ControllerCluster) 
 async def test_a_gate_that_changes_while_it_runs_is_heeded(cluster: ControllerCluster) -> None:
     cluster.process.env.update(gates=Gates())
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert await taints(cluster) == [EVICTION_TAINT["key"]]
     cluster.process.env.update(gates=ON)
-    await cluster.sim.clock.sleep(51)
+    await cluster.sleep(51)
     assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
     cluster.process.env.update(gates=Gates())
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
     cluster.process.env.update(gates=ON)
-    await cluster.sim.clock.sleep(51)
+    await cluster.sleep(51)
     assert await taints(cluster) == []
 
 
@@ -314,17 +313,17 @@ async def test_a_gate_that_is_switched_off_during_the_look_is_heeded(
         if path in request.path and cluster.sim.clock.monotonic() >= began + 40:
             cluster.faulty.before_read = nothing
             cluster.process.env.update(gates=Gates())
-            await cluster.sim.clock.sleep(5)
+            await cluster.sleep(5)
 
     await cluster.start(before_read=slowly)
     began = cluster.sim.clock.monotonic()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert cluster.faulty.before_read is nothing
     assert await taints(cluster) == [EVICTION_TAINT["key"]]
     assert cluster.faulty.writes == 0
     cluster.process.env.update(gates=ON)
-    await cluster.sim.clock.sleep(90)
+    await cluster.sleep(90)
     assert await taints(cluster) == []
 
 
@@ -334,12 +333,12 @@ async def test_gate_switched_off_while_a_write_waits_is_heeded(cluster: Controll
 
     async def waits(_: Request) -> None:
         cluster.process.env.update(gates=Gates())
-        await cluster.sim.clock.sleep(5)
+        await cluster.sleep(5)
         fence.check()
 
     await cluster.start(before=waits)
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert cluster.faulty.writes == 1
     assert await taints(cluster) == [EVICTION_TAINT["key"]]
     assert cluster.event_log.reasons() == []
@@ -349,13 +348,13 @@ async def test_gate_switched_off_while_a_write_waits_is_heeded(cluster: Controll
 async def test_what_was_seen_of_a_lease_is_forgotten_with_gate(cluster: ControllerCluster) -> None:
     """The node was back, and went down again, while no controller ran."""
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(10)
+    await cluster.sleep(10)
     cluster.process.env.update(gates=Gates())
-    await cluster.sim.clock.sleep(10)
+    await cluster.sleep(10)
     spec = {"renewTime": "2026-01-01T00:00:00.000000Z"}
     await cluster.client.patch(kinds.LEASES, "n", {"spec": spec}, namespace="kube-node-lease")
     cluster.process.env.update(gates=ON)
-    await cluster.sim.clock.sleep(90)
+    await cluster.sleep(90)
     assert cluster.event_log.reasons() == [
         "ForceEvictionStarted",
         "ForceEviction",
@@ -368,13 +367,13 @@ async def test_volumes_have_time_from_when_the_last_pod_is_gone(cluster: Control
     await status(cluster, volumesAttached=[{"name": "v", "devicePath": ""}])
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert await cluster.find_pod("p") is None
     await cluster.pod("late", node="n")
-    await cluster.sim.clock.sleep(200)
+    await cluster.sleep(200)
     assert await cluster.find_pod("late") is None
     assert await taints(cluster) == [EVICTION_TAINT["key"], OUT]
-    await cluster.sim.clock.sleep(200)
+    await cluster.sleep(200)
     assert await taints(cluster) == []
 
 
@@ -386,7 +385,7 @@ async def test_whatever_happens_at_a_write_the_end_is_the_same(
 ) -> None:
     await request_eviction(cluster)
     await FAULTS[fault](cluster, number, 100)
-    await cluster.sim.clock.sleep(120)
+    await cluster.sleep(120)
     assert await cluster.find_pod("p") is None
     assert await taints(cluster) == []
     assert PROGRESS not in ((await node(cluster)).metadata.annotations or {})

@@ -49,14 +49,14 @@ async def test_a_node_whose_volumes_are_cleared_is_watched_anew_by_the_next_proc
     """The process that cleared them died; the next has not seen the lease silent."""
     await request_eviction(cluster)
     await cluster.start(dies_at=1, dies_after=True)
-    await cluster.sim.clock.sleep(GRACE + 10)
+    await cluster.sleep(GRACE + 10)
     await cluster.stop()
     assert (await node(cluster)).metadata.annotations == {PROGRESS: '{"step":"VolumesCleared"}'}
     await cluster.start()
-    await cluster.sim.clock.sleep(GRACE - 1)
+    await cluster.sleep(GRACE - 1)
     assert await cluster.find_pod("p") is not None
     assert event_reasons(cluster) == []
-    await cluster.sim.clock.sleep(2)
+    await cluster.sleep(2)
     assert await cluster.find_pod("p") is None
 
 
@@ -72,7 +72,7 @@ async def test_a_node_that_renews_its_lease_when_its_volumes_are_cleared_keeps_i
 
     await request_eviction(cluster)
     await cluster.start(before=returns)
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     assert await cluster.find_pod("p") is not None
     assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
 
@@ -82,7 +82,7 @@ async def test_a_node_without_a_lease_is_refused(cluster: ControllerCluster) -> 
     await cluster.client.delete(kinds.LEASES, "n", namespace="kube-node-lease")
     await cluster.start()
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     assert await cluster.find_pod("p") is not None
     (note,) = notes(cluster, "ForceEvictionRefused")
     assert "it has no Lease in the namespace kube-node-lease" in note
@@ -94,13 +94,13 @@ async def test_write_that_client_keeps_for_long_needs_new_reads(cluster: Control
 
     async def is_kept(_: Request) -> None:
         cluster.faulty.before = nothing
-        await cluster.sim.clock.sleep(4)
+        await cluster.sleep(4)
         await renew(cluster)
         fence.check()  # as the transport does before each request
 
     await cluster.start(before=is_kept)
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     assert await cluster.find_pod("p") is not None
     assert event_reasons(cluster) == ["Warning ForceEvictionRefused"]
 
@@ -162,7 +162,7 @@ async def test_an_answer_that_is_lost_is_told_of_once(
 ) -> None:
     await cluster.start(loses=(number,))
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(2 * GRACE + 30)  # a lost answer may be a lost contact
+    await cluster.sleep(2 * GRACE + 30)  # a lost answer may be a lost contact
     assert await cluster.find_pod("p") is None
     assert event_reasons(cluster) == ["Normal ForceEvictionStarted", "Normal ForceEvictionFinished"]
     assert len(notes(cluster, "ForceEviction")) == 1
@@ -215,14 +215,14 @@ async def test_missing_right_shows_in_readyz_a_gauge_and_an_event(
 
     await cluster.start(refuses=forbidden)
     await request_eviction(cluster)
-    await cluster.sim.clock.sleep(2 * GRACE)
+    await cluster.sleep(2 * GRACE)
     missing = cluster.process.env.readiness["rights/force-eviction-controller"]()
     assert missing == "force-eviction-controller may not delete pods"
     assert cluster.sample(gauge, right="delete pods") == 1
     assert len(notes(cluster, "MissingRights")) == 1
     assert cluster.sample("refloat_force_eviction_pods_left") == 1
     cluster.faulty.refuses = lambda *_: None
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await cluster.find_pod("p") is None
     assert cluster.process.env.readiness["rights/force-eviction-controller"]() is None
     assert cluster.sample(gauge, right="delete pods") == 0

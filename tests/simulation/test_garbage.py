@@ -54,7 +54,7 @@ def reference(name: str, uid: str, **more: Any) -> Object:
 
 async def there(cluster: ControllerCluster, namespace: str = NAMESPACE) -> list[str]:
     """The names that are left after a while."""
-    await cluster.sim.clock.sleep(30)
+    await cluster.sleep(30)
     maps = [
         each async for page in cluster.client.list(MAPS, namespace=namespace) for each in page.items
     ]
@@ -208,7 +208,7 @@ async def test_object_without_a_namespace_is_no_owner_in_one(cluster: Controller
     metadata = {"name": "v", "ownerReferences": [owner]}
     await cluster.client.create(VOLUMES, {"metadata": metadata, **volume})
     await delete(cluster, "owner")
-    await cluster.sim.clock.sleep(30)
+    await cluster.sleep(30)
     await cluster.client.get(VOLUMES, "v")
     note = (
         f"ownerRef [v1/ConfigMap, namespace: , name: owner, uid: {owner['uid']}] "

@@ -83,13 +83,13 @@ async def test_jobs_deleted_under_faults_leave_no_pods(cluster: FaultyCluster, h
     for number in range(JOBS):
         await cluster.submit(f"j{number}", completions=3, parallelism=3)
     for number in range(JOBS):
-        await cluster.sim.clock.sleep(20 * cluster.sim.rand.random())
+        await cluster.sleep(20 * cluster.sim.rand.random())
         options = DeleteOptions(propagation=how)
         name = f"j{number}"
         await cluster.client.delete(kinds.JOBS, name, namespace=NAMESPACE, options=options)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     cluster.wire.bad = False
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     assert await left(cluster) == []
 
 
@@ -99,9 +99,9 @@ async def test_no_job_counts_more_pods_than_there_were_under_faults(cluster: Fau
     script = {"main": {"seconds": 1, "exitCode": 1}}
     for number in range(JOBS):
         await cluster.submit(f"j{number}", script=script, backoffLimit=2)
-    await cluster.sim.clock.sleep(600)
+    await cluster.sleep(600)
     cluster.wire.bad = False
-    await cluster.sim.clock.sleep(1200)
+    await cluster.sleep(1200)
     counts = [cluster.job(f"j{number}").status.failed for number in range(JOBS)]
     pods = [len(cluster.pods(f"j{number}")) for number in range(JOBS)]
     assert counts == pods == [3] * JOBS

@@ -51,9 +51,9 @@ async def test_an_empty_namespace_goes_after_five_seconds(cluster: ControllerClu
     await add(cluster)
     await cluster.client.create(MAPS, builders.config_map("a"), namespace=SPACE)
     await cluster.client.delete(kinds.NAMESPACES, SPACE)
-    await cluster.sim.clock.sleep(4.9)
+    await cluster.sleep(4.9)
     assert await found(cluster) is not None
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await found(cluster) is None
 
 
@@ -64,7 +64,7 @@ async def test_what_keeps_a_namespace_stands_in_its_conditions(cluster: Controll
         obj = builders.config_map(name, finalizers=HELD[: 2 if name == "a" else 1])
         await cluster.client.create(MAPS, obj, namespace=SPACE)
     await cluster.client.delete(kinds.NAMESPACES, SPACE)
-    await cluster.sim.clock.sleep(6)
+    await cluster.sleep(6)
     assert await told(cluster) == {
         "SomeResourcesRemain": "Some resources are remaining: configmaps. has 2 resource instances",
         "SomeFinalizersRemain": "Some content in the namespace has finalizers remaining: "
@@ -72,7 +72,7 @@ async def test_what_keeps_a_namespace_stands_in_its_conditions(cluster: Controll
     }
     await release(cluster, "a")
     await release(cluster, "b")
-    await cluster.sim.clock.sleep(9)
+    await cluster.sleep(9)
     assert await found(cluster) is None
 
 
@@ -82,7 +82,7 @@ async def test_while_a_pod_is_left_nothing_else_is_deleted(cluster: ControllerCl
     await cluster.client.create(kinds.PODS, builders.pod("p", node="n", grace=30), namespace=SPACE)
     await cluster.client.create(MAPS, builders.config_map("needed"), namespace=SPACE)
     await cluster.client.delete(kinds.NAMESPACES, SPACE)
-    await cluster.sim.clock.sleep(20)
+    await cluster.sleep(20)
     pod = await cluster.client.get(kinds.PODS, "p", namespace=SPACE)
     assert pod.is_terminating
     assert pod.metadata.deletion_grace_period_seconds == 30
@@ -92,7 +92,7 @@ async def test_while_a_pod_is_left_nothing_else_is_deleted(cluster: ControllerCl
     await cluster.client.delete(
         kinds.PODS, "p", namespace=SPACE, options=controller_cluster.AT_ONCE
     )
-    await cluster.sim.clock.sleep(20)
+    await cluster.sleep(20)
     assert await found(cluster) is None
 
 
@@ -101,7 +101,7 @@ async def test_pod_that_does_not_end_in_time_is_told_as_failure(cluster: Control
     await add(cluster)
     await cluster.client.create(kinds.PODS, builders.pod("p", node="n", grace=30), namespace=SPACE)
     await cluster.client.delete(kinds.NAMESPACES, SPACE)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     text = "unexpected items still remain in namespace: doomed for gvr: /v1, Resource=pods"
     assert await told(cluster) == {
         "ContentDeletionFailed": f"Failed to delete all resource types, 1 remaining: {text}"
@@ -114,7 +114,7 @@ async def test_finalizers_of_others_stay_on_an_empty_namespace(cluster: Controll
     namespace["spec"] = {"finalizers": ["kubernetes", "example.com/mine"]}
     await cluster.client.create(kinds.NAMESPACES, namespace)
     await cluster.client.delete(kinds.NAMESPACES, SPACE)
-    await cluster.sim.clock.sleep(10)
+    await cluster.sleep(10)
     names = await found(cluster)
     assert names is not None
     assert names.spec.finalizers == ("example.com/mine",)
@@ -132,5 +132,5 @@ async def test_whatever_happens_at_a_write_the_end_is_the_same(
         await cluster.client.create(MAPS, builders.config_map(name), namespace=SPACE)
     await cluster.client.delete(kinds.NAMESPACES, SPACE)
     await FAULTS[fault](cluster, number, 30)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await found(cluster) is None

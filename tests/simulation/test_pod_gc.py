@@ -51,12 +51,11 @@ async def test_orphans_fail_and_go_after_the_quarantine(cluster: ControllerClust
     await cluster.pod("gone", node="lost")
     await cluster.pod("kept", node="lost", finalizers=HELD)
     await cluster.start()
-    await cluster.sim.clock.sleep(39)
+    await cluster.sleep(39)
     assert await cluster.find_pod("gone") is not None
-    await cluster.sim.clock.sleep(2)
+    await cluster.sleep(2)
     assert await cluster.find_pod("gone") is None
-    pod = await cluster.find_pod("kept")
-    assert pod is not None
+    pod = await cluster.get_pod("kept")
     assert pod.status.phase == "Failed"
     assert pod.status.reason == ""
     assert pod.metadata.deletion_grace_period_seconds == 0
@@ -70,11 +69,11 @@ async def test_a_node_that_is_deleted_makes_orphans(cluster: ControllerCluster) 
     await cluster.node("n")
     await cluster.pod("p", node="n")
     await cluster.start()
-    await cluster.sim.clock.sleep(30)
+    await cluster.sleep(30)
     await cluster.client.delete(kinds.NODES, "n")
-    await cluster.sim.clock.sleep(40)
+    await cluster.sleep(40)
     assert await cluster.find_pod("p") is not None
-    await cluster.sim.clock.sleep(20)
+    await cluster.sleep(20)
     assert await cluster.find_pod("p") is None
 
 
@@ -82,11 +81,10 @@ async def test_a_node_that_is_deleted_makes_orphans(cluster: ControllerCluster) 
 async def test_a_node_that_returns_in_time_keeps_its_pods(cluster: ControllerCluster) -> None:
     await cluster.pod("p", node="n")
     await cluster.start()
-    await cluster.sim.clock.sleep(30)
+    await cluster.sleep(30)
     await cluster.node("n")
-    await cluster.sim.clock.sleep(300)
-    pod = await cluster.find_pod("p")
-    assert pod is not None
+    await cluster.sleep(300)
+    pod = await cluster.get_pod("p")
     assert pod.status.phase == "Running"
 
 
@@ -95,9 +93,9 @@ async def test_node_that_cannot_be_read_is_quarantined_again(cluster: Controller
     """behaviour C1.7"""
     await cluster.pod("p", node="lost")
     await cluster.start(fails_to_read=1)
-    await cluster.sim.clock.sleep(99)
+    await cluster.sleep(99)
     assert await cluster.find_pod("p") is not None
-    await cluster.sim.clock.sleep(2)
+    await cluster.sleep(2)
     assert await cluster.find_pod("p") is None
 
 
@@ -109,7 +107,7 @@ async def test_terminating_pods_leave_a_node_out_of_service(cluster: ControllerC
     await cluster.pod("runs", node="down")
     await cluster.delete("stuck")
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     orphan, runs = await cluster.find_pod("stuck"), await cluster.find_pod("runs")
     assert orphan is not None
     assert runs is not None
@@ -125,9 +123,8 @@ async def test_a_terminating_pod_without_a_node_is_collected(cluster: Controller
     await cluster.pod("p", phase="Pending", finalizers=HELD)
     await cluster.delete("p")
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
-    pod = await cluster.find_pod("p")
-    assert pod is not None
+    await cluster.sleep(1)
+    pod = await cluster.get_pod("p")
     assert pod.status.phase == "Failed"
     assert counted(cluster, "unscheduled") == 1
 
@@ -137,10 +134,10 @@ async def test_pods_that_are_over_stay_up_to_the_threshold(cluster: ControllerCl
     """behaviour C1.3"""
     for number in range(5):
         await cluster.pod(f"p{number}", phase="Succeeded")
-        await cluster.sim.clock.sleep(1)
+        await cluster.sleep(1)
     await cluster.pod("alive")
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     there = [
         name for name in ("p0", "p1", "p2", "p3", "p4", "alive") if await cluster.find_pod(name)
     ]
@@ -156,8 +153,7 @@ async def test_without_any_gate_an_orphan_is_deleted_as_it_is(sim: Sim) -> None:
         await cluster.pod("p", node="lost", finalizers=HELD)
         await cluster.start()
         await sim.clock.sleep(60)
-        pod = await cluster.find_pod("p")
-        assert pod is not None
+        pod = await cluster.get_pod("p")
         assert pod.is_terminating
         assert pod.status.phase == "Running"
 
@@ -179,7 +175,7 @@ async def test_duplicate_env_names_and_ports_do_not_save_a_pod(cluster: Controll
     """A failure that Kubernetes once had: the status was written with server-side apply."""
     await cluster.pod("p", node="lost", spec=DUPLICATES)
     await cluster.start()
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await cluster.find_pod("p") is None
 
 
@@ -193,10 +189,9 @@ async def test_whatever_happens_at_a_write_the_end_is_the_same(
     await cluster.pod("a", node="lost", finalizers=HELD)
     await cluster.pod("b", node="lost")
     await FAULTS[fault](cluster, number, 70)
-    await cluster.sim.clock.sleep(180)
+    await cluster.sleep(180)
     assert await cluster.find_pod("b") is None
-    pod = await cluster.find_pod("a")
-    assert pod is not None
+    pod = await cluster.get_pod("a")
     assert pod.is_terminating
     assert pod.status.phase == "Failed"
     assert condition(pod, "DisruptionTarget") == TARGET
@@ -218,7 +213,7 @@ async def test_a_new_pod_of_the_same_name_stays(cluster: ControllerCluster) -> N
             await cluster.pod("p", node="there")
 
     await cluster.start(before=before)
-    await cluster.sim.clock.sleep(100)
+    await cluster.sleep(100)
     pod = await cluster.find_pod("p")
     assert replaced == ["p"]
     assert pod is not None

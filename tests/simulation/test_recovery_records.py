@@ -474,7 +474,7 @@ async def test_a_pod_that_goes_while_its_write_fails_is_not_counted_for_ever(
     async def goes(_: Request) -> None:
         options = DeleteOptions(grace_seconds=0)
         await cluster.client.delete(kinds.PODS, "p", namespace=NAMESPACE, options=options)
-        await cluster.sim.clock.sleep(1)
+        await cluster.sleep(1)
 
     await cluster.node()
     await cluster.start(before=goes, refuses=lost)

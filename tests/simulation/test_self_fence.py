@@ -212,7 +212,7 @@ async def play(cluster: Cluster, *, fenced: bool) -> Machines:
     machines = Machines(cluster)
     machines.watch()
     await submit(cluster)
-    await cluster.sim.clock.sleep(5 + 15 * rand.random())
+    await cluster.sleep(5 + 15 * rand.random())
     await cluster.mark()
     old_node = machines.node()
     assert old_node is not None
@@ -220,7 +220,7 @@ async def play(cluster: Cluster, *, fenced: bool) -> Machines:
     heals_at = 220 * rand.random() if rand.below(2) else None
     restarts_at = 130 * rand.random() if rand.below(4) == 0 else None
     while cluster.seconds < 260 and (machines.starts < 2 or heals_at is not None):
-        await cluster.sim.clock.sleep(1 + rand.random())
+        await cluster.sleep(1 + rand.random())
         if restarts_at is not None and cluster.seconds > restarts_at:
             restarts_at = None
             await cluster.stop_last()
@@ -228,7 +228,7 @@ async def play(cluster: Cluster, *, fenced: bool) -> Machines:
         if heals_at is not None and cluster.seconds > heals_at:
             heals_at = None
             cluster.fleet.heal(old_node)
-    await cluster.sim.clock.sleep(10)
+    await cluster.sleep(10)
     return machines
 
 
@@ -267,13 +267,13 @@ async def _lose_and_wait(cluster: Cluster, *, armed: bool) -> tuple[Machines, fl
     machines = Machines(cluster)
     machines.watch()
     await submit(cluster, hurry=False, armed=armed)
-    await cluster.sim.clock.sleep(15)
+    await cluster.sleep(15)
     old_node = machines.node()
     assert old_node is not None
     cluster.fleet.fail(old_node, "freeze")
     await cluster.mark()
     while machines.starts < 2 and cluster.seconds < 1000:
-        await cluster.sim.clock.sleep(1)
+        await cluster.sleep(1)
     (freed,) = [pod for pod in cluster.pods() if pod.status.phase == "Failed"]
     return machines, cluster.history(freed)[-1][0]
 
@@ -301,7 +301,7 @@ async def test_a_pod_without_the_promise_is_not_freed_by_who_requires_it(sim: Si
         machines = Machines(cluster)
         machines.watch()
         await submit(cluster, armed=False)
-        await cluster.sim.clock.sleep(15)
+        await cluster.sleep(15)
         cluster.fleet.fail(str(machines.node()), "freeze")
-        await cluster.sim.clock.sleep(3000)
+        await cluster.sleep(3000)
         assert machines.starts == 1

@@ -141,31 +141,31 @@ async def phases(cluster: ControllerCluster) -> tuple[str, str]:
 
 @virtual(running, new_cluster)
 async def test_a_claim_that_names_a_volume_gets_it(cluster: ControllerCluster) -> None:
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await phases(cluster) == ("Bound", "Bound")
     await cluster.client.delete(kinds.PERSISTENT_VOLUME_CLAIMS, "c", namespace="default")
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     volume = await cluster.client.get(kinds.PERSISTENT_VOLUMES, "v")
     assert volume.status.phase == "Released"
 
 
 @virtual(running, new_cluster, volume="")
 async def test_a_volume_that_names_a_claim_gets_it(cluster: ControllerCluster) -> None:
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await phases(cluster) == ("Pending", "Available")
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
     patch = {"spec": {"claimRef": reference}}
     await cluster.client.patch(kinds.PERSISTENT_VOLUMES, "v", patch)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await phases(cluster) == ("Bound", "Bound")
 
 
 @virtual(running, new_cluster)
 async def test_a_volume_is_claimed_once(cluster: ControllerCluster) -> None:
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     late = builders.claim("late", volume="v")
     await cluster.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, late, namespace="default")
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     claim = await cluster.client.get(kinds.PERSISTENT_VOLUME_CLAIMS, "late", namespace="default")
     assert claim.status.phase == "Pending"
     assert cluster.event_log.events[-1] == (
@@ -180,7 +180,7 @@ async def test_a_claim_gets_no_volume_that_cannot_be_used_so(cluster: Controller
     env = builders.claim("env", volume="v", modes=["ReadWriteMany"])
     await cluster.client.create(kinds.PERSISTENT_VOLUME_CLAIMS, env, namespace="default")
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await phases(cluster) == ("Pending", "Available")
     assert "incompatible accessMode" in cluster.event_log.events[-1][2]
 
@@ -190,14 +190,14 @@ async def test_a_volume_goes_from_node_to_node(cluster: ControllerCluster) -> No
     assert await attached(cluster) == ["a"]
     await status(cluster, "a", volumesInUse=[NAME])
     await cluster.pod("two", node="b", spec=CLAIMING)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == ["a"]
     assert ("Warning", "FailedAttachVolume") in [each[:2] for each in cluster.event_log.events]
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == ["a"]  # the node has not unmounted the volume yet
     await status(cluster, "a", volumesInUse=None)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["b"]
     assert cluster.event_log.events[-1][1] == "SuccessfulAttachVolume"
 
@@ -205,7 +205,7 @@ async def test_a_volume_goes_from_node_to_node(cluster: ControllerCluster) -> No
 @virtual(attached_volume)
 async def test_a_pod_that_has_ended_needs_no_volume(cluster: ControllerCluster) -> None:
     await cluster.status("one", phase="Succeeded")
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == []
 
 
@@ -215,9 +215,9 @@ async def test_node_that_is_down_keeps_a_volume_for_six_minutes(cluster: Control
     await ready(cluster, "a", "Unknown")
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
     await cluster.pod("two", node="b", spec=CLAIMING)
-    await cluster.sim.clock.sleep(359)
+    await cluster.sleep(359)
     assert await attached(cluster) == ["a"]
-    await cluster.sim.clock.sleep(2)
+    await cluster.sleep(2)
     assert await attached(cluster) == ["b"]
 
 
@@ -229,7 +229,7 @@ async def test_out_of_service_frees_it_at_once(cluster: ControllerCluster) -> No
     await cluster.pod("two", node="b", spec=CLAIMING)
     taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
     await cluster.client.patch(kinds.NODES, "a", {"spec": {"taints": [taint]}})
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["b"]
 
 
@@ -241,10 +241,10 @@ async def test_node_with_cleared_lists_keeps_a_volume(cluster: ControllerCluster
     await status(cluster, "a", volumesAttached=None)
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
     await cluster.pod("two", node="b", spec=CLAIMING)
-    await cluster.sim.clock.sleep(300)
+    await cluster.sleep(300)
     assert await holders(cluster) == ["a"]
     await progress(cluster, "a", '{"step":"Evicting","started":"2026-01-01T00:00:00Z"}')
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["b"]
 
 
@@ -254,10 +254,10 @@ async def test_node_whose_taint_is_gone_gets_volumes_again(cluster: ControllerCl
     await progress(cluster, "a", '{"step":"Evicting","started":"2026-01-01T00:00:00Z"}')
     await cluster.pod("one", node="a", spec=CLAIMING)
     await cluster.start()
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == []
     await cluster.client.patch(kinds.NODES, "a", {"spec": {"taints": None}})
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["a"]
 
 
@@ -266,7 +266,7 @@ async def test_node_hears_of_no_volume_that_another_has_by_now(cluster: Controll
     """The caches may be behind."""
     await cluster.pod("two", node="b", spec=CLAIMING)
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["b"]
     name = name_of(NAME, "a", exclusive=True)
     assert not await AttachmentWriter(cluster.client).report(NAME, "a", name)
@@ -282,7 +282,7 @@ async def test_a_shared_volume_is_on_all_nodes_that_need_it(cluster: ControllerC
     await cluster.pod("one", node="a", spec=CLAIMING)
     await cluster.pod("two", node="b", spec=CLAIMING)
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["a", "b"]
 
 
@@ -295,13 +295,13 @@ async def test_two_volumes_of_a_folder_are_on_one_node_at_a_time(
     await cluster.pod("one", node="a", spec=CLAIMING)
     await cluster.pod("two", node="b", spec=claiming("d"))
     await cluster.start()
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     (holder,) = await attached(cluster)
     events = [each for each in cluster.event_log.events if each[1] == "FailedAttachVolume"]
     user, volume = ("one", "twin") if holder == "a" else ("two", "v")
     assert events == [blocked(volume, f"used by pod(s) {user}")]
     await cluster.client.delete(kinds.PODS, user, namespace="default", options=AT_ONCE)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["b" if holder == "a" else "a"]
 
 
@@ -311,11 +311,11 @@ async def test_folder_stays_while_a_pod_needs_it_by_any_volume(cluster: Controll
     await cluster.pod("one", node="a", spec=CLAIMING)
     await cluster.pod("two", node="a", spec=claiming("d"))
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     for name, names in (("one", ["a"]), ("two", [])):
         assert await attached(cluster) == ["a"]
         await cluster.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
-        await cluster.sim.clock.sleep(1)
+        await cluster.sleep(1)
         assert await attached(cluster) == names
 
 
@@ -325,10 +325,10 @@ async def test_attachment_under_another_name_is_detached(cluster: ControllerClus
     await cluster.pod("one", node="a", spec=CLAIMING)
     await cluster.pod("two", node="b", spec=CLAIMING)
     await cluster.start()
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == ["a"]
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["b"]
 
 
@@ -336,13 +336,13 @@ async def test_attachment_under_another_name_is_detached(cluster: ControllerClus
 async def test_what_is_attached_of_a_deleted_volume_is_detached(cluster: ControllerCluster) -> None:
     await status(cluster, "a", volumesInUse=[NAME])
     await gone(cluster)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == ["a"]  # the pod uses the volume
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == ["a"]  # the node has not unmounted the volume yet
     await status(cluster, "a", volumesInUse=None)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == []
 
 
@@ -353,7 +353,7 @@ async def test_unneeded_attachment_of_a_deleted_volume_goes(cluster: ControllerC
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
     await gone(cluster)
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == []
 
 
@@ -365,10 +365,10 @@ async def test_what_is_attached_of_a_deleted_volume_under_another_name_is_detach
     await status(cluster, "a", volumesInUse=[NAME])
     await gone(cluster)
     await cluster.start()
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == ["a"]
     await status(cluster, "a", volumesInUse=None)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == []
 
 
@@ -377,16 +377,16 @@ async def test_attachment_of_a_deleted_volume_keeps_its_folder(cluster: Controll
     await twin(cluster)
     await cluster.pod("one", node="a", spec=CLAIMING)
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     await status(cluster, "a", volumesInUse=[NAME])
     await gone(cluster)
     await cluster.pod("two", node="b", spec=claiming("d"))
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert await attached(cluster) == ["a"]
     assert cluster.event_log.events[-1] == blocked("twin", "used by pod(s) one")
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
     await status(cluster, "a", volumesInUse=None)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     assert await attached(cluster) == ["b"]
 
 
@@ -395,7 +395,7 @@ async def test_attachments_of_others_are_left_alone(cluster: ControllerCluster) 
     attachment = builders.volume_attachment("other", node="a")
     await cluster.client.create(kinds.VOLUME_ATTACHMENTS, attachment)
     await cluster.start()
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     newest = await cluster.client.get(kinds.VOLUME_ATTACHMENTS, "other")
     assert not newest.metadata.deletion_timestamp
 
@@ -405,10 +405,10 @@ async def test_who_waits_for_a_volume_is_told_once_for_whom(cluster: ControllerC
     cluster.event_log.events.clear()
     await status(cluster, "a", volumesInUse=[NAME])
     await cluster.pod("two", node="b", spec=CLAIMING)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert cluster.event_log.events == [blocked("v", "used by pod(s) one")]
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     assert cluster.event_log.events == [blocked("v", "used by pod(s) one")]
 
 
@@ -416,14 +416,14 @@ async def test_who_waits_for_a_volume_is_told_once_for_whom(cluster: ControllerC
 async def test_who_waits_for_node_to_unmount_volume_is_told_so(cluster: ControllerCluster) -> None:
     await status(cluster, "a", volumesInUse=[NAME])
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     cluster.event_log.events.clear()
     for name in ("two", "three"):
         await cluster.pod(name, node="b", spec=CLAIMING)
-        await cluster.sim.clock.sleep(10)
+        await cluster.sleep(10)
         assert cluster.event_log.events == [blocked("v", EXCLUSIVE)]
         await cluster.client.delete(kinds.PODS, name, namespace="default", options=AT_ONCE)
-        await cluster.sim.clock.sleep(1)
+        await cluster.sleep(1)
         cluster.event_log.events.clear()
 
 
@@ -436,13 +436,13 @@ async def test_whatever_happens_at_a_write_the_end_is_the_same(
     """Bound, attached to the first, and then to the second."""
     await cluster.pod("one", node="a", spec=CLAIMING)
     await FAULTS[fault](cluster, number, 5)
-    await cluster.sim.clock.sleep(10)
+    await cluster.sleep(10)
     await cluster.pod("two", node="b", spec=CLAIMING)
     await cluster.client.delete(kinds.PODS, "one", namespace="default", options=AT_ONCE)
-    await cluster.sim.clock.sleep(60)
+    await cluster.sleep(60)
     if cluster.faulty.died.is_set():
         await cluster.stop()
         await cluster.start()
-        await cluster.sim.clock.sleep(60)
+        await cluster.sleep(60)
     assert await phases(cluster) == ("Bound", "Bound")
     assert await attached(cluster) == ["b"]

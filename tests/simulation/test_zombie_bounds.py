@@ -135,7 +135,7 @@ async def test_a_fault_at_its_removal_changes_nothing_of_the_end(
     await cluster.node(lost=False)
     await cluster.taint("n", OURS, {"key": "dedicated", "effect": "NoSchedule"})
     await FAULTS[fault](cluster, 1, 10.0)
-    await cluster.sim.clock.sleep(10)
+    await cluster.sleep(10)
     assert [each["key"] for each in await cluster.taints()] == ["dedicated"]
 
 
@@ -432,7 +432,7 @@ async def test_look_at_a_node_is_not_for_pods_due_a_second_later(cluster: Recove
     await cluster.node()
     await cluster.start(before_read=counted)
     await cluster.zombie("p0")
-    await cluster.sim.clock.sleep(1)
+    await cluster.sleep(1)
     await cluster.zombie("p1")
     await cluster.until(FREED_AFTER + 5)
     assert looks == [FREED_AFTER, FREED_AFTER + 1]

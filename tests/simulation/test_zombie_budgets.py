@@ -137,7 +137,7 @@ async def test_leadership_lost_and_won_gives_no_budget_anew(cluster: RecoveryClu
 
     async def slowly(_: Request, call: Callable[[], Awaitable[bytes]]) -> bytes:
         answer = await call() if cluster.faulty.writes < 3 else b""
-        await cluster.sim.clock.sleep(NODE_GRACE + 10)
+        await cluster.sleep(NODE_GRACE + 10)
         return answer or await call()
 
     await cluster.node()
@@ -146,7 +146,7 @@ async def test_leadership_lost_and_won_gives_no_budget_anew(cluster: RecoveryClu
     await cluster.until(FREED_AFTER + 1)
     for _ in range(3):
         leads(cluster, leads=False)
-        await cluster.sim.clock.sleep(1)
+        await cluster.sleep(1)
         leads(cluster, leads=True)
     await cluster.until(FREED_AFTER + 300)
     assert [await cluster.phase(name) for name in names].count("Failed") == 3
@@ -172,7 +172,7 @@ async def test_what_another_leader_spent_meanwhile_counts_once(cluster: Recovery
     }
     await cluster.status("other", phase="Failed", conditions=[condition])
     for _ in range(3):
-        await cluster.sim.clock.sleep(1)
+        await cluster.sleep(1)
         leads(cluster, leads=True)
     names = await zombies(cluster, 4)
     await cluster.until(FREED_AFTER + 300)

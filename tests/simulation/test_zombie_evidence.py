@@ -61,7 +61,7 @@ async def test_ready_node_with_a_live_lease_is_not_forced(cluster: RecoveryClust
     await cluster.until(FREED_AFTER + 30)
     await cluster.taint("n", *LOST)
     for _ in range(1000):
-        await cluster.sim.clock.sleep(0.7)
+        await cluster.sleep(0.7)
         await cluster.renew()
     assert await cluster.phase() == "Running"
     assert (await cluster.get_pod("over")).metadata.deletion_grace_period_seconds == GRACE_SECONDS
@@ -87,7 +87,7 @@ async def test_ready_node_with_a_silent_lease_is_not_forced(cluster: RecoveryClu
 async def test_not_ready_node_with_a_live_lease_is_not_forced(cluster: RecoveryCluster) -> None:
     await cluster.zombie()
     for _ in range(100):
-        await cluster.sim.clock.sleep(NODE_GRACE - 1)
+        await cluster.sleep(NODE_GRACE - 1)
         await cluster.renew()
     assert await cluster.phase() == "Running"
     assert cluster.decided("waiting", "LeaseSilence") == 1  # and not a hundred times
@@ -112,7 +112,7 @@ async def test_a_node_whose_renewal_waits_before_a_frozen_server_is_not_forced(
     async def frozen(request: Request) -> None:
         if what in request.path:
             cluster.faulty.before_read = nothing
-            await cluster.sim.clock.sleep(LATE_ANSWER_SECONDS + 1)
+            await cluster.sleep(LATE_ANSWER_SECONDS + 1)
 
     await cluster.node()
     await cluster.start(before_read=frozen)

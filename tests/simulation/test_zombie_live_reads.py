@@ -80,7 +80,7 @@ async def looked_at_slowly(cluster: RecoveryCluster, change: Change) -> None:
         if "/nodes/" in request.path:
             cluster.faulty.before_read = nothing
             await change(cluster)
-            await cluster.sim.clock.sleep(2)
+            await cluster.sleep(2)
 
     await cluster.node()
     for name in ("n1", "n2"):
@@ -143,7 +143,7 @@ async def test_gate_switched_off_during_the_look_leaves_the_taint(cluster: Recov
     async def slowly(request: Request) -> None:
         cluster.faulty.before_read = nothing
         cluster.switch(on=False)
-        await cluster.sim.clock.sleep(2)
+        await cluster.sleep(2)
 
     await cluster.node(lost=False)
     await cluster.start(before_read=slowly)

@@ -126,7 +126,7 @@ async def test_answer_that_comes_after_the_watch_is_told_of_once(cluster: Recove
         async def _call(self, request: Request) -> bytes:
             answer = await super()._call(request)
             if request.method == "PATCH":
-                await cluster.sim.clock.sleep(2)
+                await cluster.sleep(2)
             return answer
 
     await cluster.node()

@@ -83,7 +83,7 @@ async def test_a_node_that_is_lost_before_the_pod_was_marked(cluster: RecoveryCl
     await cluster.running()
     await cluster.start()
     await cluster.until(300)
-    await cluster.sim.clock.sleep(0.95)  # a deletionTimestamp has whole seconds
+    await cluster.sleep(0.95)  # a deletionTimestamp has whole seconds
     await cluster.delete("p")
     await freed(cluster, 301 + FREED_AFTER)
 
