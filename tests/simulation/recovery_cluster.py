@@ -154,6 +154,29 @@ async def lost_node(
         yield cluster
 
 
+@contextlib.asynccontextmanager
+async def lost_pod(
+    sim: Sim, policy: FailureRecoveryPolicy | None = None, gates: Gates = ON
+) -> AsyncIterator[RecoveryCluster]:
+    """Failure recovery that runs, and a pod that is not deleted on a node that is lost."""
+    async with RecoveryCluster(sim, policy, gates) as cluster:
+        await cluster.node()
+        await cluster.running()
+        await cluster.start()
+        yield cluster
+
+
+@contextlib.asynccontextmanager
+async def healthy_node(
+    sim: Sim, policy: FailureRecoveryPolicy | None = None, gates: Gates = ON
+) -> AsyncIterator[RecoveryCluster]:
+    """Failure recovery that runs, and a node that is Ready."""
+    async with RecoveryCluster(sim, policy, gates) as cluster:
+        await cluster.node(lost=False)
+        await cluster.start()
+        yield cluster
+
+
 async def zombies(cluster: RecoveryCluster, count: int, **fields: Any) -> list[str]:
     """The names of so many zombies."""
     names = [f"p{number}" for number in range(count)]

@@ -25,7 +25,9 @@ from tests.simulation.recovery_cluster import (
     LOST,
     SAFE,
     RecoveryCluster,
+    healthy_node,
     lost_node,
+    lost_pod,
     zombies,
 )
 from tests.virtual import virtual
@@ -90,11 +92,8 @@ def tainting(**how: Any) -> FailureRecoveryPolicy:
     return FailureRecoveryPolicy(taint=(rule,))
 
 
-@virtual(RecoveryCluster, tainting(), seeds=3)
+@virtual(lost_pod, tainting(), seeds=3)
 async def test_a_node_is_declared_out_of_service_and_back(cluster: RecoveryCluster) -> None:
-    await cluster.node()
-    await cluster.running()
-    await cluster.start()
     await cluster.until(599)
     assert OURS not in await cluster.taints()
     await cluster.until(601)
@@ -203,11 +202,8 @@ async def test_all_pods_of_selected_nodes(cluster: RecoveryCluster) -> None:
     assert OURS not in await cluster.taints("m")
 
 
-@virtual(RecoveryCluster, tainting())
+@virtual(lost_pod, tainting())
 async def test_a_node_that_is_back_in_time_is_not_tainted(cluster: RecoveryCluster) -> None:
-    await cluster.node()
-    await cluster.running()
-    await cluster.start()
     await cluster.until(590)
     await cluster.recover()
     await cluster.until(2000)
@@ -215,11 +211,8 @@ async def test_a_node_that_is_back_in_time_is_not_tainted(cluster: RecoveryClust
     assert cluster.faulty.writes == 0
 
 
-@virtual(RecoveryCluster, tainting())
+@virtual(lost_pod, tainting())
 async def test_a_node_whose_lease_moves_is_not_tainted(cluster: RecoveryCluster) -> None:
-    await cluster.node()
-    await cluster.running()
-    await cluster.start()
     await cluster.until(590)
     await cluster.renew()
     await cluster.until(625)
@@ -228,11 +221,8 @@ async def test_a_node_whose_lease_moves_is_not_tainted(cluster: RecoveryCluster)
     assert OURS in await cluster.taints()
 
 
-@virtual(RecoveryCluster, FailureRecoveryPolicy(mode="Report", taint=tainting().taint))
+@virtual(lost_pod, FailureRecoveryPolicy(mode="Report", taint=tainting().taint))
 async def test_a_report_does_not_taint(cluster: RecoveryCluster) -> None:
-    await cluster.node()
-    await cluster.running()
-    await cluster.start()
     await cluster.until(5000)
     assert cluster.faulty.writes == 0
     assert cluster.event_log.notes("FailureRecoveryTaintedNode") == []
@@ -244,12 +234,9 @@ async def test_a_report_does_not_taint(cluster: RecoveryCluster) -> None:
     assert cluster.decided("reported", "Rule", "node") == 1
 
 
-@virtual(RecoveryCluster, tainting())
+@virtual(lost_pod, tainting())
 async def test_a_taint_of_ours_goes_in_mode_report_too(cluster: RecoveryCluster) -> None:
     """Removing a taint forces nothing; without that the taint would stay on a healthy node."""
-    await cluster.node()
-    await cluster.running()
-    await cluster.start()
     await cluster.until(601)
     assert OURS in await cluster.taints()
     cluster.switch(FailureRecoveryPolicy(mode="Report", taint=tainting().taint))
@@ -260,11 +247,8 @@ async def test_a_taint_of_ours_goes_in_mode_report_too(cluster: RecoveryCluster)
     assert cluster.decided("untainted", "NodeReady", "node") == 1
 
 
-@virtual(RecoveryCluster, tainting())
+@virtual(lost_pod, tainting())
 async def test_a_taint_of_ours_stays_while_the_gate_is_off(cluster: RecoveryCluster) -> None:
-    await cluster.node()
-    await cluster.running()
-    await cluster.start()
     await cluster.until(601)
     cluster.switch(on=False)
     await cluster.recover()
@@ -320,11 +304,9 @@ def fencing(**how: Any) -> FailureRecoveryPolicy:
 SAFE_LABEL = {"safe": "true"}
 
 
-@virtual(RecoveryCluster, fencing(), seeds=3)
+@virtual(healthy_node, fencing(), seeds=3)
 async def test_an_armed_pod_is_freed_when_it_must_be_dead(cluster: RecoveryCluster) -> None:
     """Counted from the last change of the lease that was seen."""
-    await cluster.node(lost=False)
-    await cluster.start()
     await cluster.running(fence=FENCE, labels=SAFE_LABEL)
     await cluster.until(100)
     await cluster.renew()
@@ -349,12 +331,10 @@ async def test_after_a_restart_the_silence_counts_from_zero(cluster: RecoveryClu
 
 
 @pytest.mark.parametrize("when", ["2000-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"])
-@virtual(RecoveryCluster, fencing())
+@virtual(healthy_node, fencing())
 async def test_what_the_lease_says_of_the_time_does_not_count(
     cluster: RecoveryCluster, when: str
 ) -> None:
-    await cluster.node(lost=False)
-    await cluster.start()
     await cluster.running(fence=FENCE, labels=SAFE_LABEL)
     await cluster.until(100)
     await cluster.renew(when=when)

@@ -16,6 +16,7 @@ from tests.simulation.recovery_cluster import (
     LOST,
     NODE_GRACE,
     RecoveryCluster,
+    healthy_node,
     lost_node,
 )
 from tests.simulation.test_zombies import DELETES, freed, left_alone
@@ -50,11 +51,9 @@ async def test_a_node_without_a_ready_condition_keeps_its_pods(cluster: Recovery
 # -- a taint is no evidence
 
 
-@virtual(RecoveryCluster, DELETES, seeds=5)
+@virtual(healthy_node, DELETES, seeds=5)
 async def test_ready_node_with_a_live_lease_is_not_forced(cluster: RecoveryCluster) -> None:
     """`kubectl taint node n node.kubernetes.io/unreachable:NoExecute`, by any hand."""
-    await cluster.node(lost=False)
-    await cluster.start()
     await cluster.zombie()
     await cluster.zombie("over", finalizers=["example.com/held"])
     await cluster.status("over", phase="Failed")
@@ -70,11 +69,9 @@ async def test_ready_node_with_a_live_lease_is_not_forced(cluster: RecoveryClust
     assert cluster.decided("ignored", "NodeReady") == 2
 
 
-@virtual(RecoveryCluster)
+@virtual(healthy_node)
 async def test_ready_node_with_a_silent_lease_is_not_forced(cluster: RecoveryCluster) -> None:
     """Until the Ready condition changes: the controller reads that without another event."""
-    await cluster.node(lost=False)
-    await cluster.start()
     await cluster.zombie()
     await cluster.taint("n", *LOST)
     await left_alone(cluster, until=1000)

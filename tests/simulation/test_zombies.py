@@ -31,7 +31,9 @@ from tests.simulation.recovery_cluster import (
     NODE_GRACE,
     SAFE,
     RecoveryCluster,
+    healthy_node,
     lost_node,
+    lost_pod,
 )
 from tests.virtual import virtual
 
@@ -63,11 +65,9 @@ async def left_alone(cluster: RecoveryCluster, name: str = "p", until: float = N
 # -- when
 
 
-@virtual(RecoveryCluster, seeds=5)
+@virtual(healthy_node, seeds=5)
 async def test_a_node_that_is_lost_after_the_pod_was_marked(cluster: RecoveryCluster) -> None:
     """The KEP's second flow."""
-    await cluster.node(lost=False)
-    await cluster.start()
     await cluster.zombie()
     await cluster.until(10)
     await cluster.lose()
@@ -77,11 +77,8 @@ async def test_a_node_that_is_lost_after_the_pod_was_marked(cluster: RecoveryClu
     assert cluster.sample("refloat_failure_recovery_stuck_seconds_sum") == pytest.approx(60)
 
 
-@virtual(RecoveryCluster, seeds=5)
+@virtual(lost_pod, seeds=5)
 async def test_a_node_that_is_lost_before_the_pod_was_marked(cluster: RecoveryCluster) -> None:
-    await cluster.node()
-    await cluster.running()
-    await cluster.start()
     await cluster.until(300)
     await cluster.sleep(0.95)  # a deletionTimestamp has whole seconds
     await cluster.delete("p")
@@ -102,11 +99,9 @@ async def test_what_is_written(cluster: RecoveryCluster) -> None:
     assert cluster.event_log.events == [("Warning", "KueueForcefullyTerminated", MESSAGE)]
 
 
-@virtual(RecoveryCluster)
+@virtual(healthy_node)
 async def test_a_node_that_is_tainted_after_the_threshold(cluster: RecoveryCluster) -> None:
     """kueue#10463: nothing else would ever look at the pod again."""
-    await cluster.node(lost=False)
-    await cluster.start()
     await cluster.zombie()
     await cluster.until(500)
     assert await cluster.phase() == "Running"
@@ -235,10 +230,8 @@ async def test_node_that_says_it_is_not_ready_keeps_its_pods(cluster: RecoveryCl
     await left_alone(cluster)
 
 
-@virtual(RecoveryCluster)
+@virtual(healthy_node)
 async def test_pods_that_hang_on_reachable_node_are_only_counted(cluster: RecoveryCluster) -> None:
-    await cluster.node(lost=False)
-    await cluster.start()
     await cluster.zombie()
     name = "refloat_failure_recovery_stuck_on_reachable_nodes"
     await cluster.until(FREED_AFTER - 1)

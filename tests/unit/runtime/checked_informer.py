@@ -99,3 +99,11 @@ async def world(sim: Sim, *names: str, **settings: Any) -> AsyncIterator[Checked
     finally:
         await informer.informer.close()
     assert informer.server.watches == []
+
+
+@contextlib.asynccontextmanager
+async def synced(sim: Sim, *names: str, **settings: Any) -> AsyncIterator[CheckedInformer]:
+    """A world whose informer has read these pods."""
+    async with world(sim, *names, **settings) as informer:
+        await informer.sync()
+        yield informer

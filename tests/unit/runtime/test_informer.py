@@ -11,7 +11,7 @@ from refloat.client.errors import Unavailable
 from refloat.runtime import index
 from refloat.runtime.informer import Change
 from refloat.sim.run import Sim
-from tests.unit.runtime.checked_informer import APP, CheckedInformer, Told, world
+from tests.unit.runtime.checked_informer import APP, CheckedInformer, Told, synced, world
 from tests.virtual import virtual
 
 
@@ -82,9 +82,8 @@ async def test_initial_events_are_not_asked_for_again_if_unknown(w: CheckedInfor
     assert "list" in w.server.calls
 
 
-@virtual(world, "a", "b")
+@virtual(synced, "a", "b")
 async def test_late_handler_is_told_what_is_there_and_then_same_as_all(w: CheckedInformer) -> None:
-    await w.sync()
     late = Told(w.cache)
     w.informer.add_handler(late)
     assert late.taken() == ["+a", "+b"]
@@ -93,9 +92,8 @@ async def test_late_handler_is_told_what_is_there_and_then_same_as_all(w: Checke
     assert late.taken() == w.told.taken() == ["~a"]
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_handler_added_by_a_handler_misses_and_repeats_nothing(w: CheckedInformer) -> None:
-    await w.sync()
     late = Told(w.cache)
 
     def add(change: Change[Pod]) -> None:
@@ -158,18 +156,16 @@ async def test_a_handler_that_raises_stops_nobody(
     assert w.server.calls == []
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_a_recreated_object_is_gone_before_it_appears(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.drop("a")
     w.server.put("a")
     await w.settle(1)
     assert w.told.taken() == ["-a", "+a"]
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_close_ends_the_watch_at_once_and_keeps_the_cache(w: CheckedInformer) -> None:
-    await w.sync()
     before = w.sim.clock.monotonic()
     await w.informer.close()
     assert w.sim.clock.monotonic() == before
@@ -195,9 +191,8 @@ async def test_what_was_never_started_can_be_closed(sim: Sim) -> None:
     await CheckedInformer(sim).informer.close()
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_a_quiet_watch_lives_on_bookmarks(w: CheckedInformer) -> None:
-    await w.sync()
     await w.settle(1000)
     assert w.server.calls == []
 

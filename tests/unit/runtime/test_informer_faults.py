@@ -14,7 +14,7 @@ from refloat.runtime.reflector import FollowSettings
 from refloat.sim.loop import VirtualLoop
 from refloat.sim.run import Sim
 from tests.cases import cases
-from tests.unit.runtime.checked_informer import CheckedInformer, world
+from tests.unit.runtime.checked_informer import CheckedInformer, synced, world
 from tests.virtual import virtual
 
 EXPIRED = errors.Expired("too old resource version", code=410)
@@ -32,9 +32,8 @@ FAILURES = {
 }
 
 
-@virtual(world, "a", "b")
+@virtual(synced, "a", "b")
 async def test_a_cut_is_resumed_where_it_was_without_listing(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.put("a")
     await w.settle(1)
     w.server.cut()
@@ -45,9 +44,8 @@ async def test_a_cut_is_resumed_where_it_was_without_listing(w: CheckedInformer)
     assert w.server.calls == ["probe", "watch 103"]
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_an_ordered_end_is_resumed_at_once(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.put("a")
     await w.settle(5)
     w.server.end_watches()
@@ -55,9 +53,8 @@ async def test_an_ordered_end_is_resumed_at_once(w: CheckedInformer) -> None:
     assert w.server.calls == ["watch 102"]
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_bookmarks_move_the_position(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.version = 500  # something else changed
     await w.settle(100)
     w.server.forget()
@@ -145,9 +142,8 @@ async def test_changes_while_chunks_are_read_are_told(w: CheckedInformer) -> Non
     w.assert_true_to_the_server()
 
 
-@virtual(world, "a", "b", "c")
+@virtual(synced, "a", "b", "c")
 async def test_410_on_a_resume_lists_anew_and_tells_what_is_gone(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.cut()
     w.server.drop("a")
     w.server.put("b")
@@ -159,9 +155,8 @@ async def test_410_on_a_resume_lists_anew_and_tells_what_is_gone(w: CheckedInfor
     w.assert_true_to_the_server()
 
 
-@virtual(world, "a", "b")
+@virtual(synced, "a", "b")
 async def test_410_as_an_event_lists_anew(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.silent = True
     w.server.drop("a")
     w.server.expire_watches()
@@ -224,9 +219,8 @@ async def test_a_list_that_is_expired_at_once_each_time_is_no_hot_loop(w: Checke
     assert w.server.calls.count("list") < 100
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_a_watch_that_ends_at_once_each_time_is_no_hot_loop(w: CheckedInformer) -> None:
-    await w.sync()
     for _ in range(36_000):
         w.server.end_watches()
         await w.settle(0.1)
@@ -244,9 +238,8 @@ async def test_an_object_that_vanishes_before_the_watch_is_told_gone(w: CheckedI
     assert w.told.taken() == ["+a", "+b", "-a"]
 
 
-@virtual(world)
+@virtual(synced)
 async def test_an_object_that_came_and_went_unseen_is_not_told(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.expire_watches()
     w.server.put("a")
     w.server.drop("a")
@@ -254,9 +247,8 @@ async def test_an_object_that_came_and_went_unseen_is_not_told(w: CheckedInforme
     assert w.told.taken() == []
 
 
-@virtual(world)
+@virtual(synced)
 async def test_the_end_of_an_unknown_object_is_passed_over(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.silent = True
     w.server.put("a")
     w.server.history.pop()
@@ -267,9 +259,8 @@ async def test_the_end_of_an_unknown_object_is_passed_over(w: CheckedInformer) -
     assert w.server.calls == []
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_an_object_replaced_while_nobody_looked_is_gone_first(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.expire_watches()
     w.server.drop("a")
     w.server.put("a")
@@ -277,9 +268,8 @@ async def test_an_object_replaced_while_nobody_looked_is_gone_first(w: CheckedIn
     assert w.told.taken() == ["-a", "+a"]
 
 
-@virtual(world, "a", "b")
+@virtual(synced, "a", "b")
 async def test_an_unchanged_object_is_not_told_again_by_a_list(w: CheckedInformer) -> None:
-    await w.sync()
     before = w.cache.get("default/a")
     w.server.put("b")
     w.server.expire_watches()
@@ -298,9 +288,8 @@ async def test_what_is_not_kept_of_object_does_not_make_it_look_changed(w: Check
     assert w.told.taken() == []
 
 
-@virtual(world)
+@virtual(synced)
 async def test_an_event_that_comes_twice_is_told_once(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.put("a")
     w.server.history.append(w.server.history[-1])
     for watch in w.server.watches:
@@ -309,9 +298,8 @@ async def test_an_event_that_comes_twice_is_told_once(w: CheckedInformer) -> Non
     assert w.told.taken() == ["+a"]
 
 
-@virtual(world, "a", "b")
+@virtual(synced, "a", "b")
 async def test_older_events_that_come_again_make_no_ghosts(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.drop("a")
     await w.settle(1)
     w.told.taken()
@@ -323,9 +311,8 @@ async def test_older_events_that_come_again_make_no_ghosts(w: CheckedInformer) -
     w.assert_true_to_the_server()
 
 
-@virtual(world, "a", "b")
+@virtual(synced, "a", "b")
 async def test_a_server_that_went_back_in_time_is_listed_anew(w: CheckedInformer) -> None:
-    await w.sync()
     before = w.server.version
     w.server.put("a")
     w.server.put("c")
@@ -339,9 +326,8 @@ async def test_a_server_that_went_back_in_time_is_listed_anew(w: CheckedInformer
     w.assert_true_to_the_server()
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_versions_that_are_given_out_again_do_not_hide_a_change(w: CheckedInformer) -> None:
-    await w.sync()
     before = w.server.version
     w.server.put("a", spec={"nodeName": "n1"})
     w.server.put("b")
@@ -354,10 +340,9 @@ async def test_versions_that_are_given_out_again_do_not_hide_a_change(w: Checked
     w.assert_true_to_the_server()
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_server_that_went_back_behind_a_connection_is_noticed(w: CheckedInformer) -> None:
     """As behind a proxy: the watch stays open, and silent, until it is given up."""
-    await w.sync()
     before = w.server.version
     w.server.put("b")
     await w.settle(1)
@@ -368,9 +353,8 @@ async def test_server_that_went_back_behind_a_connection_is_noticed(w: CheckedIn
     w.assert_true_to_the_server()
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_a_bookmark_from_the_past_is_noticed(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.bookmark_version = lambda _: "7"
     await w.settle(61)
     w.server.bookmark_version = str
@@ -378,9 +362,8 @@ async def test_a_bookmark_from_the_past_is_noticed(w: CheckedInformer) -> None:
     assert w.server.calls == ["stream"]
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_a_silent_watch_is_given_up_and_resumed(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.silent = True
     w.server.put("b")
     await w.settle(89)
@@ -433,9 +416,8 @@ async def test_an_answer_without_version_is_not_trusted(w: CheckedInformer) -> N
     assert not w.informer.has_synced
 
 
-@virtual(world, "a")
+@virtual(synced, "a")
 async def test_who_may_watch_but_not_list_can_resume(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.cut()
     w.server.failures = [errors.Forbidden("cannot list resource pods", code=403)]
     w.server.put("b")
@@ -444,9 +426,8 @@ async def test_who_may_watch_but_not_list_can_resume(w: CheckedInformer) -> None
     assert w.told.taken() == ["+b"]
 
 
-@virtual(world, "a", retry_jitter=0.0)
+@virtual(synced, "a", retry_jitter=0.0)
 async def test_waits_grow_to_bound_and_begin_small_again_after_success(w: CheckedInformer) -> None:
-    await w.sync()
     w.server.failures = [AWAY] * 12
     w.server.cut()
     times = []
