@@ -87,9 +87,7 @@ class TestCreate:
             await cluster.client.create(CONFIG_MAPS, body, namespace=cluster.namespace)
         assert (error.value.code, error.value.reason) == (400, "BadRequest")
 
-    async def test_a_namespace_that_is_not_there_is_not_found(
-        self, cluster: ContractCluster
-    ) -> None:
+    async def test_namespace_that_is_not_there_is_not_found(self, cluster: ContractCluster) -> None:
         with pytest.raises(errors.NotFound, match='namespaces "no-such" not found'):
             await cluster.client.create(
                 CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace="no-such"
@@ -172,9 +170,7 @@ class TestPatch:
         assert (error.value.code, error.value.reason) == (409, "Conflict")
         assert await cluster.get(CONFIG_MAPS, "a") == new
 
-    async def test_a_status_is_patched_apart_from_its_object(
-        self, cluster: ContractCluster
-    ) -> None:
+    async def test_status_is_patched_apart_from_its_object(self, cluster: ContractCluster) -> None:
         await cluster.pod("a")
         patch = {"metadata": {"labels": {"new": "x"}}, "status": {"phase": "Running"}}
         whole = await cluster.client.patch(PODS, "a", patch, namespace=cluster.namespace)
@@ -422,9 +418,7 @@ class TestRights:
         assert (error.value.code, error.value.reason) == (403, "Forbidden")
         assert 'cannot create resource "configmaps"' in str(error.value)
 
-    async def test_a_token_that_nobody_knows_is_unauthorized(
-        self, cluster: ContractCluster
-    ) -> None:
+    async def test_token_that_nobody_knows_is_unauthorized(self, cluster: ContractCluster) -> None:
         for stranger in cluster.strangers:
             with pytest.raises(errors.Unauthorized) as error:
                 await stranger.get(NODES, "a")

@@ -89,9 +89,7 @@ class TestList:
         result = await pages(cluster, selector=MINE, resource_version="0")
         assert [name for page in result for name in names(page)] == ["a"]
 
-    async def test_a_selector_that_cannot_be_read_is_invalid(
-        self, cluster: ContractCluster
-    ) -> None:
+    async def test_selector_that_cannot_be_read_is_invalid(self, cluster: ContractCluster) -> None:
         with pytest.raises(errors.Invalid) as error:
             await pages(cluster, selector=Selector(labels="a===b"))
         assert error.value.code == 400

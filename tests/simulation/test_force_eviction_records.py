@@ -157,9 +157,7 @@ async def test_a_pod_that_is_gone_before_the_write_is_not_counted(
 # The writes: volumes, begin, status and deletion of the pod, the attachment, the end.
 @pytest.mark.parametrize("number", range(1, 7))
 @virtual(new_cluster, seed_from="number")
-async def test_an_answer_that_is_lost_is_told_of_once(
-    cluster: ControllerCluster, number: int
-) -> None:
+async def test_answer_that_is_lost_is_told_of_once(cluster: ControllerCluster, number: int) -> None:
     await cluster.start(loses=(number,))
     await request_eviction(cluster)
     await cluster.sleep(2 * GRACE + 30)  # a lost answer may be a lost contact

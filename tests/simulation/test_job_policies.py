@@ -171,9 +171,7 @@ async def test_fail_index_gives_up_one_index_and_not_the_others(cluster: JobClus
 
 
 @virtual(JobCluster, job_cluster.in_turn(Run(seconds=3600)), seeds=20)
-async def test_the_record_has_pods_that_are_deleted_because_the_job_failed(
-    cluster: JobCluster,
-) -> None:
+async def test_record_has_pods_that_are_deleted_because_the_job_failed(cluster: JobCluster) -> None:
     await cluster.submit(activeDeadlineSeconds=30, parallelism=2, completions=2)
     job = await cluster.finished()
     records = attempts.recorded(job.metadata.annotations)

@@ -179,9 +179,7 @@ async def test_equals_are_never_preempted(cluster: SchedulerCluster) -> None:
 
 @pytest.mark.parametrize(("on", "want"), [(True, "Preemption"), (False, None)])
 @virtual(seeds=3)
-async def test_the_delete_says_why_while_its_gate_is_on(
-    sim: Sim, on: bool, want: str | None
-) -> None:
+async def test_delete_says_why_while_its_gate_is_on(sim: Sim, on: bool, want: str | None) -> None:
     """KEP-3329, first design."""
     gates = Gates({RETRIABLE_AND_NON_RETRIABLE_FAILURES: on})
     async with SchedulerCluster(sim, gates=gates) as cluster:

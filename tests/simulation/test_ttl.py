@@ -252,9 +252,7 @@ async def test_another_time_counts_from_the_same_end(
 
 
 @virtual()
-async def test_an_end_in_the_future_is_waited_for(
-    sim: Sim, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_end_in_the_future_is_waited_for(sim: Sim, caplog: pytest.LogCaptureFixture) -> None:
     async with TtlCluster(sim) as cluster:
         await cluster.submit(ttlSecondsAfterFinished=10)
         await cluster.end(later=500)

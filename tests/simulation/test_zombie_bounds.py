@@ -382,9 +382,7 @@ async def test_pod_listed_after_it_was_judged_is_judged_again(cluster: RecoveryC
 
 
 @virtual(RecoveryCluster)
-async def test_a_thousand_zombies_cost_one_write_each_and_few_looks(
-    cluster: RecoveryCluster,
-) -> None:
+async def test_thousand_zombies_cost_one_write_each_and_few_looks(cluster: RecoveryCluster) -> None:
     count = 1000
     reads: Counter[str] = Counter()
 

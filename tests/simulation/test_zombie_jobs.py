@@ -184,9 +184,7 @@ async def test_the_object_of_a_freed_pod_goes_too_if_that_is_wanted(sim: Sim) ->
 
 
 @virtual(Cluster, gates=ON)
-async def test_a_job_that_replaces_early_can_finish_only_when_the_zombie_is_freed(
-    c: Cluster,
-) -> None:
+async def test_job_that_replaces_early_can_finish_only_when_the_zombie_is_freed(c: Cluster) -> None:
     """behaviour E2.2, H13"""
     await submit(c, podReplacementPolicy="TerminatingOrFailed")
     pod = await freeze_first(c)

@@ -200,10 +200,7 @@ MISSING = {
         env(of("V", configMapKeyRef={"name": "nope", "key": "k"})),
         'configmap "nope" not found',
     ),
-    "a Secret": (
-        env(of("V", secretKeyRef={"name": "nope", "key": "k"})),
-        'secret "nope" not found',
-    ),
+    "Secret": (env(of("V", secretKeyRef={"name": "nope", "key": "k"})), 'secret "nope" not found'),
     "a key of a ConfigMap": (
         env(of("V", configMapKeyRef={"name": "settings", "key": "k"})),
         "couldn't find key k in ConfigMap default/settings",
@@ -268,10 +265,7 @@ VOLUMES: dict[str, tuple[Object, dict[str, VolumeFile] | None]] = {
         },
         {"who/is": VolumeFile(b"ann", 0o600)},
     ),
-    "an optional ConfigMap that is missing": (
-        {"configMap": {"name": "nope", "optional": True}},
-        {},
-    ),
+    "optional ConfigMap that is missing": ({"configMap": {"name": "nope", "optional": True}}, {}),
     "the pod itself": (
         {
             "downwardAPI": {

@@ -22,9 +22,7 @@ def state(status: Object, of: str = "state") -> Object:
 
 @pytest.mark.parametrize("fault", SILENT)
 @on_nodes()
-async def test_a_node_that_fails_says_nothing_of_its_pods_any_more(
-    here: Nodes, fault: Fault
-) -> None:
+async def test_node_that_fails_says_nothing_of_its_pods_any_more(here: Nodes, fault: Fault) -> None:
     await here.create(nodes.pod(script=TEN))
     await here.after(1)
     before = await here.status()

@@ -65,9 +65,7 @@ async def test_a_pod_of_a_file_is_not_evicted_for_node_pressure(here: Nodes) -> 
 
 
 @on_nodes()
-async def test_a_pod_that_claims_to_be_static_is_evicted_for_its_own_disk_limit(
-    here: Nodes,
-) -> None:
+async def test_pod_that_claims_to_be_static_is_evicted_for_its_own_disk_limit(here: Nodes) -> None:
     spec = requesting(limits={"ephemeral-storage": "1Gi"})
     script = {"main": {"seconds": None, "storage": "2Gi"}}
     await here.create(forged("p", {SOURCE: "file"}, script=script, spec=spec))

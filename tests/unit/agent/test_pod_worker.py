@@ -128,9 +128,7 @@ async def test_a_sidecar_is_stopped_before_the_end_is_told(here: Nodes) -> None:
 
 
 @on_nodes()
-async def test_a_failing_container_is_restarted_at_once_then_with_growing_waits(
-    here: Nodes,
-) -> None:
+async def test_failing_container_is_restarted_at_once_then_with_growing_waits(here: Nodes) -> None:
     """behaviour D3.1."""
     pod = await here.create(nodes.pod(policy="OnFailure", script={"main": {"exitCode": 1}}))
     await here.after(3)

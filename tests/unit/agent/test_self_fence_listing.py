@@ -116,9 +116,7 @@ def fence_of(sim: Sim, runtime: SimulatedRuntime, calls: list[str]) -> SelfFence
 
 
 @virtual()
-async def test_a_promise_is_neither_listed_nor_shown_before_the_deadline_has_moved(
-    sim: Sim,
-) -> None:
+async def test_promise_is_neither_listed_nor_shown_before_the_deadline_has_moved(sim: Sim) -> None:
     """An agent before this one set a deadline that is later than what this one promises."""
 
     class Stuck(SimulatedRuntime):

@@ -130,9 +130,7 @@ async def test_a_machine_that_returns_restarts_nothing_that_is_evicted(here: Nod
 
 
 @on_nodes(ways=ON, seeds=5)
-async def test_a_machine_that_cannot_ask_starts_only_what_tolerates_any_request(
-    here: Nodes,
-) -> None:
+async def test_machine_that_cannot_ask_starts_only_what_tolerates_any_request(here: Nodes) -> None:
     """Scenario 2: the machine was off, and the API server is unreachable at its return."""
     here.manifests["default", "static-n0"] = static()
     await submit(here)

@@ -255,9 +255,7 @@ async def test_a_node_that_others_write_to_all_the_time_mounts_nothing(here: Nod
 
 
 @on_nodes(seeds=3)
-async def test_a_claim_that_became_another_takes_nothing_back_of_what_is_mounted(
-    here: Nodes,
-) -> None:
+async def test_claim_that_became_another_takes_nothing_back_of_what_is_mounted(here: Nodes) -> None:
     two = {"containers": [nodes.container("main"), nodes.container("b")], **CLAIMING}
     script = {"main": {"seconds": None}, "b": {"seconds": 5, "exitCode": 1}}
     await prepare(here)

@@ -210,9 +210,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_controller_changes_its_own_kinds_and_no_others(
-    authorizer: Authorizer, name: str
-) -> None:
+def test_controller_changes_its_own_kinds_and_no_others(authorizer: Authorizer, name: str) -> None:
     user = roles.controller(name)
     changed = {
         question.what

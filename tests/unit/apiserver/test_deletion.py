@@ -351,9 +351,7 @@ async def test_a_pod_that_is_over_is_not_deleted_for_what_it_ended_of(
     assert "reason" not in pod["status"]
 
 
-async def test_the_first_delete_with_a_reason_is_the_one_that_ended_it(
-    world: ServerFixture,
-) -> None:
+async def test_first_delete_with_a_reason_is_the_one_that_ended_it(world: ServerFixture) -> None:
     await world.create(builders.pod(node="n"))
     await world.set_status(PODS, "p", phase="Running", reason="NodeLost")
     pod, _ = await world.delete(PODS, "p", Options(reason="TaintEviction"))

@@ -91,9 +91,7 @@ def found(doc: Any, pointer: str) -> Any:
 
 
 @cases("operation where want", FITS)
-def test_an_operation_that_fits_is_applied(
-    operation: dict[str, Any], where: str, want: Any
-) -> None:
+def test_operation_that_fits_is_applied(operation: dict[str, Any], where: str, want: Any) -> None:
     doc = document()
     assert found(json_patch.apply(doc, [operation]), where) == want
     assert doc == document(), "the input was changed"

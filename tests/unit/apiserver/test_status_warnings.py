@@ -42,12 +42,7 @@ CASES: dict[str, tuple[Object, kinds.Resource, Object, list[str]]] = {
         {"loadBalancer": {"ingress": [{"ip": "2001:DB8::1", "ipMode": "VIP"}]}},
         [f"status.loadBalancer.ingress[0]: {ODD}"],
     ),
-    "a balancer's name": (
-        SERVICE,
-        SERVICES,
-        {"loadBalancer": {"ingress": [{"hostname": "h"}]}},
-        [],
-    ),
+    "balancer's name": (SERVICE, SERVICES, {"loadBalancer": {"ingress": [{"hostname": "h"}]}}, []),
     "not a claim's odd size": (CLAIM, CLAIMS, {"phase": "Pending"}, []),
     "not a node's odd range": (NODE, NODES, {"phase": "Running"}, []),
 }

@@ -226,11 +226,7 @@ POD_CASES: dict[str, tuple[Any, Any, Any]] = {
         pod(containers=[{"name": "a"}, gone(name="b")], **ordered("containers", named("a"))),
         pod(containers=named("a")),
     ),
-    "an order for no list is no change": (
-        pod(),
-        {"spec": ordered("containers", named("a"))},
-        pod(),
-    ),
+    "order for no list is no change": (pod(), {"spec": ordered("containers", named("a"))}, pod()),
     "a condition is merged by its type": (
         {
             "status": {
@@ -317,12 +313,7 @@ def test_other_kinds_are_patched(struct: schema.Struct, doc: Any, patch: Any, wa
 
 MAP = "map[string]interface {}"
 ERRORS: dict[str, tuple[Any, Any, int, str]] = {
-    "a list for a patch": (
-        {},
-        [],
-        400,
-        f"json: cannot unmarshal array into Go value of type {MAP}",
-    ),
+    "list for a patch": ({}, [], 400, f"json: cannot unmarshal array into Go value of type {MAP}"),
     "a text for a patch": (
         {},
         "x",

@@ -39,9 +39,7 @@ def _forget_the_time(obj: Any) -> None:
 
 @pytest.mark.parametrize("forget", [_forget, _forget_the_time])
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, PODS], ids=["a ConfigMap", "a pod"])
-async def test_an_update_that_leaves_the_deletion_out_does_not_end_it(
-    kind: Any, forget: Any
-) -> None:
+async def test_update_that_leaves_the_deletion_out_does_not_end_it(kind: Any, forget: Any) -> None:
     world = await terminating()
     before = world.get(kind, "a")["metadata"]
     after = (await world.change(kind, "a", forget))["metadata"]

@@ -86,9 +86,7 @@ class TestWhatIsSent:
             "reason": "r",
         }
 
-    async def test_a_large_body_is_sent_whole(
-        self, server: Misbehaving, client: HttpClient
-    ) -> None:
+    async def test_large_body_is_sent_whole(self, server: Misbehaving, client: HttpClient) -> None:
         server.will(obj(POD))
         big = {"metadata": {"name": "a", "annotations": {"x": "y" * 1_500_000}}}
         await client.create(PODS, big, namespace="n")

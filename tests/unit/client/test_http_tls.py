@@ -42,9 +42,7 @@ class TestServers:
             await get(connect(server_name="example.com"))
         assert server.seen == []
 
-    async def test_the_name_to_expect_can_be_given(
-        self, server: Misbehaving, connect: Connect
-    ) -> None:
+    async def test_name_to_expect_can_be_given(self, server: Misbehaving, connect: Connect) -> None:
         server.will(obj(POD))
         await get(connect(server_name="kubernetes.default.svc"))
 

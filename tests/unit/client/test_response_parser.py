@@ -83,10 +83,7 @@ BROKEN = {
     "a length below zero": (HEAD + b"Content-Length: -1\r\n\r\n", "'-1' is no number"),
     "two lengths": (HEAD + b"Content-Length: 1\r\ncontent-length: 2\r\n\r\n", "'1, 2' is no"),
     "an encoding that was not asked for": (HEAD + b"Content-Encoding: gzip\r\n\r\n", "'gzip' was"),
-    "a coding that is not known": (
-        HEAD + b"Transfer-Encoding: gzip\r\n\r\n",
-        "'gzip' is not known",
-    ),
+    "coding that is not known": (HEAD + b"Transfer-Encoding: gzip\r\n\r\n", "'gzip' is not known"),
     "a chunk without a size": (CHUNKED + b"\r\n", "b'' is no size of a chunk"),
     "a size with a sign": (CHUNKED + b"+5\r\n", "is no size of a chunk"),
     "a chunk that is too long": (CHUNKED + b"2\r\nhello\r\n", "does not end where it should"),

@@ -52,9 +52,7 @@ async def read(watch: Watch[Pod], into: Told | None = None) -> Told:
     return events
 
 
-async def test_a_watch_that_the_server_ends_just_ends(
-    server: Misbehaving, watch: Watch[Pod]
-) -> None:
+async def test_watch_that_the_server_ends_just_ends(server: Misbehaving, watch: Watch[Pod]) -> None:
     server.will(stream(A, B))
     assert await read(watch) == [("ADDED", "a", "5"), ("MODIFIED", "b", "6")]
     assert await read(watch) == []
@@ -99,9 +97,7 @@ async def test_a_cut_in_a_line_is_unavailable_and_the_piece_is_not_delivered(
     assert await read(watch) == []
 
 
-async def test_a_cut_shows_what_was_read_of_the_line(
-    server: Misbehaving, watch: Watch[Pod]
-) -> None:
+async def test_cut_shows_what_was_read_of_the_line(server: Misbehaving, watch: Watch[Pod]) -> None:
     server.will(stream(B[:20]))
     with pytest.raises(errors.Unavailable, match=r"cut in the line '{\"type\": \"MODIFIED\",'"):
         await read(watch)

@@ -110,9 +110,7 @@ ENDED, GONE = _pod("a", 5, phase="Failed"), _pod("a", 7, "DELETED", phase="Faile
         "the first never ended": ([_pod("a", 3), _pod("b", 4)], "before its end"),
     },
 )
-def test_a_replacement_is_dated_by_the_end_of_the_first(
-    pods: list[ScenarioEvent], want: str
-) -> None:
+def test_replacement_is_dated_by_the_end_of_the_first(pods: list[ScenarioEvent], want: str) -> None:
     assert pod_end.observe(pods, _job(), "a").replaced == want
 
 

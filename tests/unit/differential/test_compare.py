@@ -42,10 +42,7 @@ ALIKE = {
 }
 
 DIFFERENT = {
-    "a time that the generator chose": (
-        {"t": "2019-01-01T00:00:00Z"},
-        {"t": "2019-01-02T00:00:00Z"},
-    ),
+    "time that the generator chose": ({"t": "2019-01-01T00:00:00Z"}, {"t": "2019-01-02T00:00:00Z"}),
     "a version that is empty": ({"resourceVersion": ""}, {"resourceVersion": "5"}),
     "a word": (message("no"), message("yes")),
     "a field more": ({"a": 1}, {"a": 1, "b": None}),

@@ -133,9 +133,7 @@ async def test_handlers_are_called_in_order_in_which_they_were_added(w: CheckedI
 
 
 @virtual()
-async def test_a_handler_that_raises_stops_nobody(
-    sim: Sim, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_handler_that_raises_stops_nobody(sim: Sim, caplog: pytest.LogCaptureFixture) -> None:
     def broken(_: Change[Pod]) -> None:
         raise RuntimeError("boom")
 

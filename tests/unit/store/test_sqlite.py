@@ -413,9 +413,7 @@ async def lie(path: Path, about: str, *, done: bool) -> SqliteStore:
     return store
 
 
-async def test_a_write_that_failed_and_yet_was_done_is_taken_back_before_the_next(
-    path: Path,
-) -> None:
+async def test_write_that_failed_and_yet_was_done_is_taken_back_before_the_next(path: Path) -> None:
     store = await lie(path, "INSERT", done=True)
     outcomes = await asyncio.gather(
         store.create("a", b"1"), store.create("b", b"2"), return_exceptions=True

@@ -51,9 +51,7 @@ def hidden(data: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("user", [OWN_USER, {}], ids=["of the agent's user", "of the default user"])
-async def test_a_container_does_not_see_the_data_directory(
-    data: Path, user: dict[str, Any]
-) -> None:
+async def test_container_does_not_see_the_data_directory(data: Path, user: dict[str, Any]) -> None:
     async with node(data / "nodes", **hidden(data), **user) as here:
         if here.runtime.features["mounts"] == mounts.NONE:
             return  # documented: there nothing can be hidden

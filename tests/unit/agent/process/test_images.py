@@ -135,9 +135,7 @@ async def test_one_stopped_while_it_is_launched_after_its_pull_lives_until_it_is
         assert [each for each in observations if each[0].has_ended] == [(record, [])]
 
 
-async def test_a_container_that_runs_though_nobody_waits_for_it_is_told_of(
-    here: ProcessNode,
-) -> None:
+async def test_container_that_runs_though_nobody_waits_for_it_is_told_of(here: ProcessNode) -> None:
     os.kill(here.runtime.features["pid"], signal.SIGSTOP)
     starting = asyncio.ensure_future(here.start(pod("a", "sleep", "100")))
     await until(lambda: here.runtime._starting)

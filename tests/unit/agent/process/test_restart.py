@@ -82,9 +82,7 @@ async def test_an_attempt_cannot_begin_while_the_one_before_runs(here: ProcessNo
 
 
 @pytest.mark.parametrize("delay", [each / ROUNDS for each in range(ROUNDS)])
-async def test_an_agent_killed_at_any_moment_loses_no_exit_code(
-    tmp_path: Path, delay: float
-) -> None:
+async def test_agent_killed_at_any_moment_loses_no_exit_code(tmp_path: Path, delay: float) -> None:
     """An agent dies during five starts; the next one continues, and each container runs once."""
     folder = tmp_path / "node"
     folder.mkdir()
@@ -272,9 +270,7 @@ class _Api:
         return msgspec.convert(self.pod, Pod)
 
 
-async def test_a_pod_that_never_restarts_runs_once_though_nobody_heard_of_it(
-    tmp_path: Path,
-) -> None:
+async def test_pod_that_never_restarts_runs_once_though_nobody_heard_of_it(tmp_path: Path) -> None:
     """Agent and keeper died before the first status reached the API."""
     manifest = sh("a", "echo ran; sleep 100")
     manifest["spec"]["restartPolicy"] = "Never"

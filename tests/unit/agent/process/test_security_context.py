@@ -161,9 +161,7 @@ async def test_a_volume_for_reading_stays_so_under_a_read_only_root(here: Proces
     assert "Read-only file system" in here.log("a")
 
 
-async def test_the_default_filter_refuses_namespaces_and_lets_programs_run(
-    here: ProcessNode,
-) -> None:
+async def test_default_filter_refuses_namespaces_and_lets_programs_run(here: ProcessNode) -> None:
     if not here.runtime.features["seccomp"]:
         return  # then the runtime refuses the container: see above
     script = "unshare --user true && echo wrong; (echo from a shell | cat); uname -s"

@@ -38,9 +38,7 @@ CASES: dict[str, tuple[JobStatus, JobStatus, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("before", "after", "want"), CASES.values(), ids=CASES)
-def test_a_patch_has_what_changed(
-    before: JobStatus, after: JobStatus, want: dict[str, Any]
-) -> None:
+def test_patch_has_what_changed(before: JobStatus, after: JobStatus, want: dict[str, Any]) -> None:
     assert writes.status_patch(before, after) == want
 
 

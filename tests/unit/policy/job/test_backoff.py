@@ -172,9 +172,7 @@ UPDATES: dict[str, Any] = {
 
 
 @cases("before good bad want", UPDATES)
-def test_the_record_of_failures(
-    before: Record, good: list[Pod], bad: list[Pod], want: Record
-) -> None:
+def test_record_of_failures(before: Record, good: list[Pod], bad: list[Pod], want: Record) -> None:
     """Behaviour A11.2."""
     assert backoff.updated(before, good, bad) == want
 
@@ -271,11 +269,7 @@ FAIL_INDEX = Verdict("FailIndex", 0)
         "no annotation is none": (failed(), NO_MATCH, IndexFailures(1, 0)),
         "nonsense is none": (failed(failures="x", ignored="-1"), NO_MATCH, IndexFailures(1, 0)),
         "too large is none": (failed(failures="2147483648"), NO_MATCH, IndexFailures(1, 0)),
-        "the largest is kept": (
-            failed(failures="2147483647"),
-            IGNORED,
-            IndexFailures(2**31 - 1, 1),
-        ),
+        "largest is kept": (failed(failures="2147483647"), IGNORED, IndexFailures(2**31 - 1, 1)),
         "past the largest comes the smallest": (
             failed(ignored="2147483647"),
             IGNORED,

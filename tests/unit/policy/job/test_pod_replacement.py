@@ -191,9 +191,7 @@ def test_with_the_gate_off_terminating_is_cleared() -> None:
 @pytest.mark.parametrize(
     ("policy_of", "want"), [("Failed", (1, 0)), ("TerminatingOrFailed", (1, 0))]
 )
-def test_a_terminating_pod_that_succeeded_is_a_success(
-    policy_of: str, want: tuple[int, int]
-) -> None:
+def test_terminating_pod_that_succeeded_is_a_success(policy_of: str, want: tuple[int, int]) -> None:
     """Behaviour A16.2; under TerminatingOrFailed only if it was not seen terminating (A16.1)."""
     batch_job = job(completions=1, podReplacementPolicy=policy_of)
     done = sync(batch_job, [succeeded("a", deleted=0)], at(0))

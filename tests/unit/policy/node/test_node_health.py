@@ -63,9 +63,7 @@ def test_which_posts_are_signs_of_life(held: str | None, seen: Node, want: float
 
 
 @pytest.mark.parametrize(("renewed", "want"), [(99.0, 150.0), (120.0, 170.0)])
-def test_the_latest_of_status_and_lease_is_the_last_sign_of_life(
-    renewed: float, want: float
-) -> None:
+def test_latest_of_status_and_lease_is_the_last_sign_of_life(renewed: float, want: float) -> None:
     assert Health(100.0, "b0").due(DEFAULTS, renewed) == want
     assert not Health(100.0, "b0").is_lost(DEFAULTS, want - 0.1, renewed)
     assert Health(100.0, "b0").is_lost(DEFAULTS, want, renewed)
