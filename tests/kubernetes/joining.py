@@ -53,13 +53,20 @@ def kubeconfig(admin: Path, authority: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def joined(admin: Path, folder: Path, name: str) -> Iterator[AgentProcess]:
+def joined(admin: Path, folder: Path, name: str, *flags: str) -> Iterator[AgentProcess]:
     """A node until the end of the block; nothing of the node outlives the block."""
     access = kubeconfig(admin, Path(os.environ["REFLOAT_TEST_AUTHORITY"]), name)
     # Beats each second: a machine that is busy for some seconds must not lose a node.
-    with agents.running(folder / "data", access, name, "--fast") as agent:
+    with agents.running(folder / "data", access, name, "--fast", *flags) as agent:
         yield agent
     Api(admin).ask("DELETE", f"/api/v1/nodes/{name}")
+
+
+def prepare(api: Api, namespace: str) -> None:
+    """Make a namespace, and wait until Kubernetes has prepared it for pods."""
+    api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    for each in _NEEDED:
+        until(api, f"/api/v1/namespaces/{namespace}/{each}", lambda _: True)
 
 
 @dataclass(frozen=True)
@@ -80,10 +87,7 @@ class Place:
 
     def prepare(self) -> None:
         """Make the namespace, and wait until Kubernetes has prepared it for pods."""
-        name = self.kubectl.namespace
-        self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-        for each in _NEEDED:
-            self.until(f"/api/v1/namespaces/{name}/{each}", lambda _: True)
+        prepare(self.api, self.kubectl.namespace)
 
     def until(self, path: str, holds: Callable[[Object], Any]) -> Object:
         return until(self.api, path, holds)

@@ -100,6 +100,10 @@ def _agents(_: Clusters) -> list[str]:
     return _pytest("tests/kubernetes/agents.py")
 
 
+def _explain(_: Clusters) -> list[str]:
+    return _pytest("tests/kubernetes/explain.py")
+
+
 def _faults(_: Clusters) -> list[str]:
     return _pytest("tests/kubernetes/faults.py")
 
@@ -155,6 +159,13 @@ SUITES = (
         "cluster",
         "a backoffPolicy in an annotation, and deletes that say why",
         _backoff_policy,
+        ("REFLOAT_TEST_KUBECONFIG",),
+    ),
+    Suite(
+        "explain",
+        "cluster",
+        "what `refloat explain` says of some fifty situations, also to a reader of a namespace",
+        _explain,
         ("REFLOAT_TEST_KUBECONFIG",),
     ),
     Suite(

@@ -25,7 +25,17 @@ from refloat.client import errors, kinds
 from refloat.client.contract import EVERYTHING, Client, Kind, Selector
 from refloat.config import actors as records_of
 from refloat.config.actors import FAILURE_RECOVERY, FORCE_EVICTION
-from refloat.explain import cronjob, doctor, job, node, node_state, objects, pod, pod_pending
+from refloat.explain import (
+    cronjob,
+    doctor,
+    gone_attempts,
+    job,
+    node,
+    node_state,
+    objects,
+    pod,
+    pod_pending,
+)
 from refloat.explain.actors import Actors
 from refloat.explain.codes import Code
 from refloat.explain.explain_context import ExplainContext, NodeRoom, event_key
@@ -121,6 +131,9 @@ class Explainer:
         namespace, reads = job_.metadata.namespace, _Reads()
         pods = await self._pods_of(job_, reads)
         await self._read_events("Job", job_.metadata.name, namespace, reads)
+        events = reads.events[event_key("Job", namespace, job_.metadata.name)]
+        for name in gone_attempts.names(job_, pods, events) if job_.status.failed else ():
+            await self._read_events("Pod", name, namespace, reads)
         chosen = sorted(pods, key=_is_quiet)[:MAX_PODS]
         await self._read_around(chosen, reads)
         context = await self._context(reads, namespace)

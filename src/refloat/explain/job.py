@@ -14,6 +14,7 @@ from refloat.api.core import Pod
 from refloat.explain import (
     codes,
     explain_context,
+    gone_attempts,
     job_attempts,
     job_end,
     job_progress,
@@ -30,6 +31,9 @@ def explain(
 ) -> Explanation:
     view = JobView.of(job, pods, context)
     rows = job_attempts.rows(job, pods, view.observed)
+    uncounted = job.status.failed - sum(1 for row in rows if row.counted)
+    gone = gone_attempts.rows(job, pods, context, uncounted)
+    rows = job_attempts.numbered((*rows, *gone))
     finding = state(view, rows)
     evidence = (*_job_evidence(job), *finding.evidence, *_events(view))
     finding = replace(finding, evidence=tuple(dict.fromkeys(evidence)))

@@ -7,7 +7,7 @@ that it gives are shown and decide nothing.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -46,12 +46,17 @@ def rows(job: Job, pods: Sequence[Pod], observed: ObservedJob) -> tuple[Attempt,
     rows_ += [
         replace(_of_pod(pod, observed), log=_log(entries.get(pod.metadata.uid, {}))) for pod in pods
     ]
+    return numbered(rows_)
+
+
+def numbered(rows_: Iterable[Attempt]) -> tuple[Attempt, ...]:
+    """The oldest first, with the number of each within its index."""
     counts: Counter[int | None] = Counter()
-    numbered = []
+    attempts_ = []
     for row in sorted(rows_, key=lambda row: row.start or row.end or _NEVER):
         counts[row.index] += 1
-        numbered.append(replace(row, number=counts[row.index]))
-    return tuple(numbered)
+        attempts_.append(replace(row, number=counts[row.index]))
+    return tuple(attempts_)
 
 
 def _log(entry: Object) -> str:

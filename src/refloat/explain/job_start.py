@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs without pods: no controller acts, they are suspended, or their pods are refused."""
 
+import re
+
 from refloat.explain import explain_context
 from refloat.explain.codes import Code
 from refloat.explain.explanation import JOB_CONTROLLER, Command, Finding, NextStep
@@ -14,6 +16,9 @@ REFLOAT_CONTROLLER = "refloat.dev/job-controller"
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
+
+# Exceeded; a limit or request is missing that the quota demands; or nothing has counted yet.
+_QUOTA = re.compile("(exceeded|failed|unknown for) quota")
 
 # A Job controller that has not acted on a new Job after so many seconds is missing.
 PATIENCE_SECONDS = 15
@@ -83,7 +88,7 @@ def refused(view: JobView) -> Finding | None:
     note = " ".join(last.note.split()).removeprefix("Error creating: ")
     step = NextStep("tries again, with growing pauses", JOB_CONTROLLER)
     start = f"the pods of Job {view.name} are refused:"
-    if "exceeded quota" in note:
+    if _QUOTA.search(note):
         look = Command("see the quota", f"kubectl describe quota -n {view.namespace}")
         return Finding(Code.QUOTA, f"{start} {note}", (step,), (look,))
     if "admission webhook" in note or "failed calling webhook" in note:

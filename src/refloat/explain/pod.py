@@ -85,6 +85,8 @@ def active(pod: Pod, context: ExplainContext) -> Finding:
     node = context.nodes.get(pod.spec.node_name)
     if node is not None and node_state.is_lost(node):
         return _on_lost_node(pod, node, context)
+    if pod.spec.node_name not in context.nodes and node_state.seems_lost(pod):
+        return _on_hidden_node(pod, context)
     if pod.status.phase in (PENDING, ""):
         return pod_pending.on_node(pod, context)
     return _running(pod, context)
@@ -128,6 +130,20 @@ def _crash_loop(pod: Pod, status: ContainerStatus) -> Finding:
     step = NextStep("starts the container again, after at most 5 minutes", KUBELET)
     log = Command("read the log", f"kubectl logs {name} -n {pod.metadata.namespace} --previous")
     return Finding(Code.CRASH_LOOP, text, (step,), (log,))
+
+
+def _on_hidden_node(pod: Pod, context: ExplainContext) -> Finding:
+    """The user may not read the node; what the node controller wrote into the pod shows a loss."""
+    name, place = pod.metadata.name, pod.spec.node_name
+    text = (
+        f"pod {name} is on node {place}, which seems lost: the node controller marked the pod not"
+        " ready, and the kubelet did not"
+    )
+    step = NextStep(
+        "deletes the pod when its tolerations end, unless the node returns", TAINT_EVICTION
+    )
+    events = explain_context.event_evidence(context.events_of("Pod", pod), context.now)
+    return Finding(Code.NODE_LOST, text, (step,), (pod_terminating.ask_about(place),), events)
 
 
 def _on_lost_node(pod: Pod, node: Node, context: ExplainContext) -> Finding:

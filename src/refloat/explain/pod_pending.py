@@ -20,6 +20,8 @@ from refloat.policy.scheduling.demand import CPU
 # A scheduler or a kubelet that has not acted after so many seconds is missing or stuck.
 PATIENCE_SECONDS = 15
 
+HOST = "kubernetes.io/hostname"
+
 # Taints that a verdict names.
 MAX_NAMED = 3
 
@@ -97,7 +99,9 @@ def _not_considered(pod: Pod, context: ExplainContext) -> Finding:
 
 def _unschedulable(pod: Pod, message: str, context: ExplainContext) -> Finding:
     selected = _selected(pod, context.rooms)
-    code = _objection(message, any_selected=bool(selected))
+    # A reader of the namespace cannot see whether the node of this name exists; mostly it does.
+    names_node = context.rooms is None and HOST in (pod.spec.node_selector or {})
+    code = _objection(message, any_selected=bool(selected) or names_node)
     detail = _TEXTS[code]
     if code == Code.INSUFFICIENT:
         detail = _shortage(pod, message, selected) or detail

@@ -48,7 +48,18 @@ def _finding(pod: Pod, context: ExplainContext) -> Finding:
         return Finding(Code.TERMINATING, text, (step,))
     if node is not None and node_state.is_lost(node):
         return _on_lost_node(pod, node, context)
+    if node is None and node_state.seems_lost(pod):
+        text = (
+            f"pod {name} was deleted, and its node {node_name} seems lost: the node controller"
+            " marked the pod not ready, and the kubelet did not"
+        )
+        commands = (ask_about(node_name), _force_by_hand(pod))
+        return Finding(Code.TERMINATING_LOST_NODE, text, (_node_returns(),), commands)
     return _on_living_node(pod, node, context)
+
+
+def ask_about(node: str) -> Command:
+    return Command("ask a person who may read nodes to run", f"refloat explain node/{node}")
 
 
 def _deletion(pod: Pod, context: ExplainContext) -> Iterator[Evidence]:
@@ -107,8 +118,7 @@ def _on_living_node(pod: Pod, node: Node | None, context: ExplainContext) -> Fin
             f"pod {name} was deleted, and its grace period ended {late} ago; the node {place}"
             " may be lost"
         )
-        look = Command("ask a person who may read nodes to run", f"refloat explain node/{place}")
-        return Finding(Code.TERMINATING_OVERDUE, text, commands=(look,))
+        return Finding(Code.TERMINATING_OVERDUE, text, commands=(ask_about(place),))
     text = (
         f"pod {name} was deleted, and its grace period ended {late} ago; node {place} lives,"
         " so its kubelet should have ended the pod"

@@ -2,6 +2,7 @@
 """A simulated node that is lost, and a pod that does not end."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from refloat.explain.codes import Code
@@ -21,12 +22,14 @@ from tests.e2e.situations.steps import (
     status,
 )
 
-LOST_NODE, LIVING = "node-0", "node-1"
-ALL_LOST = ("no-opt-in", "opted-in", "recovered", "node-lost")
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
 
 
-def on_lost_node(name: str, template: Object | None = None, **spec: Any) -> Object:
+SOON = {"labels": {"recovery": "soon"}}
+ALL_LOST = ("no-opt-in", "opted-in", "recovered", "node-lost")
+
+
+def on_lost_node(lost_node: str, name: str, template: Object | None = None, **spec: Any) -> Object:
     """A Job whose pod is evicted one second after the loss of its node."""
     toleration = {**UNREACHABLE, "effect": "NoExecute", "tolerationSeconds": 1}
     return job(
@@ -34,7 +37,7 @@ def on_lost_node(name: str, template: Object | None = None, **spec: Any) -> Obje
         pod={"tolerations": [toleration]},
         template=simulated({"seconds": None}, **(template or {})),
         podReplacementPolicy="Failed",
-        node=LOST_NODE,
+        node=lost_node,
         **spec,
     )
 
@@ -44,75 +47,92 @@ def simulated(*attempts: Object, annotations: Object | None = None, **metadata: 
     return {**metadata, "annotations": {"refloat.dev/simulate": script, **(annotations or {})}}
 
 
-ON_SIMULATED = (
-    Situation(
-        "no-opt-in",
-        "The pod is on a lost node, and nothing allows recovery",
-        Code.TERMINATING_LOST_NODE,
-        ("its node node-0 is lost", "lacks the annotation", "safe-to-forcefully-terminate=true"),
-        (on_lost_node("no-opt-in"),),
-        every(lost(LOST_NODE), status("no-opt-in", terminating=1)),
-        (
+def situations(
+    lost_node: str,
+    living: str,
+    *,
+    on_lost: Sequence[str] = ALL_LOST,
+    soon: Object = SOON,
+) -> tuple[Situation, ...]:
+    """On two simulated nodes; the first is lost when these Jobs run.
+
+    `soon` is what recovery selects a pod by that recovery frees at once.
+    """
+    return (
+        Situation(
+            "no-opt-in",
+            "The pod is on a lost node, and nothing allows recovery",
+            Code.TERMINATING_LOST_NODE,
             (
-                every(*(phase(each, "Running") for each in ALL_LOST)),
-                node_command("freeze", LOST_NODE),
+                f"its node {lost_node} is lost",
+                "lacks the annotation",
+                "safe-to-forcefully-terminate=true",
+            ),
+            (on_lost_node(lost_node, "no-opt-in"),),
+            every(lost(lost_node), status("no-opt-in", terminating=1)),
+            (
+                (
+                    every(*(phase(each, "Running") for each in on_lost)),
+                    node_command("freeze", lost_node),
+                ),
             ),
         ),
-    ),
-    Situation(
-        "opted-in",
-        "The pod is on a lost node, and recovery will free it",
-        Code.TERMINATING_RECOVERY,
-        ("zombie recovery will free the pod", "zombie recovery marks the pod Failed"),
-        (on_lost_node("opted-in", {"annotations": SAFE}),),
-        every(lost(LOST_NODE), status("opted-in", terminating=1)),
-    ),
-    Situation(
-        "recovered",
-        "Zombie recovery freed the pod, and its replacement selects the lost node too",
-        Code.TAINTS,
-        ("ForcedByRecovery", "node.kubernetes.io/unreachable"),
-        (on_lost_node("recovered", {"labels": {"recovery": "soon"}}),),
-        every(failures("recovered", 1), lambda view: len(view.of("recovered")) == 2),
-    ),
-    Situation(
-        "node-lost",
-        "The node is lost, and the pod tolerates that for ever",
-        Code.NODE_LOST,
-        ("which has stopped reporting", "for ever"),
-        (
-            job(
-                "node-lost",
-                pod={"tolerations": [UNREACHABLE]},
-                template=simulated({"seconds": None}),
-                node=LOST_NODE,
-            ),
+        Situation(
+            "opted-in",
+            "The pod is on a lost node, and recovery will free it",
+            Code.TERMINATING_RECOVERY,
+            ("zombie recovery will free the pod", "zombie recovery marks the pod Failed"),
+            (on_lost_node(lost_node, "opted-in", {"annotations": SAFE}),),
+            every(lost(lost_node), status("opted-in", terminating=1)),
         ),
-        lost(LOST_NODE),
-    ),
-    Situation(
-        LOST_NODE,
-        "The node is lost",
-        Code.NODE_SILENT,
-        ("has stopped reporting",),
-        (),
-        every(lost(LOST_NODE), status("no-opt-in", terminating=1)),
-        kind="node",
-    ),
-    Situation(
-        "overdue",
-        "A deleted pod does not end on a living node",
-        Code.TERMINATING_OVERDUE,
-        ("its grace period ended", "node node-1 lives", "forces nothing on a living node"),
-        (
-            job(
-                "overdue",
-                template=simulated({"seconds": None, "ignoreTerm": True, "killSeconds": 10_000}),
-                node=LIVING,
-                podReplacementPolicy="Failed",
-            ),
+        Situation(
+            "recovered",
+            "Zombie recovery freed the pod, and its replacement selects the lost node too",
+            Code.TAINTS,
+            ("ForcedByRecovery", "node.kubernetes.io/unreachable"),
+            (on_lost_node(lost_node, "recovered", soon),),
+            every(failures("recovered", 1), lambda view: len(view.of("recovered")) == 2),
         ),
-        deleted_for("overdue", KUBELET_SECONDS),
-        ((phase("overdue", "Running"), delete_pods("overdue")),),
-    ),
-)
+        Situation(
+            "node-lost",
+            "The node is lost, and the pod tolerates that for ever",
+            Code.NODE_LOST,
+            ("which has stopped reporting", "for ever"),
+            (
+                job(
+                    "node-lost",
+                    pod={"tolerations": [UNREACHABLE]},
+                    template=simulated({"seconds": None}),
+                    node=lost_node,
+                ),
+            ),
+            lost(lost_node),
+        ),
+        Situation(
+            lost_node,
+            "The node is lost",
+            Code.NODE_SILENT,
+            ("has stopped reporting",),
+            (),
+            every(lost(lost_node), status("no-opt-in", terminating=1)),
+            kind="node",
+        ),
+        Situation(
+            "overdue",
+            "A deleted pod does not end on a living node",
+            Code.TERMINATING_OVERDUE,
+            ("its grace period ended", f"node {living} lives", "forces nothing on a living node"),
+            (
+                job(
+                    "overdue",
+                    template=simulated(
+                        {"seconds": None, "ignoreTerm": True, "killSeconds": 10_000}
+                    ),
+                    node=living,
+                    podReplacementPolicy="Failed",
+                ),
+            ),
+            deleted_for("overdue", KUBELET_SECONDS),
+            ((phase("overdue", "Running"), delete_pods("overdue")),),
+        ),
+    )

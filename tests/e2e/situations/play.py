@@ -7,11 +7,11 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.e2e import agents, node_cluster
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, serving
+from tests.e2e import agents, cluster, node_cluster
+from tests.e2e.cluster import PATIENCE_SECONDS, Api, ServerProcess, serving
 from tests.e2e.situations.steps import Playground, Situation, Step, View, create
 
 # Between two readings of the cluster.
@@ -34,7 +34,7 @@ IMAGES = {
     "pullSeconds": {"registry.example.com/slow:*": 3600},
 }
 
-_HEADING = re.compile(r"^(\w+) (?:default/)?(\S+): (\w+/\w+)$", re.MULTILINE)
+_HEADING = re.compile(r"^(\w+) (?:[-\w]+/)?(\S+): (\w+/\w+)$", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def processes(folder: Path) -> Iterator[Playground]:
             ):
                 for name in ("images", "low"):
                     node_cluster.until(api, f"{node_cluster.NODES}/{name}", node_cluster.is_ready)
-                yield Playground(server, api, {"low": low})
+                yield Playground(server.kubeconfig, api, {"low": low}, _commands(server))
             assert server.end() == 0
     finally:
         for pid in node_cluster.processes(data_dir):
@@ -67,8 +67,16 @@ def simulated(folder: Path) -> Iterator[Playground]:
         api = Api(server.kubeconfig)
         for number in range(4):
             node_cluster.until(api, f"{node_cluster.NODES}/node-{number}", node_cluster.is_ready)
-        yield Playground(server, api)
+        yield Playground(server.kubeconfig, api, fail=_commands(server))
         assert server.end() == 0
+
+
+def _commands(server: ServerProcess) -> Callable[[str, str], None]:
+    def fail(verb: str, node: str) -> None:
+        done = cluster.run("node", verb, node, "--data-dir", server.data_dir)
+        assert done.returncode == 0, done.stderr
+
+    return fail
 
 
 def _config(folder: Path) -> tuple[str, str]:
@@ -77,14 +85,16 @@ def _config(folder: Path) -> tuple[str, str]:
     return "--config", str(path)
 
 
-def play(ground: Playground, situations: Sequence[Situation]) -> dict[str, str]:
+def play(
+    ground: Playground, situations: Sequence[Situation], *, within: float = PATIENCE_SECONDS
+) -> dict[str, str]:
     """What explain says of each situation, asked once, when the API shows the situation."""
     empty = View(ground.api, {}, {}, {}, (), frozenset())
     for each in situations:
         create(*each.manifests)(ground, empty)
     steps = {each.name: list(each.steps) for each in situations}
     answers: dict[str, str] = {}
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + within
     while waiting := [each for each in situations if each.name not in answers]:
         view = View.read(ground.api, tuple(answers))
         for each in waiting:

@@ -9,13 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from refloat.api import times
 from refloat.explain.codes import Code
 from tests.e2e import cluster
 from tests.e2e.agents import AgentProcess
-from tests.e2e.cluster import Api, Object, ServerProcess
+from tests.e2e.cluster import Api, Object
 
 CORE = "/api/v1/namespaces/default"
 PODS = f"{CORE}/pods"
@@ -218,16 +219,22 @@ def explained(*names: str) -> Condition:
 # -- what is done to the cluster ------------------------------------------------------
 
 
+def _no_failures(verb: str, node: str) -> None:
+    raise AssertionError(f"no node of this cluster can {verb}")
+
+
 @dataclass
 class Playground:
     """A cluster with the nodes that situations change."""
 
-    server: ServerProcess
+    kubeconfig: Path
     api: Api
     agents: dict[str, AgentProcess] = field(default_factory=dict)
+    fail: Callable[[str, str], object] = _no_failures
+    """Makes a node fail, in the words of `refloat node`: `freeze` and `node-0`."""
 
     def explain(self, *subjects: str) -> str:
-        done = cluster.run("explain", "--kubeconfig", self.server.kubeconfig, *subjects)
+        done = cluster.run("explain", "--kubeconfig", self.kubeconfig, *subjects)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout
 
@@ -286,12 +293,7 @@ def taint(node: str, effect: str) -> Act:
 
 def node_command(verb: str, name: str) -> Act:
     """As `refloat node shutdown n1`."""
-
-    def act(ground: Playground, view: View) -> None:
-        done = cluster.run("node", verb, name, "--data-dir", ground.server.data_dir)
-        assert done.returncode == 0, done.stderr
-
-    return act
+    return lambda ground, view: ground.fail(verb, name)
 
 
 def run_low(node: str) -> Act:

@@ -11,5 +11,5 @@ ON_PROCESSES = (
     *ends.ENDS,
     *evictions.EVICTIONS,
 )
-ON_SIMULATED = lost_nodes.ON_SIMULATED
+ON_SIMULATED = lost_nodes.situations("node-0", "node-1")
 SITUATIONS = (*ON_PROCESSES, *ON_SIMULATED)

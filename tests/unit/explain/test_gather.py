@@ -19,6 +19,7 @@ from refloat.client.requests import Request
 from refloat.config import actors
 from refloat.config.actors import Actor
 from refloat.explain.actors import HIDDEN, NONE_EVER
+from refloat.explain.codes import Code
 from refloat.explain.explanation import Explanation
 from refloat.explain.gather import Explainer
 from refloat.policy.recovery import zombie
@@ -110,6 +111,39 @@ async def test_a_pod_is_explained_to_those_who_may_not_read_its_node(sim: Sim) -
         explanation = await explain(TenantClient(api, field_manager="test"), sim)
     assert explanation.limits == ("get nodes: whether the nodes of the pods are alive",)
     assert "recovery" not in all_text(explanation)
+
+
+NODE_CONTROLLER_WROTE: Object = {
+    "status": {
+        "phase": "Running",
+        "conditions": [
+            {"type": "Ready", "status": "False"},
+            {"type": "ContainersReady", "status": "True"},
+        ],
+    }
+}
+
+
+@virtual()
+async def test_what_the_node_controller_wrote_shows_a_lost_node_to_those_who_may_not_read_it(
+    sim: Sim,
+) -> None:
+    async with api_server.serve(sim) as api:
+        client = await admin(api)
+        reader = TenantClient(api, field_manager="test")
+        await client.patch(
+            kinds.PODS, "p", NODE_CONTROLLER_WROTE, namespace="default", subresource="status"
+        )
+        explanation = await explain(reader, sim)
+        assert explanation.finding.code == Code.TERMINATING_LOST_NODE
+        await client.create(
+            kinds.PODS, {**STUCK, "metadata": {"name": "runs"}}, namespace="default"
+        )
+        await client.patch(
+            kinds.PODS, "runs", NODE_CONTROLLER_WROTE, namespace="default", subresource="status"
+        )
+        explanation = await explain(reader, sim, "pod/runs")
+        assert explanation.finding.code == Code.NODE_LOST
 
 
 @virtual()
