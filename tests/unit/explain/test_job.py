@@ -144,25 +144,23 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             Code.QUOTA,
             "exceeded quota",
         ),
-        "refused by a webhook": (
+        "refused by a quota that demands limits": (
             lambda: with_event(
                 "FailedCreate",
                 'Error creating: pods "j-" is forbidden: failed quota: q: must specify limits.cpu',
             ),
             Code.QUOTA,
             "must specify limits.cpu",
-            id="refused by a quota that demands limits",
         ),
-        pytest.param(
+        "refused by a quota that is not counted yet": (
             lambda: with_event(
                 "FailedCreate",
                 'Error creating: pods "j-" is forbidden: status unknown for quota: q, resources: x',
             ),
             Code.QUOTA,
             "status unknown for quota",
-            id="refused by a quota that is not counted yet",
         ),
-        pytest.param(
+        "refused by a webhook": (
             lambda: with_event(
                 "FailedCreate", 'Error creating: admission webhook "w" denied the request: no'
             ),
