@@ -24,7 +24,7 @@ from refloat.bench import clients, job_load, processes
 from refloat.bench.results import Progress, Row, cost
 from refloat.client import kinds
 from refloat.client.http import HttpClient
-from refloat.policy.job.pod_failure import PodFailureMatcher
+from refloat.policy.job import pod_failure
 
 PODS = 2_000
 """The pods of the largest Job; the other sizes follow from this number."""
@@ -124,7 +124,7 @@ async def _small_jobs(sizes: JobSizes, progress: Progress) -> Row:
 def _matches(sizes: JobSizes, progress: Progress) -> list[Row]:
     """Failed pods and a policy of twenty rules, nothing else."""
     progress(f"{sizes.failed} failed pods judged")
-    matcher = PodFailureMatcher.of(msgspec.convert(job_load.policy(), PodFailurePolicy))
+    matcher = pod_failure.matcher(msgspec.convert(job_load.policy(), PodFailurePolicy))
     status = job_load.failed_status()
     pods = [
         msgspec.convert({"metadata": {"name": f"pod-{n}"}, "status": status}, Pod)

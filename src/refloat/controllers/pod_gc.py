@@ -127,17 +127,17 @@ class PodGarbageCollector:
         ripe = [name for name, until in self._quarantine.items() if until <= now]
         for name in ripe:
             del self._quarantine[name]
-        nodes = [name for name in ripe if name in self._missing and await self._is_gone(name)]
-        return [pod for name in nodes for pod in self._pods.by(index.NODE, name)]
-
-    async def _is_gone(self, name: str) -> bool:
-        try:
-            await self._client.get(kinds.NODES, name)
-        except errors.NotFound:
-            return True
-        except errors.ClientError as error:
-            log.warning("%s: node %s: %s; asked again after a quarantine", NAME, name, error)
-        return False
+        orphans: list[Pod] = []
+        for name in ripe:
+            if name not in self._missing:
+                continue
+            try:
+                await self._client.get(kinds.NODES, name)
+            except errors.NotFound:
+                orphans += self._pods.by(index.NODE, name)
+            except errors.ClientError as error:
+                log.warning("%s: node %s: %s; asked again after a quarantine", NAME, name, error)
+        return orphans
 
     async def _collect(self, pods: Iterable[Pod], cause: Cause = "terminated") -> None:
         """Mark pods Failed and delete them; a failure is tried again in the next pass."""

@@ -9,7 +9,8 @@ from refloat.api.batch import PodFailurePolicy
 from refloat.api.core import Pod
 from refloat.bench import job_load
 from refloat.bench.job import JobSizes, quantile
-from refloat.policy.job.pod_failure import COUNT, PodFailureMatcher
+from refloat.policy.job import pod_failure
+from refloat.policy.job.pod_failure import COUNT
 from tests.cases import cases
 
 
@@ -53,6 +54,6 @@ def test_all_sizes_follow_from_that_of_the_largest_job() -> None:
 def test_a_failed_pod_is_held_against_all_rules_and_matches_the_last() -> None:
     policy = msgspec.convert(job_load.policy(), PodFailurePolicy)
     pod = msgspec.convert({"status": job_load.failed_status()}, Pod)
-    verdict = PodFailureMatcher.of(policy).match(pod)
+    verdict = pod_failure.matcher(policy).match(pod)
     assert len(policy.rules or ()) == 20
     assert (verdict.action, verdict.rule) == (COUNT, 19)

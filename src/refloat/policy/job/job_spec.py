@@ -63,7 +63,7 @@ class EffectiveSpec:
     enough: bool
     """Whether an earlier sync decided that the Job succeeds, and deleted the pods that ran."""
 
-    matcher: pod_failure.PodFailureMatcher | backoff_policy.BackoffMatcher
+    matcher: pod_failure.PolicyMatcher
     job_gates: JobGates
 
     def fails(self, pod: Pod) -> bool:
@@ -130,9 +130,9 @@ def of(job: Job, job_gates: JobGates = ALL_ON) -> EffectiveSpec:
         and criteria.status == "True"
         and criteria.reason != job_conditions.COMPLETIONS_REACHED,
         matcher=(
-            pod_failure.PodFailureMatcher.of(pod_failure.effective(spec, job_gates))
+            pod_failure.matcher(pod_failure.effective(spec, job_gates))
             if backs_off is None
-            else backoff_policy.BackoffMatcher.of(backs_off)
+            else backoff_policy.matcher(backs_off)
         ),
         job_gates=job_gates,
     )

@@ -13,10 +13,10 @@ from refloat.api import index_intervals
 from refloat.api.batch import Job, UncountedTerminatedPods
 from refloat.api.core import Pod
 from refloat.api.index_intervals import Interval
-from refloat.policy.job import backoff, backoff_policy, job_spec, pod_failure, pod_state
+from refloat.policy.job import backoff, job_spec, pod_state
 from refloat.policy.job.job_gates import ALL_ON, JobGates
 from refloat.policy.job.job_spec import EffectiveSpec
-from refloat.policy.job.pod_failure import Verdict
+from refloat.policy.job.pod_failure import PolicyMatcher, Verdict
 
 NO_UIDS: frozenset[str] = frozenset()
 
@@ -26,9 +26,7 @@ class Verdicts:
 
     __slots__ = ("_known", "_matcher")
 
-    def __init__(
-        self, matcher: pod_failure.PodFailureMatcher | backoff_policy.BackoffMatcher
-    ) -> None:
+    def __init__(self, matcher: PolicyMatcher) -> None:
         self._matcher = matcher
         self._known: dict[str, Verdict] = {}
 

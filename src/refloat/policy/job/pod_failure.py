@@ -6,10 +6,11 @@ passes failed pods only (`job_spec`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from refloat.api.batch import JobSpec, OnExitCodes, OnPodCondition, PodFailurePolicy
+from refloat.api.batch import JobSpec, OnPodCondition, PodFailurePolicy
+from refloat.api.code_ranges import CodeRanges
 from refloat.api.core import Pod
 from refloat.policy.job.job_gates import JobGates
 
@@ -19,6 +20,8 @@ TERMINATE = "Terminate"
 
 # A rule with another action is skipped, as the API demands of clients that meet a new value.
 ACTIONS = frozenset((FAIL_JOB, FAIL_INDEX, IGNORE, COUNT))
+
+_FAILS_JOB = (FAIL_JOB, TERMINATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Verdict:
 
     @property
     def fails_job(self) -> bool:
-        return self.action in (FAIL_JOB, TERMINATE)
+        return self.action in _FAILS_JOB
 
     @property
     def message(self) -> str:
@@ -77,32 +80,20 @@ NO_MATCH = Verdict()
 Exits: TypeAlias = list[tuple[str, int]]
 """Names and exit codes of the containers that failed."""
 
-_Test: TypeAlias = Callable[[Exits, Pod], tuple[str, int, str] | None]
-"""What matched: container, exit code, condition."""
+Test: TypeAlias = Callable[[Exits, Pod], Verdict | None]
+"""What matched, without rule and pod; None if nothing did."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodFailureMatcher:
-    """A podFailurePolicy, compiled once to match many pods."""
+class PolicyMatcher:
+    """A podFailurePolicy or a backoffPolicy, compiled once to match many pods."""
 
-    rules: tuple[tuple[int, str, _Test], ...]
+    rules: tuple[tuple[int, str, Test], ...]
     """Index, action and test of each rule."""
-
-    @classmethod
-    def of(cls, policy: PodFailurePolicy | None) -> "PodFailureMatcher":
-        rules: list[tuple[int, str, _Test]] = []
-        for index, rule in enumerate((policy and policy.rules) or ()):
-            if rule.action not in ACTIONS:
-                continue
-            if rule.on_exit_codes is not None:
-                rules.append((index, rule.action, _exit_code_test(rule.on_exit_codes)))
-            elif rule.on_pod_conditions:
-                rules.append((index, rule.action, _condition_test(rule.on_pod_conditions)))
-        return cls(tuple(rules))
 
     @property
     def may_fail_job(self) -> bool:
-        return any(action == FAIL_JOB for _, action, _ in self.rules)
+        return any(action in _FAILS_JOB for _, action, _ in self.rules)
 
     def match(self, pod: Pod) -> Verdict:
         if not self.rules:
@@ -112,13 +103,28 @@ class PodFailureMatcher:
             match = test(exits, pod)
             if match is not None:
                 where = f"{pod.metadata.namespace}/{pod.metadata.name}"
-                return Verdict(action, index, where, *match)
+                return replace(match, action=action, rule=index, pod=where)
         return NO_MATCH
+
+
+def matcher(policy: PodFailurePolicy | None) -> PolicyMatcher:
+    rules: list[tuple[int, str, Test]] = []
+    for index, rule in enumerate((policy and policy.rules) or ()):
+        if rule.action not in ACTIONS:
+            continue
+        if (pattern := rule.on_exit_codes) is not None:
+            if pattern.operator in ("In", "NotIn"):  # an operator of a newer version never matches
+                codes, is_in = frozenset(pattern.values or ()), pattern.operator == "In"
+                test = codes_test(codes, pattern.container_name, is_in=is_in)
+                rules.append((index, rule.action, test))
+        elif rule.on_pod_conditions:
+            rules.append((index, rule.action, _condition_test(rule.on_pod_conditions)))
+    return PolicyMatcher(tuple(rules))
 
 
 def match_pod_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> Verdict:
     """The verdict of the policy on this pod."""
-    return PodFailureMatcher.of(policy).match(pod)
+    return matcher(policy).match(pod)
 
 
 def effective(spec: JobSpec, job_gates: JobGates) -> PodFailurePolicy | None:
@@ -140,32 +146,25 @@ def failed_containers(pod: Pod) -> Exits:
     ]
 
 
-def _exit_code_test(pattern: OnExitCodes) -> _Test:
-    name, values = pattern.container_name, frozenset(pattern.values or ())
-    if pattern.operator not in ("In", "NotIn"):
-        return _never
-    is_in = pattern.operator == "In"
+def codes_test(codes: frozenset[int] | CodeRanges, name: str | None, *, is_in: bool) -> Test:
+    """Matches the first container of this name, or of any, with such an exit code."""
 
-    def test(exits: Exits, _: Pod) -> tuple[str, int, str] | None:
+    def test(exits: Exits, _: Pod) -> Verdict | None:
         for container, code in exits:
-            if (code in values) is is_in and (name is None or name == container):
-                return container, code, ""
+            if (code in codes) is is_in and name in (None, container):
+                return Verdict(container=container, exit_code=code)
         return None
 
     return test
 
 
-def _condition_test(patterns: tuple[OnPodCondition, ...]) -> _Test:
+def _condition_test(patterns: tuple[OnPodCondition, ...]) -> Test:
     pairs = frozenset((pattern.type, pattern.status) for pattern in patterns)
 
-    def test(_: Exits, pod: Pod) -> tuple[str, int, str] | None:
+    def test(_: Exits, pod: Pod) -> Verdict | None:
         for condition in pod.status.conditions or ():
             if (condition.type, condition.status) in pairs:
-                return "", 0, condition.type
+                return Verdict(condition=condition.type)
         return None
 
     return test
-
-
-def _never(_: Exits, __: Pod) -> None:
-    """An operator of a newer version does not match."""

@@ -237,7 +237,7 @@ def test_ten_thousand_pods_are_judged_by_twenty_rules_in_a_second() -> None:
     codes = [on_codes("FailJob", "In", *range(1, 256)) for _ in range(10)]
     types = [on_condition("Ignore", f"Type{number}") for number in range(9)]
     rules = policy(*codes, *types, on_codes("Count", "NotIn", 1))
-    matcher = pod_failure.PodFailureMatcher.of(msgspec.convert(rules, PodFailurePolicy))
+    matcher = pod_failure.matcher(msgspec.convert(rules, PodFailurePolicy))
     containers = [container("a", 0), container("b", 300)]
     conditions = [condition(kind) for kind in ("Ready", "Initialized", "PodScheduled")]
     pods = [

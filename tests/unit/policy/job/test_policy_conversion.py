@@ -13,6 +13,7 @@ from refloat.api.batch import BackoffPolicy, PodFailurePolicy
 from refloat.api.core import Pod
 from refloat.api.meta import Object
 from refloat.policy.job import backoff_policy, pod_failure, pod_reason, policy_conversion
+from refloat.policy.job.pod_failure import PolicyMatcher
 from refloat.policy.job.policy_conversion import DISRUPTIONS, NotConvertible
 from refloat.policy.scheduling import disruption_target
 from tests.cases import cases
@@ -258,21 +259,19 @@ PODS = [
 SAME = {"FailJob": "Terminate", "Count": "", "": ""}
 
 
-def decisions(
-    matcher: pod_failure.PodFailureMatcher | backoff_policy.BackoffMatcher, of: Pod
-) -> tuple[str, int | None]:
+def decisions(matcher: PolicyMatcher, of: Pod) -> tuple[str, int | None]:
     """The action, in the words of a backoffPolicy, and the rule; a Count is no match."""
     verdict = matcher.match(of)
     action = SAME.get(verdict.action, verdict.action)
     return action, verdict.rule if action else None
 
 
-def ours(given: Object) -> backoff_policy.BackoffMatcher:
-    return backoff_policy.BackoffMatcher.of(msgspec.convert(given, BackoffPolicy))
+def ours(given: Object) -> PolicyMatcher:
+    return backoff_policy.matcher(msgspec.convert(given, BackoffPolicy))
 
 
-def theirs(given: Object) -> pod_failure.PodFailureMatcher:
-    return pod_failure.PodFailureMatcher.of(msgspec.convert(given, PodFailurePolicy))
+def theirs(given: Object) -> PolicyMatcher:
+    return pod_failure.matcher(msgspec.convert(given, PodFailurePolicy))
 
 
 NAMES = st.sampled_from([None, "main", "other"])
