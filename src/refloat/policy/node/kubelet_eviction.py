@@ -93,15 +93,13 @@ def observe(
     transition_seconds: float,
 ) -> EvictionState:
     """The state after this measurement."""
-    low: list[Threshold] = []
-    for each in limits:
-        if (level := node.get(each.signal)) is None:
-            continue
+    low = [
+        each
+        for each in limits
+        if (level := node.get(each.signal)) is not None
         # A threshold that was met stays met until the minimum is reclaimed.
-        if each.is_met(level.available, level.capacity) or (
-            each in state.met and each.is_met(level.available, level.capacity, until_reclaimed=True)
-        ):
-            low.append(each)
+        and each.is_met(level.available, level.capacity, until_reclaimed=each in state.met)
+    ]
     first_seen = {each: state.first_seen.get(each, now) for each in low}
     due = tuple(each for each in low if _seconds(now, first_seen[each]) >= each.grace_seconds)
     last_seen = {
