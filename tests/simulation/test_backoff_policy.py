@@ -68,7 +68,10 @@ async def test_terminate_ends_the_job_and_all_its_pods(cluster: JobCluster) -> N
     assert (job.status.failed, job.status.terminating) == (2, 0)
     assert len(cluster.kubelet.created) == 2
     assert cluster.event_log.events[-1] == ("Warning", "BackoffPolicy", message)
-    assert attempts.recorded(job.metadata.annotations)[0] | {
+    deleted, failure = attempts.recorded(job.metadata.annotations)
+    assert deleted["pod"] == cluster.kubelet.created[0].metadata.name
+    assert deleted["jobFailed"] == "BackoffPolicy"
+    assert failure | {
         "uid": "",
         "node": "",
         "finished": "",
