@@ -7,7 +7,7 @@ decides, and the same containers count (behaviour A15.3). `pod_reason` finds the
 """
 
 from refloat.api import code_ranges
-from refloat.api.batch import BackoffPolicy, BackoffPolicyRule
+from refloat.api.batch import BackoffPolicy
 from refloat.api.core import Pod
 from refloat.policy.job import pod_failure, pod_reason
 from refloat.policy.job.pod_failure import Exits, PolicyMatcher, Test, Verdict
@@ -18,10 +18,19 @@ ACTIONS = frozenset((TERMINATE, IGNORE))
 
 
 def matcher(policy: BackoffPolicy) -> PolicyMatcher:
+    """Leaves out rules that are empty or from a newer version."""
     rules: list[tuple[int, str, Test]] = []
     for index, rule in enumerate(policy.rules or ()):
-        test = _test(rule)
-        if rule.action in ACTIONS and test is not None:
+        test: Test | None = None
+        if rule.container_exit_code_in is not None:
+            test = _codes_test(rule.container_exit_code_in, rule.container_name, is_in=True)
+        elif rule.container_exit_code_not_in is not None:
+            test = _codes_test(rule.container_exit_code_not_in, rule.container_name, is_in=False)
+        elif rule.pod_status_reason_in is not None:
+            test = _reason_test(frozenset(rule.pod_status_reason_in), is_in=True)
+        elif rule.pod_status_reason_not_in is not None:
+            test = _reason_test(frozenset(rule.pod_status_reason_not_in), is_in=False)
+        if test is not None and rule.action in ACTIONS:
             rules.append((index, rule.action, test))
     return PolicyMatcher(tuple(rules))
 
@@ -29,20 +38,6 @@ def matcher(policy: BackoffPolicy) -> PolicyMatcher:
 def match_backoff_policy(policy: BackoffPolicy, pod: Pod) -> Verdict:
     """The verdict of the policy on this pod."""
     return matcher(policy).match(pod)
-
-
-def _test(rule: BackoffPolicyRule) -> Test | None:
-    """The test of a rule; None for a rule that is empty or from a newer version."""
-    name = rule.container_name
-    if rule.container_exit_code_in is not None:
-        return _codes_test(rule.container_exit_code_in, name, is_in=True)
-    if rule.container_exit_code_not_in is not None:
-        return _codes_test(rule.container_exit_code_not_in, name, is_in=False)
-    if rule.pod_status_reason_in is not None:
-        return _reason_test(frozenset(rule.pod_status_reason_in), is_in=True)
-    if rule.pod_status_reason_not_in is not None:
-        return _reason_test(frozenset(rule.pod_status_reason_not_in), is_in=False)
-    return None
 
 
 def _codes_test(text: str, name: str | None, *, is_in: bool) -> Test | None:
