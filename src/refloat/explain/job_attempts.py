@@ -138,7 +138,13 @@ def budget(observed: ObservedJob, *, ends: bool) -> str:
     spec = observed.spec
     if spec.backoff_limit_per_index is None:
         left = spec.backoff_limit - observed.failed
-        text = f"{count(observed.failed, 'failure')} counted, backoffLimit {spec.backoff_limit}"
+        counted = count(observed.failed, "failure")
+        if spec.restarts_containers and not ends:
+            # The Job fails with as many restarts, and with more failed pods, than the limit.
+            restarts = backoff.restarts(observed.pods)
+            counted += f" and {count(restarts, 'restart')}"
+            left = min(left, max(spec.backoff_limit, 1) - 1 - restarts)
+        text = f"{counted} counted, backoffLimit {spec.backoff_limit}"
         return text if ends else f"{text}{_left(left)}"
     failed = 0
     for first, last in observed.failed_indexes or ():

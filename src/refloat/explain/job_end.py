@@ -92,6 +92,8 @@ def _failure_text(view: JobView, condition: Condition, code: Code, rows: Sequenc
     example = f"; the last: pod {last.pod}, {last.how}" if last is not None else ""
     if code == Code.BACKOFF_LIMIT:
         bound = view.observed.spec.backoff_limit
+        if view.observed.spec.restarts_containers and view.job.status.failed <= bound:
+            return f"its containers were restarted too often for backoffLimit {bound}{example}"
         return (
             f"{count(view.job.status.failed, 'pod')} failed, and backoffLimit is {bound}{example}"
         )

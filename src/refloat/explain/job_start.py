@@ -97,7 +97,13 @@ def refused(view: JobView) -> Finding | None:
             "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
         )
         return Finding(Code.WEBHOOK, f"{start} {note}", (step,), (look,))
-    commands: tuple[Command, ...] = ()
-    if "PriorityClass" in note:
-        commands = (Command("see the PriorityClasses", "kubectl get priorityclasses"),)
+    commands = tuple(
+        Command(f"see the {kind}", f"kubectl get {plural}")
+        for word, kind, plural in (
+            ("PriorityClass", "PriorityClasses", "priorityclasses"),
+            ("RuntimeClass", "RuntimeClasses", "runtimeclasses"),
+            ("serviceaccount", "ServiceAccounts", f"serviceaccounts -n {view.namespace}"),
+        )
+        if word in note
+    )
     return Finding(Code.ADMISSION, f"{start} {note}", (step,), commands)

@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from refloat.api import structs, times
-from refloat.api.core import PENDING, RUNNING, SUCCEEDED, ContainerStatus, Node, Pod
+from refloat.api.core import PENDING, RUNNING, SUCCEEDED, Node, Pod
 from refloat.explain import explain_context, node_state, pod_end, pod_pending, pod_terminating
 from refloat.explain.codes import Cause, Code
 from refloat.explain.explain_context import ExplainContext
-from refloat.explain.explanation import KUBELET, Command, Evidence, Finding, NextStep, age, count
+from refloat.explain.explanation import Command, Evidence, Finding, NextStep, age
 from refloat.policy.node import node_taints, taint_timers
 from refloat.policy.recovery import zombie
 
@@ -99,10 +99,6 @@ def _running(pod: Pod, context: ExplainContext) -> Finding:
         *(pod.status.init_container_statuses or ()),
         *(pod.status.container_statuses or ()),
     ):
-        if status.state.waiting is None:
-            continue
-        if status.state.waiting.reason == "CrashLoopBackOff":
-            return _crash_loop(pod, status)
         finding = pod_pending.container(pod, status, events)
         if finding is not None:
             return finding
@@ -114,22 +110,6 @@ def _running(pod: Pod, context: ExplainContext) -> Finding:
     for_ = f" for {age(times.parse(since), context.now)}" if since else ""
     text = f"pod {name} runs on node {pod.spec.node_name}{for_}"
     return Finding(Code.RUNNING, text)
-
-
-def _crash_loop(pod: Pod, status: ContainerStatus) -> Finding:
-    name = pod.metadata.name
-    last = getattr(status, "last_state", None)
-    how = ""
-    if last is not None and last.terminated is not None:
-        code, reason = last.terminated.exit_code, last.terminated.reason
-        how = f"; last: exit code {code}, {reason}"
-    text = (
-        f"container {status.name} of pod {name} failed {count(status.restart_count, 'time')}"
-        f" and waits for its restart{how}"
-    )
-    step = NextStep("starts the container again, after at most 5 minutes", KUBELET)
-    log = Command("read the log", f"kubectl logs {name} -n {pod.metadata.namespace} --previous")
-    return Finding(Code.CRASH_LOOP, text, (step,), (log,))
 
 
 def _on_hidden_node(pod: Pod, context: ExplainContext) -> Finding:

@@ -13,7 +13,15 @@ from refloat.api.events import Event
 from refloat.explain import explain_context
 from refloat.explain.codes import Code
 from refloat.explain.explain_context import ExplainContext, NodeRoom
-from refloat.explain.explanation import KUBELET, SCHEDULER, Command, Evidence, Finding, NextStep
+from refloat.explain.explanation import (
+    KUBELET,
+    SCHEDULER,
+    Command,
+    Evidence,
+    Finding,
+    NextStep,
+    count,
+)
 from refloat.policy.scheduling import demand, node_affinity, tolerations
 from refloat.policy.scheduling.demand import CPU
 
@@ -254,6 +262,9 @@ _MISSING = re.compile(
     r"not found|not present|no such|manifest unknown|does not exist|404|unknown image",
     re.IGNORECASE,
 )
+_BAD_REFERENCE = re.compile(
+    r"parse image (name|reference)|invalid reference format|repository name must be", re.IGNORECASE
+)
 _CONFIG_MAP = re.compile(r'configmap "?([-.\w]*)"?', re.IGNORECASE)
 _SECRET = re.compile(r'secret "?([-.\w]*)"?', re.IGNORECASE)
 
@@ -261,23 +272,38 @@ _SECRET = re.compile(r'secret "?([-.\w]*)"?', re.IGNORECASE)
 def on_node(pod: Pod, context: ExplainContext) -> Finding:
     """A Pending pod that has a node."""
     events = context.events_of("Pod", pod)
-    waiting = _waiting(pod)
-    finding = (waiting and container(pod, waiting, events)) or _volumes(pod, events)
+    stuck = _stuck_container(pod)
+    finding = (stuck and container(pod, stuck, events)) or _volumes(pod, events)
     if finding is None:
         finding = _preparing(pod, context, events)
     return finding.with_evidence(explain_context.event_evidence(events, context.now))
 
 
-def _waiting(pod: Pod) -> ContainerStatus | None:
+def _stuck_container(pod: Pod) -> ContainerStatus | None:
     """The container that waits for more than the others; init containers come first."""
-    statuses = [
-        status
-        for group in (pod.status.init_container_statuses, pod.status.container_statuses)
-        for status in group or ()
-        if status.state.waiting is not None
-    ]
+    groups = (pod.status.init_container_statuses, pod.status.container_statuses)
     quiet = ("ContainerCreating", "PodInitializing", "")
-    return next((each for each in statuses if _reason(each) not in quiet), None)
+    return next(
+        (
+            status
+            for group in groups
+            for status in group or ()
+            if _reason(status) not in quiet or _is_restarted(pod, status)
+        ),
+        None,
+    )
+
+
+def _is_restarted(pod: Pod, status: ContainerStatus) -> bool:
+    """Whether a container failed, and its kubelet starts it again.
+
+    A real kubelet shows the state Terminated for most of the pause.
+    """
+    ended = status.state.terminated
+    containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+    own = next((each.restart_policy for each in containers if each.name == status.name), None)
+    policy = own or pod.spec.restart_policy
+    return ended is not None and ended.exit_code != 0 and policy != "Never"
 
 
 def _reason(status: ContainerStatus) -> str:
@@ -285,9 +311,12 @@ def _reason(status: ContainerStatus) -> str:
 
 
 def container(pod: Pod, status: ContainerStatus, events: Sequence[Event]) -> Finding | None:
-    """A container that waits for a reason; None if the reason explains nothing."""
+    """A container that waits for a reason; None without a reason that explains something."""
     waiting = status.state.waiting
-    assert waiting is not None
+    if _is_restarted(pod, status) or _reason(status) == "CrashLoopBackOff":
+        return _crash_loop(pod, status)
+    if waiting is None:
+        return None
     message = " ".join(getattr(waiting, "message", "").split())
     evidence = Evidence(
         f"pod/{pod.metadata.name} container {status.name}", f"{waiting.reason}: {message}"
@@ -304,6 +333,23 @@ def container(pod: Pod, status: ContainerStatus, events: Sequence[Event]) -> Fin
         text = f"container {status.name} of pod {pod.metadata.name} cannot start: {message}"
         finding = Finding(Code.START_ERROR, text, (_retry(),), (_edit_template(),))
     return finding and finding.with_evidence((evidence,))
+
+
+def _crash_loop(pod: Pod, status: ContainerStatus) -> Finding:
+    name = pod.metadata.name
+    read = f"kubectl logs {name} -c {status.name} -n {pod.metadata.namespace}"
+    last, how = status.state, ""
+    if last.terminated is None:
+        last = getattr(status, "last_state", last)
+        read += " --previous"
+    if last.terminated is not None:
+        how = f"; last: exit code {last.terminated.exit_code}, {last.terminated.reason}"
+    text = (
+        f"container {status.name} of pod {name} failed {count(status.restart_count + 1, 'time')}"
+        f" and waits for its restart{how}"
+    )
+    step = NextStep("starts the container again, after at most 5 minutes", KUBELET)
+    return Finding(Code.CRASH_LOOP, text, (step,), (Command("read the log", read),))
 
 
 def _retry() -> NextStep:
@@ -336,8 +382,16 @@ def _image(pod: Pod, status: ContainerStatus, message: str) -> Finding:
     if _UNAUTHORIZED.search(message):
         text = f"{start} may not be pulled with the pod's credentials"
         return Finding(Code.IMAGE_UNAUTHORIZED, text, (_retry(),), (secret,))
+    if _BAD_REFERENCE.search(message):
+        return Finding(
+            Code.IMAGE_NAME, f"{start} is no valid name", (_retry(),), (_edit_template(),)
+        )
     text = f"{start} could not be pulled"
-    return Finding(Code.IMAGE_BACK_OFF, text, (_retry(),))
+    why = Command(
+        "see why; the registry may be unreachable, or the name wrong",
+        f"kubectl describe pod {pod.metadata.name} -n {pod.metadata.namespace}",
+    )
+    return Finding(Code.IMAGE_BACK_OFF, text, (_retry(),), (why,))
 
 
 def _config(pod: Pod, status: ContainerStatus, message: str) -> Finding:
@@ -395,7 +449,8 @@ def _volumes(pod: Pod, events: Sequence[Event]) -> Finding | None:
         text = f"pod {name} cannot start: {_named('Secret', match[1])} of a volume is missing"
         command = Command("create the Secret", _create("secret generic", match[1], namespace))
         return Finding(Code.SECRET, text, (_retry(),), (command,))
-    return Finding(Code.MOUNT, f"pod {name} cannot start: a volume is not mounted", (_retry(),))
+    text = f"pod {name} cannot start, because a volume is not mounted: {note}"
+    return Finding(Code.MOUNT, text, (_retry(),), (_edit_template(),))
 
 
 def _preparing(pod: Pod, context: ExplainContext, events: Sequence[Event]) -> Finding:

@@ -92,6 +92,13 @@ def with_event(reason: str, note: str, *pods: Pod) -> Explanation:
     return explain(of, *pods, events={"Job/ns/j": [event(reason, note, 990, "Job", "j")]})
 
 
+def restarted(group: str, phase: str = "Running") -> dict[str, Any]:
+    """A container that failed twice, as a kubelet shows it for most of the pause."""
+    ended = {"exitCode": 3, "reason": "Error"}
+    status = {"name": "main", "restartCount": 1, "state": {"terminated": ended}}
+    return {"phase": phase, group: [status], "spec": {"restartPolicy": "OnFailure"}}
+
+
 def pod_event(reason: str, note: str) -> Explanation:
     events: dict[str, list[Event]] = {"Pod/ns/p": [event(reason, note, 990, "Pod", "p")]}
     return explain(job(), pod(startTime=text(1)), events=events)
@@ -373,7 +380,28 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
                 ),
             ),
             Code.CRASH_LOOP,
-            "failed 3 times",
+            "failed 4 times and waits for its restart; last: exit code 1, Error",
+        ),
+        "a container between its end and its restart": (
+            lambda: explain(job(restart_policy="OnFailure"), pod(**restarted("containerStatuses"))),
+            Code.CRASH_LOOP,
+            "container main of pod p failed 2 times",
+        ),
+        "an init container between its end and its restart": (
+            lambda: explain(
+                job(restart_policy="OnFailure"),
+                pod(**restarted("initContainerStatuses", phase="Pending")),
+            ),
+            Code.CRASH_LOOP,
+            "container main of pod p failed 2 times",
+        ),
+        "an image name that containerd refuses": (
+            lambda: explain(
+                job(),
+                waiting("ImagePullBackOff", 'failed to parse image reference "A/b:1"'),
+            ),
+            Code.IMAGE_NAME,
+            "is no valid name",
         ),
         "back-off": (
             lambda: explain(old(status={"startTime": text(0)}), failed("a", ended=NOW - 5)),
@@ -481,3 +509,17 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
 def test_each_situation_has_its_code(explanation: Any, code: Code, words: str) -> None:
     answer = explanation()
     assert (answer.finding.code, words in answer.finding.verdict) == (code, True), answer.finding
+
+
+def test_restarts_use_up_the_back_off_limit() -> None:
+    """behaviour A12.2: a limit of 3 allows two restarts."""
+    limited = job(restart_policy="OnFailure", backoffLimit=3)
+    answer = explain(limited, pod(**restarted("containerStatuses")))
+    assert answer.budget == (
+        "0 failures and 1 restart counted, backoffLimit 3: 1 more will not fail the Job"
+    )
+
+
+def test_a_job_that_ended_by_restarts_says_so() -> None:
+    ended = finished("Failed", "BackoffLimitExceeded", restart_policy="OnFailure", backoffLimit=7)
+    assert "restarted too often for backoffLimit 7" in explain(ended).finding.verdict

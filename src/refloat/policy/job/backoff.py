@@ -196,14 +196,19 @@ def exceeds_limit_by_restarts(pods: Iterable[Pod], limit: int) -> bool:
     Only for templates with OnFailure. The comparison differs from the one for failed pods, as in
     Kubernetes: a limit of 3 allows two restarts.
     """
-    restarts = sum(
+    total = restarts(pods)
+    return total > 0 if limit == 0 else total >= limit
+
+
+def restarts(pods: Iterable[Pod]) -> int:
+    """How often containers were restarted in pods that are not over."""
+    return sum(
         status.restart_count
         for pod in pods
         if pod.status.phase in (RUNNING, PENDING)
         for statuses in (pod.status.init_container_statuses, pod.status.container_statuses)
         for status in statuses or ()
     )
-    return restarts > 0 if limit == 0 else restarts >= limit
 
 
 def fails_index(pod: Pod, verdict: Verdict, limit: int) -> bool:
