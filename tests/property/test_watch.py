@@ -119,13 +119,6 @@ async def beginning(world: ServerFixture, selector: dict[str, Any]) -> WatchView
     return view
 
 
-async def read_out(world: ServerFixture, view: WatchView) -> None:
-    await rest()
-    if view.watcher._buffer:
-        for line in (await view.watcher.read(world.clock, 0) or b"").splitlines():
-            view.take(line)
-
-
 async def state(world: ServerFixture, selector: selection.Selection) -> dict[str, Object]:
     request = options.list_options(query(), watch=False)
     plan = await listing.plan(world.store, selector, request)
@@ -175,7 +168,10 @@ async def _history(
         *(watch(turns, selector) for turns, selector in views),
     )
     for view in opened:
-        await read_out(world, view)
+        await rest()
+        if view.watcher._buffer:
+            for line in (await view.watcher.read(world.clock, 0) or b"").splitlines():
+                view.take(line)
         assert view.revisions == seen_by(world, view)
         assert view.known == await state(world, view.watcher.selection)
     await world.dispatcher.close()

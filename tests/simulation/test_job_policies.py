@@ -20,10 +20,6 @@ def on_exit(action: str, *codes: int) -> dict[str, Any]:
     return {"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}
 
 
-def on_disruption(action: str) -> dict[str, Any]:
-    return {"action": action, "onPodConditions": [{"type": "DisruptionTarget"}]}
-
-
 async def disrupt(cluster: JobCluster, pod: Pod) -> None:
     """Delete a pod as an eviction does: the condition first."""
     target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
@@ -238,7 +234,7 @@ async def test_too_many_failed_indexes_fail_the_job(cluster: JobCluster) -> None
 @virtual(JobCluster, job_cluster.in_turn(Run(seconds=1e9, stop_seconds=25), OK), seeds=20)
 async def test_under_failed_a_deleted_pod_is_waited_for(cluster: JobCluster) -> None:
     """Behaviour G3: drained with an Ignore rule, replaced once the pod has ended."""
-    policy = {"rules": [on_disruption("Ignore")]}
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
     await cluster.submit(backoffLimit=0, podFailurePolicy=policy)
     await cluster.sleep(5)
     await disrupt(cluster, cluster.kubelet.created[0])

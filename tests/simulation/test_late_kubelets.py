@@ -38,11 +38,6 @@ async def submit(cluster: Cluster, mode: str) -> Pod:
     return pod
 
 
-async def until_freed(cluster: Cluster, name: str) -> None:
-    while (await newest(cluster, name)).status.phase != "Failed":
-        await cluster.sleep(STEP_SECONDS)
-
-
 async def newest(cluster: Cluster, name: str) -> Pod:
     pod = await cluster.find_pod(name)
     assert pod is not None
@@ -64,7 +59,8 @@ def test_each_pod_is_counted_once(mode: str, end: str, delay: float) -> None:
             pod = await submit(cluster, mode)
             name = pod.metadata.name
             await cluster.until(400)
-            await until_freed(cluster, name)
+            while (await newest(cluster, name)).status.phase != "Failed":
+                await cluster.sleep(STEP_SECONDS)
             await cluster.sleep(delay)
             await write_phase(cluster, name, "Running")
             await cluster.sleep(0.7)

@@ -162,15 +162,10 @@ async def test_a_second_agent_that_waits_for_pods_hears_a_living_owner_as_soon(
     second.start()
     await sim.clock.sleep(1)
     for _ in range(node_ownership.PROOF_RENEWALS):
-        await _renew_as(first)
+        patch = {"spec": {"renewTime": times.format_micro(first.sim.clock.now())}}
+        await first.wire.patch(kinds.LEASES, "n1", patch, namespace="kube-node-lease")
         await sim.clock.sleep(LEASE_SECONDS / node_ownership.READS)
     assert second.replaced == ["n1"]
-
-
-async def _renew_as(agent: Agent) -> None:
-    """A renewal that lists the same pods."""
-    patch = {"spec": {"renewTime": times.format_micro(agent.sim.clock.now())}}
-    await agent.wire.patch(kinds.LEASES, "n1", patch, namespace="kube-node-lease")
 
 
 @on_api_server()

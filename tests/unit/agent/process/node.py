@@ -124,6 +124,11 @@ class ProcessNode:
     def mark(self) -> str:
         return service.node_mark(str(self.settings.folder))
 
+    async def reopen(self) -> None:
+        """What another process of the agent does on the same folder."""
+        self.runtime = self.another()
+        await self.runtime.open()
+
     def processes(self) -> list[int]:
         """All that carry this node's mark."""
         return process_tree.find_marked(self.mark)
@@ -138,20 +143,14 @@ async def node(folder: Path, **settings: Any) -> AsyncIterator[ProcessNode]:
         yield here
     finally:
         if here.runtime.is_replaced:
-            here.runtime = here.another()
-            await here.runtime.open()
+            await here.reopen()
         for uid in here.runtime.pods():
             here.runtime.remove(uid)
         await here.runtime.shutdown()
         await until(lambda: not is_alive(here.runtime.features["pid"]))
     assert here.processes() == []
-    assert groups_of(here.mark) == []
+    assert list(Path("/sys/fs/cgroup").glob(f"*/refloat-{here.mark}")) == []
     assert (here.settings.folder / "keeper.log").read_text() == ""
-
-
-def groups_of(mark: str) -> list[Path]:
-    """The cgroups of a node."""
-    return list(Path("/sys/fs/cgroup").glob(f"*/refloat-{mark}"))
 
 
 def is_alive(pid: int) -> bool:

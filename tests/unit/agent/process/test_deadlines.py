@@ -34,8 +34,7 @@ def now() -> float:
 async def again(here: ProcessNode) -> None:
     """The same node with a new agent."""
     await here.runtime.close()
-    here.runtime = here.another()
-    await here.runtime.open()
+    await here.reopen()
 
 
 async def move(here: ProcessNode, uid: str, seconds: float) -> float:
@@ -43,14 +42,6 @@ async def move(here: ProcessNode, uid: str, seconds: float) -> float:
     deadline = now() + seconds
     await here.runtime.arm(uid, deadline)
     return deadline
-
-
-async def without_agent(here: ProcessNode, deadline: float) -> None:
-    """No agent runs until the deadline has passed."""
-    await here.runtime.close()
-    await until(lambda: now() > deadline)
-    here.runtime = here.another()
-    await here.runtime.open()
 
 
 @pytest.mark.parametrize("groups", [True, False], ids=["cgroup", "inherited"])
@@ -67,7 +58,9 @@ async def test_all_of_a_pod_is_killed_at_its_deadline_without_an_agent(
         await move(here, "b", 1.0)
         deadline = await move(here, "a", 0.5)
         here.runtime.extend({"b": deadline + LONG})
-        await without_agent(here, deadline)
+        await here.runtime.close()
+        await until(lambda: now() > deadline)
+        await here.reopen()
         record = await here.ended("a")
         assert (record.exit_code, record.reason) == (137, "Fenced")
         assert record.finished_at is not None

@@ -190,9 +190,5 @@ async def test_something_else_can_be_run_within_a_container(here: ProcessNode) -
     command = ["sh", "-c", "echo $WHO; echo oh >&2; exit 7"]
     assert await here.runtime.execute("a", "main", command, 10) == (7, "main\noh\n")
     assert await here.runtime.execute("a", "main", ["sleep", "100"], 0.05) == (None, "")
-    await stop_at_once(here, "a")
-
-
-async def stop_at_once(here: ProcessNode, uid: str) -> None:
-    here.runtime.stop(uid, "main", 0)
-    await here.ended(uid)
+    here.runtime.stop("a", "main", 0)
+    await here.ended("a")

@@ -38,8 +38,7 @@ def agent(folder: Path, *acts: str) -> "subprocess.Popen[bytes]":
 async def again(here: ProcessNode) -> ProcessNode:
     """The same node with a new agent."""
     await here.runtime.close()
-    here.runtime = here.another()
-    await here.runtime.open()
+    await here.reopen()
     return here
 
 
@@ -51,8 +50,7 @@ async def test_an_agent_that_restarts_finds_what_runs_and_what_ended_without_it(
     before = here.current("b")
     await here.runtime.close()
     await asyncio.sleep(0.4)
-    here.runtime = here.another()
-    await here.runtime.open()
+    await here.reopen()
     assert here.current("a").exit_code == 9
     assert here.current("b") == before
     assert sorted(here.runtime.pods()) == ["a", "b"]
@@ -67,8 +65,7 @@ async def test_what_was_started_is_not_started_twice(here: ProcessNode) -> None:
     await here.start(pod("a", "sleep", "100"))
     assert here.processes() == first
     await here.runtime.close()
-    here.runtime = here.another()
-    await here.runtime.open()
+    await here.reopen()
     here.runtime.stop("a", "main", 0)
     assert (await here.ended("a")).exit_code == 143
 
@@ -124,8 +121,7 @@ async def test_a_frozen_agent_stops_nobody(tmp_path: Path) -> None:
 
 async def test_an_agent_that_was_replaced_starts_nothing_any_more(here: ProcessNode) -> None:
     old = here.runtime
-    here.runtime = here.another()
-    await here.runtime.open()
+    await here.reopen()
     await until(lambda: old.is_replaced)
     here.pods["a"] = pod("a", "true")
     with pytest.raises(StartError, match="another agent runs this node's containers now"):
@@ -212,8 +208,7 @@ async def lose_both(here: ProcessNode) -> None:
     keeper = here.runtime.features["pid"]
     await here.runtime.close()
     os.kill(keeper, signal.SIGKILL)
-    here.runtime = here.another()
-    await here.runtime.open()
+    await here.reopen()
 
 
 async def test_what_began_before_agent_and_keeper_died_is_not_begun_again(

@@ -184,13 +184,8 @@ async def test_the_termination_message(
 ) -> None:
     record = await here.run(sh("a", script, **more))
     assert record.message == want
-    await found_again(here, want)
-
-
-async def found_again(here: ProcessNode, want: str) -> None:
     await here.runtime.close()
-    here.runtime = here.another()
-    await here.runtime.open()
+    await here.reopen()
     assert here.current("a").message == want
 
 
