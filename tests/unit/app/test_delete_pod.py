@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deleting a pod for a reason."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from refloat.client.requests import Request
 from refloat.policy.job import pod_reason
 from refloat.sim import api_server
 from refloat.sim.api_server import SimulatedServer
+from refloat.sim.run import Sim
 from tests.virtual import virtual
 
 HELD: Object = {
@@ -75,50 +77,49 @@ class Client(LocalClient):
         return await self.pod()
 
 
-async def made(api: SimulatedServer) -> Client:
-    client = Client(api)
-    await client.create(kinds.PODS, HELD, namespace="default")
-    return client
+@asynccontextmanager
+async def held_pod(sim: Sim) -> AsyncIterator[Client]:
+    """An API server with a pod."""
+    async with api_server.serve(sim) as api:
+        client = Client(api)
+        await client.create(kinds.PODS, HELD, namespace="default")
+        yield client
 
 
 def said(pod: Pod) -> tuple[str, str | None]:
     return pod.status.reason, (pod.metadata.annotations or {}).get(pod_reason.ANNOTATION)
 
 
-@virtual(api_server.serve)
-async def test_the_reason_is_in_the_status_and_in_an_annotation(api: SimulatedServer) -> None:
-    pod = await (await made(api)).deleted()
+@virtual(held_pod)
+async def test_the_reason_is_in_the_status_and_in_an_annotation(client: Client) -> None:
+    pod = await client.deleted()
     assert pod.is_terminating
     assert said(pod) == ("Maintenance", "Maintenance")
 
 
-@virtual(api_server.serve)
-async def test_a_pod_that_has_ended_is_deleted_without_it(api: SimulatedServer) -> None:
+@virtual(held_pod)
+async def test_a_pod_that_has_ended_is_deleted_without_it(client: Client) -> None:
     """It failed by itself; a policy must not take it for disrupted."""
-    client = await made(api)
     await client.status(phase="Failed")
     pod = await client.deleted()
     assert pod.is_terminating
     assert said(pod) == ("", None)
 
 
-@virtual(api_server.serve)
-async def test_a_pod_that_ends_meanwhile_is_deleted_without_it(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_a_pod_that_ends_meanwhile_is_deleted_without_it(client: Client) -> None:
     client.meanwhile = lambda: client.status(phase="Failed")
     assert said(await client.deleted()) == ("", None)
 
 
-@virtual(api_server.serve)
-async def test_a_change_of_something_else_is_no_hindrance(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_a_change_of_something_else_is_no_hindrance(client: Client) -> None:
     client.meanwhile = lambda: client.label(a="b")
     assert said(await client.deleted()) == ("Maintenance", "Maintenance")
 
 
-@virtual(api_server.serve)
-async def test_a_pod_that_never_rests_is_not_deleted(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_a_pod_that_never_rests_is_not_deleted(client: Client) -> None:
     turns = iter(range(100))
     client.again = True
     client.meanwhile = lambda: client.label(a=str(next(turns)))
@@ -127,24 +128,21 @@ async def test_a_pod_that_never_rests_is_not_deleted(api: SimulatedServer) -> No
     assert not (await client.pod()).is_terminating
 
 
-@virtual(api_server.serve)
-async def test_the_first_reason_stays(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_the_first_reason_stays(client: Client) -> None:
     await client.deleted("First")
     assert said(await client.deleted("Second")) == ("First", "First")
 
 
-@virtual(api_server.serve)
-async def test_a_reason_that_was_given_by_another_client_stays(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_a_reason_that_was_given_by_another_client_stays(client: Client) -> None:
     options = DeleteOptions(reason="First")
     await client.delete(kinds.PODS, "p", namespace="default", options=options)
     assert said(await client.deleted("Second")) == ("First", None)
 
 
-@virtual(api_server.serve)
-async def test_an_annotation_that_no_delete_followed_is_no_reason(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_an_annotation_that_no_delete_followed_is_no_reason(client: Client) -> None:
     await client.noted("First")
     assert said(await client.deleted("Second")) == ("Second", "Second")
 
@@ -160,46 +158,42 @@ LOST = errors.Unavailable("the answer was lost")
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, LOST], ids=["it is refused", "it is not answered"])
-@virtual(api_server.serve)
+@virtual(held_pod)
 async def test_a_delete_that_comes_to_nothing_leaves_no_reason_behind(
-    api: SimulatedServer, error: errors.ClientError
+    client: Client, error: errors.ClientError
 ) -> None:
-    pod = await (await made(api)).refused(error)
+    pod = await client.refused(error)
     assert not pod.is_terminating
     assert said(pod) == ("", None)
 
 
-@virtual(api_server.serve)
-async def test_delete_of_which_only_answer_is_lost_keeps_its_reason(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_delete_of_which_only_answer_is_lost_keeps_its_reason(client: Client) -> None:
     client.deletes = True
     pod = await client.refused(LOST)
     assert pod.is_terminating
     assert said(pod) == ("Maintenance", "Maintenance")
 
 
-@virtual(api_server.serve)
+@virtual(held_pod)
 async def test_a_refused_delete_of_a_pod_that_others_delete_leaves_no_reason_behind(
-    api: SimulatedServer,
+    client: Client,
 ) -> None:
-    client = await made(api)
     await client.delete(kinds.PODS, "p", namespace="default")
     pod = await client.refused(FORBIDDEN)
     assert pod.is_terminating
     assert said(pod) == ("", None)
 
 
-@virtual(api_server.serve)
-async def test_a_refused_delete_leaves_the_reason_that_was_there(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_a_refused_delete_leaves_the_reason_that_was_there(client: Client) -> None:
     await client.noted("First")
     assert said(await client.refused(FORBIDDEN)) == ("", "First")
 
 
-@virtual(api_server.serve)
-async def test_refused_delete_leaves_what_others_wrote_meanwhile(api: SimulatedServer) -> None:
+@virtual(held_pod)
+async def test_refused_delete_leaves_what_others_wrote_meanwhile(client: Client) -> None:
     """At the first try to take it back; then it is not ours any more."""
-    client = await made(api)
     turns = iter(range(100))
 
     async def second() -> None:
@@ -210,19 +204,17 @@ async def test_refused_delete_leaves_what_others_wrote_meanwhile(api: SimulatedS
     assert said(await client.refused(FORBIDDEN)) == ("", "Second")
 
 
-@virtual(api_server.serve)
-async def test_refused_delete_of_a_pod_that_has_ended_touches_nothing(api: SimulatedServer) -> None:
-    client = await made(api)
+@virtual(held_pod)
+async def test_refused_delete_of_a_pod_that_has_ended_touches_nothing(client: Client) -> None:
     await client.status(phase="Failed")
     before = await client.pod()
     assert await client.refused(FORBIDDEN) == before
 
 
-@virtual(api_server.serve)
+@virtual(held_pod)
 async def test_that_it_is_refused_is_told_also_if_the_reason_cannot_be_taken_back(
-    api: SimulatedServer,
+    client: Client,
 ) -> None:
-    client = await made(api)
     turns = iter(range(100))
 
     async def fails() -> None:
