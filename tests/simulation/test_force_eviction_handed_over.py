@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from refloat.api.core import Node
 from refloat.api.meta import Object
 from refloat.app import controller_table
 from refloat.base.gates import TAINT_FORCE_EVICTION, Gates
@@ -29,14 +28,10 @@ from refloat.sim.run import Sim
 from tests import builders
 from tests.simulation import controller_cluster
 from tests.simulation.controller_cluster import FAULTS, ControllerCluster, condition, running
+from tests.simulation.test_force_eviction import EVICTION_TAINT, node
 from tests.virtual import virtual
 
 ON = Gates({TAINT_FORCE_EVICTION: True})
-EVICTION_TAINT: Object = {
-    "key": "refloat.dev/force-eviction",
-    "value": "true",
-    "effect": "NoSchedule",
-}
 OUT = "node.kubernetes.io/out-of-service"
 THEIRS: Object = {"key": OUT, "value": "", "effect": "NoExecute"}
 
@@ -68,10 +63,6 @@ def kubernetes(env: ControllerEnv) -> Sequence[Worker]:
 
 async def status(cluster: ControllerCluster, **fields: object) -> None:
     await cluster.client.patch(kinds.NODES, "n", {"status": fields}, subresource="status")
-
-
-async def node(cluster: ControllerCluster) -> Node:
-    return await cluster.client.get(kinds.NODES, "n")
 
 
 async def taints(cluster: ControllerCluster) -> list[str]:

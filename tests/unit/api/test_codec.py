@@ -155,53 +155,45 @@ def test_an_eviction_of_the_older_version_is_taken() -> None:
     assert read(body, schema.struct("policy/v1", "Eviction")).obj["apiVersion"] == "policy/v1"
 
 
-FIELD = "json: cannot unmarshal {} into Go struct field {} of type {}"
+field = "json: cannot unmarshal {} into Go struct field {} of type {}".format
 
 
 @pytest.mark.parametrize(
     ("body", "want"),
     [
-        ('{"spec":[]}', FIELD.format("array", "Pod.spec", "v1.PodSpec")),
+        ('{"spec":[]}', field("array", "Pod.spec", "v1.PodSpec")),
         (
             '{"spec":{"containers":"x"}}',
-            FIELD.format("string", "PodSpec.spec.containers", "[]v1.Container"),
+            field("string", "PodSpec.spec.containers", "[]v1.Container"),
         ),
-        (
-            '{"spec":{"containers":[5]}}',
-            FIELD.format("number", "PodSpec.spec.containers", "v1.Container"),
-        ),
+        ('{"spec":{"containers":[5]}}', field("number", "PodSpec.spec.containers", "v1.Container")),
         (
             '{"spec":{"volumes":[{"hostPath":5}]}}',
-            FIELD.format(
-                "number", "Volume.spec.volumes.VolumeSource.hostPath", "v1.HostPathVolumeSource"
-            ),
+            field("number", "Volume.spec.volumes.VolumeSource.hostPath", "v1.HostPathVolumeSource"),
         ),
         (
             '{"spec":{"nodeSelector":{"a":5}}}',
-            FIELD.format("number", "PodSpec.spec.nodeSelector", "string"),
+            field("number", "PodSpec.spec.nodeSelector", "string"),
         ),
         (
             '{"metadata":{"labels":["a"]}}',
-            FIELD.format("array", "ObjectMeta.metadata.labels", "map[string]string"),
+            field("array", "ObjectMeta.metadata.labels", "map[string]string"),
         ),
         *(
             (
                 f'{{"spec":{{"priority":{number}}}}}',
-                FIELD.format(f"number {number}", "PodSpec.spec.priority", "int32"),
+                field(f"number {number}", "PodSpec.spec.priority", "int32"),
             )
             for number in ("1.5", "1.0", "1e2", "3000000000")
         ),
         (
             '{"spec":{"activeDeadlineSeconds":1e400}}',
-            FIELD.format("number 1e400", "PodSpec.spec.activeDeadlineSeconds", "int64"),
+            field("number 1e400", "PodSpec.spec.activeDeadlineSeconds", "int64"),
         ),
-        (
-            '{"spec":{"hostNetwork":"true"}}',
-            FIELD.format("string", "PodSpec.spec.hostNetwork", "bool"),
-        ),
+        ('{"spec":{"hostNetwork":"true"}}', field("string", "PodSpec.spec.hostNetwork", "bool")),
         (
             '{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":1.5}}}]}}',
-            FIELD.format(
+            field(
                 "number 1.5",
                 "HTTPGetAction.spec.containers.livenessProbe.ProbeHandler.httpGet.port",
                 "int32",
@@ -209,7 +201,7 @@ FIELD = "json: cannot unmarshal {} into Go struct field {} of type {}"
         ),
         (
             '{"metadata":{"creationTimestamp":5}}',
-            FIELD.format("number", "ObjectMeta.metadata.creationTimestamp", "string"),
+            field("number", "ObjectMeta.metadata.creationTimestamp", "string"),
         ),
         (
             '{"metadata":{"creationTimestamp":"2020-13-01T00:00:00Z"}}',
@@ -226,7 +218,7 @@ def test_a_wrong_type_is_refused_in_gos_words(body: str, want: str) -> None:
 
 def test_of_several_wrong_types_the_first_is_told() -> None:
     body = '{"metadata":{"name":5,"labels":"a"},"spec":{"containers":5}}'
-    assert refusal(body) == HANDLED + FIELD.format("number", "ObjectMeta.metadata.name", "string")
+    assert refusal(body) == HANDLED + field("number", "ObjectMeta.metadata.name", "string")
 
 
 def test_a_bad_quantity_is_told_before_an_earlier_wrong_type() -> None:
@@ -423,9 +415,7 @@ def test_nesting_that_some_interpreters_can_read_is_read_or_refused(opening: str
 
 def test_options_are_refused_without_their_kind() -> None:
     for body, want in {
-        b'{"gracePeriodSeconds":"x"}': FIELD.format(
-            "string", "DeleteOptions.gracePeriodSeconds", "int64"
-        ),
+        b'{"gracePeriodSeconds":"x"}': field("string", "DeleteOptions.gracePeriodSeconds", "int64"),
         b"{": "couldn't get version/kind; json parse error: unexpected end of JSON input",
         b'{"kind":"Pod","apiVersion":"v1"}': 'no kind "Pod" is registered for version "v1" '
         'in scheme "pkg/runtime/scheme.go:111"',
@@ -444,7 +434,7 @@ def test_options_may_be_of_any_version(version: str) -> None:
 def test_a_parsed_object_of_a_wrong_type_is_a_mismatch() -> None:
     with pytest.raises(unmarshal.Mismatch) as error:
         codec.convert({"spec": {"priority": 1.5}}, POD)
-    assert str(error.value) == FIELD.format("number 1.5", "PodSpec.spec.priority", "int32")
+    assert str(error.value) == field("number 1.5", "PodSpec.spec.priority", "int32")
 
 
 def test_converting_leaves_the_given_object_alone() -> None:

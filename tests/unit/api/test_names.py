@@ -4,6 +4,17 @@
 import pytest
 
 from refloat.api import names
+from refloat.api.names import (
+    config_map_key,
+    dns_label,
+    dns_subdomain,
+    dns_subdomain_underscore,
+    env_var_name,
+    label_value,
+    path_segment,
+    port_name,
+    qualified_name,
+)
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
@@ -27,60 +38,37 @@ VALUE = (
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
+OVER_63 = "must be no more than 63 characters"
+
 CASES: list[tuple[str, names.Check, str, names.Complaints]] = [
-    ("label: good", names.dns_label, "a-1", ()),
-    ("label: longest", names.dns_label, "a" * 63, ()),
-    ("label: too long", names.dns_label, "a" * 64, ("must be no more than 63 characters",)),
-    ("label: dots", names.dns_label, "a.b", ("must not contain dots",)),
-    ("label: upper case", names.dns_label, "A", (LABEL,)),
-    ("label: dash at the end", names.dns_label, "a-", (LABEL,)),
-    ("label: newline at the end", names.dns_label, "a\n", (LABEL,)),
-    ("label: empty", names.dns_label, "", (LABEL,)),
-    (
-        "label: long and wrong",
-        names.dns_label,
-        "A" * 64,
-        ("must be no more than 63 characters", LABEL),
-    ),
-    (
-        "label: bytes count",
-        names.dns_label,
-        "é" * 32,
-        ("must be no more than 63 characters", LABEL),
-    ),
-    ("subdomain: good", names.dns_subdomain, "a.b-c.1", ()),
-    ("subdomain: two dots", names.dns_subdomain, "a..b", (SUBDOMAIN,)),
-    (
-        "subdomain: too long",
-        names.dns_subdomain,
-        "a" * 254,
-        ("must be no more than 253 characters",),
-    ),
-    ("search path: underscore", names.dns_subdomain_underscore, "_tcp.a_b", ()),
-    ("key: good", names.qualified_name, "a.b/C_d", ()),
-    ("key: empty", names.qualified_name, "", ("name part must be non-empty", f"name part {KEY}")),
-    (
-        "key: no prefix before the slash",
-        names.qualified_name,
-        "/a",
-        ("prefix part must be non-empty",),
-    ),
-    ("key: bad prefix", names.qualified_name, "A/a", (f"prefix part {SUBDOMAIN}",)),
+    ("label: good", dns_label, "a-1", ()),
+    ("label: longest", dns_label, "a" * 63, ()),
+    ("label: too long", dns_label, "a" * 64, (OVER_63,)),
+    ("label: dots", dns_label, "a.b", ("must not contain dots",)),
+    ("label: upper case", dns_label, "A", (LABEL,)),
+    ("label: dash at the end", dns_label, "a-", (LABEL,)),
+    ("label: newline at the end", dns_label, "a\n", (LABEL,)),
+    ("label: empty", dns_label, "", (LABEL,)),
+    ("label: long and wrong", dns_label, "A" * 64, (OVER_63, LABEL)),
+    ("label: bytes count", dns_label, "é" * 32, (OVER_63, LABEL)),
+    ("subdomain: good", dns_subdomain, "a.b-c.1", ()),
+    ("subdomain: two dots", dns_subdomain, "a..b", (SUBDOMAIN,)),
+    ("subdomain: too long", dns_subdomain, "a" * 254, ("must be no more than 253 characters",)),
+    ("search path: underscore", dns_subdomain_underscore, "_tcp.a_b", ()),
+    ("key: good", qualified_name, "a.b/C_d", ()),
+    ("key: empty", qualified_name, "", ("name part must be non-empty", f"name part {KEY}")),
+    ("key: no prefix before the slash", qualified_name, "/a", ("prefix part must be non-empty",)),
+    ("key: bad prefix", qualified_name, "A/a", (f"prefix part {SUBDOMAIN}",)),
     (
         "key: long prefix",
-        names.qualified_name,
+        qualified_name,
         "a" * 254 + "/a",
         ("prefix part must be no more than 253 bytes",),
     ),
-    (
-        "key: long name",
-        names.qualified_name,
-        "a" * 64,
-        ("name part must be no more than 63 bytes",),
-    ),
+    ("key: long name", qualified_name, "a" * 64, ("name part must be no more than 63 bytes",)),
     (
         "key: two slashes",
-        names.qualified_name,
+        qualified_name,
         "a/b/c",
         (
             (
@@ -89,27 +77,27 @@ CASES: list[tuple[str, names.Check, str, names.Complaints]] = [
             ),
         ),
     ),
-    ("value: empty", names.label_value, "", ()),
-    ("value: space", names.label_value, "a b", (VALUE,)),
-    ("value: too long", names.label_value, "a" * 64, ("must be no more than 63 bytes",)),
-    ("port: good", names.port_name, "a-1", ()),
-    ("port: too long", names.port_name, "a" * 16, ("must be no more than 15 characters",)),
-    ("port: no letter", names.port_name, "1", ("must contain at least one letter (a-z)",)),
-    ("port: two dashes", names.port_name, "a--b", ("must not contain consecutive hyphens",)),
-    ("port: dash at the end", names.port_name, "a-", ("must not begin or end with a hyphen",)),
+    ("value: empty", label_value, "", ()),
+    ("value: space", label_value, "a b", (VALUE,)),
+    ("value: too long", label_value, "a" * 64, ("must be no more than 63 bytes",)),
+    ("port: good", port_name, "a-1", ()),
+    ("port: too long", port_name, "a" * 16, ("must be no more than 15 characters",)),
+    ("port: no letter", port_name, "1", ("must contain at least one letter (a-z)",)),
+    ("port: two dashes", port_name, "a--b", ("must not contain consecutive hyphens",)),
+    ("port: dash at the end", port_name, "a-", ("must not begin or end with a hyphen",)),
     (
         "port: empty",
-        names.port_name,
+        port_name,
         "",
         (
             "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
             "must contain at least one letter (a-z)",
         ),
     ),
-    ("variable: anything printable", names.env_var_name, "1 a$", ()),
+    ("variable: anything printable", env_var_name, "1 a$", ()),
     (
         "variable: equals sign",
-        names.env_var_name,
+        env_var_name,
         "a=b",
         (
             (
@@ -118,12 +106,12 @@ CASES: list[tuple[str, names.Check, str, names.Complaints]] = [
             ),
         ),
     ),
-    ("config key: dot", names.config_map_key, ".", ("must not be '.'",)),
-    ("config key: two dots", names.config_map_key, "..", ("must not be '..'",)),
-    ("config key: two dots first", names.config_map_key, "..a", ("must not start with '..'",)),
-    ("config key: one dot first", names.config_map_key, ".a", ()),
-    ("segment: dot", names.path_segment, ".", ("may not be '.'",)),
-    ("segment: slash", names.path_segment, "a/%", ("may not contain '/'", "may not contain '%'")),
+    ("config key: dot", config_map_key, ".", ("must not be '.'",)),
+    ("config key: two dots", config_map_key, "..", ("must not be '..'",)),
+    ("config key: two dots first", config_map_key, "..a", ("must not start with '..'",)),
+    ("config key: one dot first", config_map_key, ".a", ()),
+    ("segment: dot", path_segment, ".", ("may not be '.'",)),
+    ("segment: slash", path_segment, "a/%", ("may not contain '/'", "may not contain '%'")),
 ]
 
 

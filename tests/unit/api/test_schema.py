@@ -7,7 +7,7 @@ from refloat.api import kinds, schema
 from tests.cases import cases
 
 
-@pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda each: f"{each.kind}.{each.group}")
+@pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda of: f"{of.kind}.{of.group}")
 def test_every_kind_and_its_list_is_in_the_table(resource: kinds.Resource) -> None:
     kind = schema.struct(resource.api_version, resource.kind)
     list_struct = schema.struct(resource.api_version, f"{resource.kind}List")

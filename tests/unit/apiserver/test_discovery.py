@@ -195,7 +195,7 @@ def test_both_forms_tell_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "resource", [*kinds.RESOURCES, *kinds.VIRTUAL], ids=lambda each: f"{each.group}/{each.plural}"
+    "resource", [*kinds.RESOURCES, *kinds.VIRTUAL], ids=lambda of: f"{of.group}/{of.plural}"
 )
 def test_every_kind_is_discovered(resource: kinds.Resource) -> None:
     assert resource.plural in resources(resource.group, resource.version)

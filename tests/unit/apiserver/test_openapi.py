@@ -223,9 +223,7 @@ def test_refloats_reason_for_a_deletion_is_in_the_type_and_in_the_query() -> Non
 # The addresses.
 
 
-@pytest.mark.parametrize(
-    "resource", kinds.RESOURCES, ids=lambda each: f"{each.plural}.{each.group}"
-)
+@pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda of: f"{of.plural}.{of.group}")
 def test_kubectl_finds_that_a_patch_of_each_kind_takes_field_validation(
     resource: kinds.Resource,
 ) -> None:

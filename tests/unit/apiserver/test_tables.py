@@ -94,9 +94,7 @@ def shown(column: dict[str, Any]) -> str:
     return name if usual else f"{name}:{column['type']}:{column['format']}"
 
 
-@pytest.mark.parametrize(
-    "resource", kinds.RESOURCES, ids=lambda each: f"{each.group}/{each.plural}"
-)
+@pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda of: f"{of.group}/{of.plural}")
 def test_the_columns_of_a_kind_are_those_of_kubernetes(resource: kinds.Resource) -> None:
     columns = render.columns(resource)
     assert tuple(map(shown, columns)) == COLUMNS[f"{resource.group}/{resource.plural}"]
@@ -105,9 +103,7 @@ def test_the_columns_of_a_kind_are_those_of_kubernetes(resource: kinds.Resource)
         assert list(column) == ["name", "type", "format", "description", "priority"]
 
 
-@pytest.mark.parametrize(
-    "resource", kinds.RESOURCES, ids=lambda each: f"{each.group}/{each.plural}"
-)
+@pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda of: f"{of.group}/{of.plural}")
 def test_there_is_a_cell_for_each_column(resource: kinds.Resource) -> None:
     cells = render.row(resource, {"metadata": {"name": "x"}}, NOW)
     assert len(cells) == len(render.columns(resource))

@@ -375,9 +375,7 @@ BOOKMARKS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "resource", kinds.RESOURCES, ids=lambda each: f"{each.group}/{each.plural}"
-)
+@pytest.mark.parametrize("resource", kinds.RESOURCES, ids=lambda of: f"{of.group}/{of.plural}")
 def test_a_bookmark_of_any_kind_has_a_row(resource: kinds.Resource) -> None:
     bookmark = {"kind": resource.kind, "metadata": {"resourceVersion": "7"}}
     assert render.row(resource, bookmark, NOW) == BOOKMARKS[resource.plural]
