@@ -69,8 +69,8 @@ class ScenarioCluster:
     """Whether the cluster refuses pods until a namespace has its service account."""
     faults: NodeFaults | None = None
     """Of a cluster whose nodes a scenario may silence."""
-    _present: dict[str, dict[tuple[str, str], Object]] = field(default_factory=dict)
-    """By namespace, plural and name."""
+    _present: dict[tuple[str, str], Object] = field(default_factory=dict)
+    """By plural and uid."""
     _listeners: dict[str, list[Listener]] = field(default_factory=dict)
     _tasks: Tasks = field(default_factory=Tasks)
 
@@ -102,35 +102,40 @@ class ScenarioCluster:
 
         Objects without a namespace, such as nodes, are in the namespace "".
         """
-        for (plural, _), obj in self._present.get(namespace, {}).items():
-            listener(plural, "ADDED", obj)
+        for (plural, _), obj in self._present.items():
+            if obj["metadata"].get("namespace", "") == namespace:
+                listener(plural, "ADDED", obj)
         self._listeners.setdefault(namespace, []).append(listener)
 
     def leave(self, namespace: str) -> None:
         self._listeners.pop(namespace, None)
 
     async def _follow(self, kind: Kind[Object], ready: asyncio.Event) -> None:
+        plural = kind.resource.plural
         while True:
             watch = self.client.watch(kind, initial_events=True)
+            missing = {key: obj for key, obj in self._present.items() if key[0] == plural}
             try:
                 async for event in watch:
                     if event.object is not None:
-                        self._pass_on(kind, event.type, event.object)
+                        missing.pop((plural, event.object["metadata"]["uid"]), None)
+                        self._pass_on(plural, event.type, event.object)
                     elif event.initial_end:
+                        for obj in missing.values():  # deleted while the watch was cut
+                            self._pass_on(plural, "DELETED", obj)
+                        missing = {}
                         ready.set()
             except errors.ClientError:
                 await self.clock.sleep(RETRY_SECONDS)
             finally:
                 await watch.aclose()
 
-    def _pass_on(self, kind: Kind[Object], event: EventType, obj: Object) -> None:
-        meta, plural = obj["metadata"], kind.resource.plural
-        namespace = meta.get("namespace", "")
-        present = self._present.setdefault(namespace, {})
-        present[plural, meta["name"]] = obj
+    def _pass_on(self, plural: str, event: EventType, obj: Object) -> None:
+        meta = obj["metadata"]
+        self._present[plural, meta["uid"]] = obj
         if event == "DELETED":
-            del present[plural, meta["name"]]
-        for listener in self._listeners.get(namespace, ()):
+            del self._present[plural, meta["uid"]]
+        for listener in self._listeners.get(meta.get("namespace", ""), ()):
             listener(plural, event, obj)
 
 
