@@ -6,84 +6,65 @@ does not collect this module: `python -m tests.kubernetes` starts the cluster an
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from refloat.base.clock import RealClock
+from refloat.base.rand import Rand
+from refloat.policy.job import attempts, backoff_annotation
+from refloat.scenario.cluster import JOBS, connected
+from refloat.scenario.namespace import JOB, ScenarioNamespace, opened
 from tests.e2e import cluster
-from tests.e2e.cluster import Api, Object
-from tests.e2e.node_cluster import wait
-from tests.kubernetes.manager_rights import JOBS, PODS, managed_job, status
-
-EVENTS = "/api/v1/namespaces/default/events"
-
-POLICY = "refloat.dev/backoff-policy"
+from tests.scenarios.scenario import FOREVER, ends
+from tests.scenarios.setting import OURS
 
 RIGHT = "rules: [{action: Ignore, podStatusReasonIn: [Maintenance]}]"
 WRONG = "rules: [{action: Ignore, containerExitCodeIn: 9-1}]"
 
-# The first pod runs until its deletion, the next one succeeds.
-TWICE = '{"main": [{"seconds": null}, {"seconds": 0.5}]}'
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def kubeconfig() -> Path:
     return Path(os.environ["REFLOAT_TEST_KUBECONFIG"])
 
 
-@pytest.fixture(scope="module")
-def api(kubeconfig: Path) -> Iterator[Api]:
-    api = Api(kubeconfig)
-    yield api
-    for name in ("wrong-policy", "maintained"):
-        api.ask("DELETE", f"{JOBS}/{name}?propagationPolicy=Background")
+@pytest.fixture
+async def ns(kubeconfig: Path) -> AsyncIterator[ScenarioNamespace]:
+    on = connected(kubeconfig, RealClock(), Rand(), managed_by=OURS, needs_account=True)
+    async with on as shared, opened(shared, "backoff") as ns:
+        yield ns
 
 
-def annotated(name: str, policy: str, **more: Any) -> Object:
-    manifest = managed_job(name, **more)
-    manifest["metadata"]["annotations"] = {POLICY: policy}
-    return manifest
+async def submit(ns: ScenarioNamespace, policy: str, **more: Any) -> None:
+    await ns.submit(own_annotations={backoff_annotation.ANNOTATION: policy}, **more)
 
 
-def pods(api: Api, name: str) -> list[Object]:
-    items: list[Object] = api.get(f"{PODS}?labelSelector=job-name={name}")["items"]
-    return items
+async def test_nothing_starts_while_the_annotation_is_wrong(ns: ScenarioNamespace) -> None:
+    await submit(ns, WRONG)
+    event = await ns.event("InvalidBackoffPolicy")
+    name = backoff_annotation.ANNOTATION
+    assert event["note"] == (
+        "Skipped Job sync because its backoff policy is wrong: "
+        f"metadata.annotations[{name}].rules[0].containerExitCodeIn: "
+        'Invalid value: "9-1": the range "9-1" ends before it begins'
+    )
+    assert not ns.pods
+    change = {"metadata": {"annotations": {name: RIGHT}}}
+    await ns.client.patch(JOBS, JOB, change, namespace=ns.name)
+    await ns.finished()
+    assert ns.condition("Complete")
 
 
-def messages(api: Api, name: str, reason: str) -> list[str]:
-    query = f"fieldSelector=involvedObject.name={name},reason={reason}"
-    return [each["message"] for each in api.get(f"{EVENTS}?{query}")["items"]]
-
-
-def test_nothing_starts_while_the_annotation_is_wrong(api: Api) -> None:
-    api.create(JOBS, annotated("wrong-policy", WRONG))
-    notes = wait(lambda: messages(api, "wrong-policy", "InvalidBackoffPolicy"), "no event")
-    assert notes == [
-        (
-            "Skipped Job sync because its backoff policy is wrong: "
-            f"metadata.annotations[{POLICY}].rules[0].containerExitCodeIn: "
-            'Invalid value: "9-1": the range "9-1" ends before it begins'
-        )
-    ]
-    assert pods(api, "wrong-policy") == []
-    api.patch(f"{JOBS}/wrong-policy", {"metadata": {"annotations": {POLICY: RIGHT}}})
-    status(api, "wrong-policy", "completionTime")
-
-
-def test_a_delete_says_why_in_an_annotation(api: Api, kubeconfig: Path) -> None:
-    api.create(JOBS, annotated("maintained", RIGHT, life=TWICE, backoffLimit=0))
-    (first,) = wait(lambda: running(api, "maintained"), "no pod runs")
+async def test_a_delete_says_why_in_an_annotation(ns: ScenarioNamespace, kubeconfig: Path) -> None:
+    await submit(ns, RIGHT, simulate={"main": [FOREVER, ends()]}, backoffLimit=0)
+    (first,) = await ns.runs(1)
     name = first["metadata"]["name"]
-    done = cluster.run("delete", "pod", name, "--reason", "Maintenance", "--kubeconfig", kubeconfig)
+    where = ("--namespace", ns.name, "--kubeconfig", kubeconfig)
+    done = cluster.run("delete", "pod", name, "--reason", "Maintenance", *where)
     assert (done.returncode, done.stdout) == (0, f"pod {name} deleted: Maintenance\n")
-    status(api, "maintained", "completionTime")
-    current = api.get(f"{JOBS}/maintained")
-    assert current["status"].get("failed", 0) == 0
-    assert f'"pod":"{name}"' in current["metadata"]["annotations"]["refloat.dev/attempts"]
-    assert '"reason":"Maintenance"' in current["metadata"]["annotations"]["refloat.dev/attempts"]
-
-
-def running(api: Api, name: str) -> list[Object]:
-    return [each for each in pods(api, name) if each["status"].get("phase") == "Running"]
+    assert (await ns.finished()).get("failed", 0) == 0
+    assert ns.condition("Complete")
+    (attempt,) = attempts.recorded(ns.jobs[JOB]["metadata"]["annotations"])
+    assert (attempt["pod"], attempt["reason"]) == (name, "Maintenance")
