@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from refloat.bench import clients, processes
+from refloat.bench import clients
 from refloat.bench.clients import RawClient
 from refloat.bench.results import Progress, Row, cost
 
@@ -77,20 +77,6 @@ async def patch_status(client: RawClient, name: str) -> None:
 
 
 async def measure(progress: Progress) -> list[Row]:
-    async with clients.up() as cluster:
-        client = RawClient(cluster.server)
-        try:
-            rows = [cost("ready", cluster.server.ready_seconds, "s", stock=9, aim=1)]
-            rows += await _rates(client, cluster.server, progress)
-            progress(f"{WATCHERS} watchers, {WATCHED_PODS} pods")
-            return rows + await _watched_creates(client)
-        finally:
-            await client.close()
-
-
-async def _rates(
-    client: RawClient, server: processes.ServerProcess, progress: Progress
-) -> list[Row]:
     names = [f"bench-{n:05d}" for n in range(PODS)]
     bodies = {name: pod(name) for name in names}
 
@@ -98,14 +84,27 @@ async def _rates(
         progress(f"{PODS} {what}")
         return Row(what, await _rate(names, act), "/s", stock=stock, aim=2.5 * stock)
 
-    rows = [
-        await phase("pod creates", 400, lambda name: create_pod(client, bodies[name])),
-        await phase("status patches", 360, partial(patch_status, client)),
-        await phase("gets", 940, lambda name: client.call("GET", f"{PODS_PATH}/{name}")),
-    ]
-    memory = cost("memory, 3,000 pods", server.resident_bytes() / 1e6, "MB", stock=890, aim=120)
-    deletes = await phase("deletes", 350, lambda name: client.call("DELETE", f"{PODS_PATH}/{name}"))
-    return [*rows, deletes, memory]
+    async with clients.up() as cluster:
+        server = cluster.server
+        client = RawClient(server)
+        try:
+            rows = [
+                cost("ready", server.ready_seconds, "s", stock=9, aim=1),
+                await phase("pod creates", 400, lambda name: create_pod(client, bodies[name])),
+                await phase("status patches", 360, partial(patch_status, client)),
+                await phase("gets", 940, lambda name: client.call("GET", f"{PODS_PATH}/{name}")),
+            ]
+            megabytes = server.resident_bytes() / 1e6
+            rows += [
+                await phase(
+                    "deletes", 350, lambda name: client.call("DELETE", f"{PODS_PATH}/{name}")
+                ),
+                cost("memory, 3,000 pods", megabytes, "MB", stock=890, aim=120),
+            ]
+            progress(f"{WATCHERS} watchers, {WATCHED_PODS} pods")
+            return rows + await _watched_creates(client)
+        finally:
+            await client.close()
 
 
 async def _rate(names: Sequence[str], act: Callable[[str], Awaitable[None]]) -> float:

@@ -12,8 +12,8 @@ import asyncio
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +111,11 @@ async def _job(
         peak = process.peak_bytes()
     options = DeleteOptions(propagation="Background")
     await client.delete(kinds.JOBS, name, namespace=job_load.NAMESPACE, options=options)
-    await _wait_empty(client)
+    until = time.monotonic() + job_load.LONGEST_SECONDS
+    while (await anext(client.list(kinds.PODS, namespace=job_load.NAMESPACE, limit=1))).items:
+        if time.monotonic() > until:
+            raise RuntimeError("pods of the last Job are still there")
+        await asyncio.sleep(1)
     return JobCost(seconds, cpu, peak)
 
 
@@ -147,21 +151,13 @@ _ADMISSION_FIELDS = ("nodeName", "priority", "preemptionPolicy")
 async def _controller(
     plane: KubernetesControlPlane, *, refloats: bool
 ) -> AsyncIterator[MeasuredProcess]:
-    """One of the two controllers, with full caches."""
+    """One of the two controllers, and no other controller, with full caches."""
     if refloats:
         arguments = ("--controllers", "job-controller", *_UNLIMITED)
         async with processes.manager(plane.kubeconfig, *arguments) as manager:
             await manager.settled()
             yield manager
-    else:
-        with _controller_manager(plane) as process:
-            await process.settled()
-            yield process
-
-
-@contextmanager
-def _controller_manager(plane: KubernetesControlPlane) -> Iterator[MeasuredProcess]:
-    """A kube-controller-manager with the Job controller alone."""
+        return
     folder = plane.settings.folder
     pki = certificates.Paths.below(folder / "pki")
     (port,) = control_plane.free_ports(1)
@@ -181,18 +177,8 @@ def _controller_manager(plane: KubernetesControlPlane) -> Iterator[MeasuredProce
     try:
         context = ssl.create_default_context(cafile=pki.authority)
         daemon.wait_until(Probe(port, "/healthz", context), "health")
-        yield MeasuredProcess(daemon.pid)
+        process = MeasuredProcess(daemon.pid)
+        await process.settled()
+        yield process
     finally:
         daemon.stop()
-
-
-async def _wait_empty(client: HttpClient) -> None:
-    """Wait until the pods of the last Job are gone."""
-    until = time.monotonic() + job_load.LONGEST_SECONDS
-    while time.monotonic() < until:
-        async for page in client.list(kinds.PODS, namespace=job_load.NAMESPACE, limit=1):
-            if not page.items:
-                return
-            break
-        await asyncio.sleep(1)
-    raise RuntimeError("pods of the last Job are still there")

@@ -22,6 +22,22 @@ SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "m
 
 _START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
+_CONTAINERS = ("main", "metrics")
+
+# By manager; no controller reads managed fields.
+_CONTAINER_FIELDS: Object = {
+    f"f:{name}": {".": {}} for name in ("env", "image", "name", "resources")
+}
+_SPEC_FIELDS = {f'k:{{"name":"{name}"}}': _CONTAINER_FIELDS for name in _CONTAINERS}
+_STATUS = ("podIP", "podIPs", "hostIP", "phase", "startTime", "containerStatuses", "conditions")
+_MANAGED_FIELDS: dict[str, Object] = {
+    "kube-controller-manager": {
+        "f:metadata": {"f:labels": {".": {}}},
+        "f:spec": {"f:containers": _SPEC_FIELDS},
+    },
+    "kubelet": {"f:status": {f"f:{name}": {} for name in _STATUS}},
+}
+
 
 class PodMaker:
     """Makes pods in order; the same seed gives the same pods."""
@@ -80,13 +96,24 @@ class PodMaker:
                 }
             ],
             "finalizers": ["batch.kubernetes.io/job-tracking"],
-            "managedFields": _managed_fields(created),
+            "managedFields": [
+                {
+                    "manager": manager,
+                    "operation": "Update",
+                    "apiVersion": "v1",
+                    "time": created,
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": fields,
+                }
+                for manager, fields in _MANAGED_FIELDS.items()
+            ],
         }
 
     def _status(self, created: datetime) -> Object:
         started = created + timedelta(seconds=1 + self._rand.below(5))
         ready = started + timedelta(seconds=1 + self._rand.below(30))
         address = f"10.{self._rand.below(256)}.{self._rand.below(256)}.{self._rand.below(256)}"
+        digests = {name: f"{self._rand.below(1 << 62):064x}" for name in _CONTAINERS}
         stamps = {
             "PodReadyToStartContainers": started,
             "Initialized": started,
@@ -103,23 +130,20 @@ class PodMaker:
             "podIPs": [{"ip": address}],
             "startTime": times.format_time(created),
             "containerStatuses": [
-                self._container_status(name, ready) for name in ("main", "metrics")
+                {
+                    "name": name,
+                    "state": {"running": {"startedAt": times.format_time(ready)}},
+                    "lastState": {},
+                    "ready": True,
+                    "restartCount": 0,
+                    "image": f"images.example.com/training/{name}:v1.2.3",
+                    "imageID": f"images.example.com/training/{name}@sha256:{digest}",
+                    "containerID": f"containerd://{digest}",
+                    "started": True,
+                }
+                for name, digest in digests.items()
             ],
             "qosClass": "Burstable",
-        }
-
-    def _container_status(self, name: str, started: datetime) -> Object:
-        digest = f"{self._rand.below(1 << 62):064x}"
-        return {
-            "name": name,
-            "state": {"running": {"startedAt": times.format_time(started)}},
-            "lastState": {},
-            "ready": True,
-            "restartCount": 0,
-            "image": f"images.example.com/training/{name}:v1.2.3",
-            "imageID": f"images.example.com/training/{name}@sha256:{digest}",
-            "containerID": f"containerd://{digest}",
-            "started": True,
         }
 
 
@@ -155,7 +179,7 @@ def _spec(node: str, job: int, suffix: str) -> Object:
             {"name": "scratch", "emptyDir": {}},
             {"name": token, "projected": {"defaultMode": 420, "sources": sources}},
         ],
-        "containers": [_container("main", job, token), _container("metrics", job, token)],
+        "containers": [_container(name, job, token) for name in _CONTAINERS],
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
@@ -212,24 +236,3 @@ def _container(name: str, job: int, token: str) -> Object:
         "terminationMessagePolicy": "File",
         "imagePullPolicy": "IfNotPresent",
     }
-
-
-def _managed_fields(when: str) -> list[Object]:
-    """Managed fields, which no controller reads."""
-    container: Object = {f"f:{name}": {".": {}} for name in ("env", "image", "name", "resources")}
-    spec = {"f:containers": {f'k:{{"name":"{name}"}}': container for name in ("main", "metrics")}}
-    names = ("podIP", "podIPs", "hostIP", "phase", "startTime", "containerStatuses", "conditions")
-    return [
-        {
-            "manager": manager,
-            "operation": "Update",
-            "apiVersion": "v1",
-            "time": when,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": fields,
-        }
-        for manager, fields in (
-            ("kube-controller-manager", {"f:metadata": {"f:labels": {".": {}}}, "f:spec": spec}),
-            ("kubelet", {"f:status": {f"f:{name}": {} for name in names}}),
-        )
-    ]

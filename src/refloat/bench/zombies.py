@@ -12,6 +12,7 @@ cluster does the rest: taint, evict, free, replace. Two more measurements have p
 that Refloat only reports, and pods under a budget.
 """
 
+import contextlib
 import json
 import tempfile
 import time
@@ -105,19 +106,14 @@ async def _on_kubernetes(sizes: ZombieSizes, progress: Progress) -> list[Row]:
     except UsageError as error:
         progress(f"not on Kubernetes: {error}")
         return []
-    with tempfile.TemporaryDirectory(prefix="refloat-bench-") as folder:
+    async with contextlib.AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="refloat-bench-"))
         settings = control_plane.ControlPlaneSettings(binaries, Path(folder), api_only=True)
-        with control_plane.running(settings, progress) as plane:
-            async with clients.connected(plane.kubeconfig) as client:
-                return await _managed(plane.kubeconfig, client, sizes, progress)
-
-
-async def _managed(
-    config: Path, client: HttpClient, sizes: ZombieSizes, progress: Progress
-) -> list[Row]:
-    progress(f"{sizes.pods} pods on a lost node of Kubernetes")
-    names = await stuck_pods.lose(client, sizes.pods)
-    async with processes.manager(config, *_GATE, *_UNLIMITED) as manager:
+        config = stack.enter_context(control_plane.running(settings, progress)).kubeconfig
+        client = await stack.enter_async_context(clients.connected(config))
+        progress(f"{sizes.pods} pods on a lost node of Kubernetes")
+        names = await stuck_pods.lose(client, sizes.pods)
+        manager = await stack.enter_async_context(processes.manager(config, *_GATE, *_UNLIMITED))
         await manager.settled()
         before = manager.cpu_seconds()
         await stuck_pods.delete(client, names)
