@@ -74,10 +74,20 @@ class Retries:
 
     def wait(self, error: errors.ClientError, *, is_repeatable: bool, attempt: int) -> float | None:
         """Seconds until the next attempt after this one, counted from 1; None for no more."""
-        if attempt >= self._attempts or not _may_repeat(error, is_repeatable=is_repeatable):
-            return None
+        match error:
+            case errors.Unreachable():
+                may_repeat = True
+            case errors.TooManyRequests():
+                may_repeat = not _has(error, _BUDGET)
+            case errors.Unavailable():
+                may_repeat = is_repeatable
+            case errors.Timeout():
+                is_answer = error.code not in _SERVER_ERRORS or _has(error, _TOO_NEW)
+                may_repeat = is_repeatable and not is_answer
+            case _:
+                may_repeat = False
         retry_after = error.retry_after or 0.0
-        if retry_after > LONGEST_RETRY_AFTER:
+        if not may_repeat or attempt >= self._attempts or retry_after > LONGEST_RETRY_AFTER:
             return None
         backoff = min(FIRST_SECONDS * 2.0 ** (attempt - 1), LONGEST_SECONDS)
         return (
@@ -85,20 +95,6 @@ class Retries:
             if retry_after > backoff
             else self._rand.jitter(backoff, 1.0)
         )
-
-
-def _may_repeat(error: errors.ClientError, *, is_repeatable: bool) -> bool:
-    match error:
-        case errors.Unreachable():
-            return True
-        case errors.TooManyRequests():
-            return not _has(error, _BUDGET)
-        case errors.Unavailable():
-            return is_repeatable
-        case errors.Timeout():
-            return is_repeatable and error.code in _SERVER_ERRORS and not _has(error, _TOO_NEW)
-        case _:
-            return False
 
 
 def _has(error: errors.ClientError, cause: str) -> bool:

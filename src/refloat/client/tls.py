@@ -62,19 +62,18 @@ class Tls:
 
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Python reads a certificate only from files, so write private ones for a moment."""
+
+    def no_password() -> str:  # without this function, OpenSSL would ask on the terminal
+        raise ValueError("the key is encrypted")
+
     with tempfile.TemporaryDirectory(prefix="refloat-") as folder:
         files = Path(folder, "tls.crt"), Path(folder, "tls.key")
         for file, content in zip(files, (certificate, key), strict=True):
             file.touch(mode=0o600)
             file.write_bytes(content)
         try:
-            context.load_cert_chain(*files, password=_no_password)
+            context.load_cert_chain(*files, password=no_password)
         except (ssl.SSLError, ValueError) as error:
             raise errors.Unauthorized(
                 f"no credentials: client certificate and key cannot be used: {error}"
             ) from error
-
-
-def _no_password() -> str:
-    """Without this function, OpenSSL would ask for a password on the terminal."""
-    raise ValueError("the key is encrypted")
