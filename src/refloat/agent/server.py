@@ -61,8 +61,16 @@ class NodeServer:
         await self._pages.close()
 
     async def _handle(self, request: Request) -> Page:
+        """Answers API servers and administrators only."""
         try:
-            _authorize(request)
+            if not request.certificate:
+                raise _RequestError(401, "Unauthorized")
+            fields = [each for part in request.certificate.get("subject", ()) for each in part]
+            user = next((value for key, value in fields if key == "commonName"), "")
+            groups = {value for key, value in fields if key == "organizationName"}
+            if user not in API_SERVERS and not groups & set(ADMINISTRATORS):
+                action = f"user={user}, verb=get, resource=nodes, subresource(s)=[proxy]"
+                raise _RequestError(403, f"Forbidden ({action})")
             match request.path.strip("/").split("/"):
                 case ["healthz"]:
                     return Page(b"ok")
@@ -120,22 +128,6 @@ class NodeServer:
             since=since,
             limit_bytes=limit,
         )
-
-
-def _authorize(request: Request) -> None:
-    """Allow API servers and administrators only; raises 401 and 403."""
-    if not request.certificate:
-        raise _RequestError(401, "Unauthorized")
-    names: dict[str, list[str]] = {}
-    for part in request.certificate.get("subject", ()):
-        for key, value in part:
-            names.setdefault(key, []).append(value)
-    user = "".join(names.get("commonName", ())[:1])
-    if user in API_SERVERS or set(names.get("organizationName", ())) & set(ADMINISTRATORS):
-        return
-    raise _RequestError(
-        403, f"Forbidden (user={user}, verb=get, resource=nodes, subresource(s)=[proxy])"
-    )
 
 
 def _number(query: Mapping[str, str], name: str) -> int | None:

@@ -170,8 +170,19 @@ class Agents:
     async def _keep(self, name: str) -> None:
         wait = FIRST_SECONDS
         while not self._stopping:
-            if name in self._faults:
-                await self._stay_away(name, self._faults[name])
+            fault = self._faults.get(name)
+            if fault in _LESSER:  # until `heal`, or a worse fault
+                await self._until(lambda: self._stopping or self._faults.get(name) not in _LESSER)
+                continue
+            if fault is not None:
+                if fault == "shutdown":
+                    await self._end_pods(name)
+                async with self._without_keeper(name):
+                    self._off.add(name)
+                    try:
+                        await self._until(lambda: self._stopping or name not in self._faults)
+                    finally:
+                        self._off.remove(name)
                 continue
             self._renewed.discard(name)
             started = self._clock.monotonic()
@@ -201,20 +212,6 @@ class Agents:
         while not holds():
             self._changed.clear()
             await self._changed.wait()
-
-    async def _stay_away(self, name: str, fault: str) -> None:
-        """Wait for `heal`, or for a worse fault."""
-        if fault in _LESSER:
-            await self._until(lambda: self._stopping or self._faults.get(name) not in _LESSER)
-            return
-        if fault == "shutdown":
-            await self._end_pods(name)
-        async with self._without_keeper(name):
-            self._off.add(name)
-            try:
-                await self._until(lambda: self._stopping or name not in self._faults)
-            finally:
-                self._off.remove(name)
 
     async def _end_pods(self, name: str) -> None:
         """If the agent died before its pods ended, run a last agent, which ends them."""

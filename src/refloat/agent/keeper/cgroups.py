@@ -178,30 +178,24 @@ def _home(name: str, controller: str = "") -> str | None:
     folder = f"{root}{own.rstrip('/')}"
     if own != "/" and not _is_delegated(folder, controller):
         return None
-    home = f"{folder}/{name}"
-    try:
-        if not controller:
-            _enable_controllers(folder, is_root=own == "/")
+    home, agents = f"{folder}/{name}", f"{folder}/{_AGENTS}"
+    with contextlib.suppress(OSError):
+        if controller:
+            os.makedirs(home, exist_ok=True)
+            return home
+        if not {"pids", "memory"} <= set(read(f"{folder}/cgroup.controllers").split()):
+            return None
+        if own != "/":
+            os.makedirs(agents, exist_ok=True)
+            for _ in range(_MOVE_ROUNDS):
+                for pid in read(f"{folder}/cgroup.procs").split():
+                    with contextlib.suppress(ProcessLookupError):
+                        write(f"{agents}/cgroup.procs", pid)
+        write(f"{folder}/cgroup.subtree_control", _BOTH)
         os.makedirs(home, exist_ok=True)
-        if not controller:
-            write(f"{home}/cgroup.subtree_control", _BOTH)
-    except OSError:
-        return None
-    return home
-
-
-def _enable_controllers(folder: str, *, is_root: bool) -> None:
-    """Enable `pids` and `memory` for the child groups of a group of version 2."""
-    if not {"pids", "memory"} <= set(read(f"{folder}/cgroup.controllers").split()):
-        raise OSError(errno.ENOTSUP, "pids and memory are not available")
-    if not is_root:
-        agents = f"{folder}/{_AGENTS}"
-        os.makedirs(agents, exist_ok=True)
-        for _ in range(_MOVE_ROUNDS):
-            for pid in read(f"{folder}/cgroup.procs").split():
-                with contextlib.suppress(ProcessLookupError):
-                    write(f"{agents}/cgroup.procs", pid)
-    write(f"{folder}/cgroup.subtree_control", _BOTH)
+        write(f"{home}/cgroup.subtree_control", _BOTH)
+        return home
+    return None
 
 
 def _is_delegated(folder: str, controller: str) -> bool:

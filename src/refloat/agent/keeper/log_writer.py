@@ -87,12 +87,13 @@ class OutputPipe:
         size = self._take()
         if self._pipe is None or size < _CHUNK:
             return
-        self._loop.forget(self._pipe)
-        self._loop.after(size / SHARE, self._resume)
 
-    def _resume(self) -> None:
-        if self._pipe is not None:
-            self._loop.watch(self._pipe, READ, self._ready)
+        def resume() -> None:
+            if self._pipe is not None:
+                self._loop.watch(self._pipe, READ, self._ready)
+
+        self._loop.forget(self._pipe)
+        self._loop.after(size / SHARE, resume)
 
     def _take(self) -> int:
         """Read once. Returns the number of bytes that the log got."""

@@ -167,8 +167,19 @@ class ProcessRuntime:
         if not seconds:
             await self._launch(uid, whole, spec, attempt)
             return
-        pull = self._pull(pod, spec, attempt, seconds)
-        task = self._tasks.spawn(pull, name=f"pull for container {container} of pod {uid}")
+
+        async def pull() -> None:
+            await self._clock.sleep(seconds)
+            self._images.add(spec["image"])
+            try:
+                await self._launch(uid, await self._fetch_pod(pod), spec, attempt)
+            except RefloatError as error:
+                # The worker tries again and then gets the error.
+                log.info("pod %s: container %s after its pull: %s", uid, container, error)
+            self._pulls.pop((uid, container), None)
+            self._changed(uid)
+
+        task = self._tasks.spawn(pull(), name=f"pull for container {container} of pod {uid}")
         self._pulls[uid, container] = _ImagePull(ContainerRecord(attempt), task)
 
     def prepare_stop(self, uid: str, container: str, grace_seconds: float) -> bool:
@@ -268,18 +279,6 @@ class ProcessRuntime:
             "exec", pod=uid, container=container, argv=list(command), timeout=timeout_seconds
         )
         return answer["exit_code"], answer["output"]
-
-    async def _pull(self, pod: Pod, spec: Object, attempt: int, seconds: float) -> None:
-        uid, name = pod.metadata.uid, spec["name"]
-        await self._clock.sleep(seconds)
-        self._images.add(spec["image"])
-        try:
-            await self._launch(uid, await self._fetch_pod(pod), spec, attempt)
-        except RefloatError as error:
-            # The worker tries again and then gets the error.
-            log.info("pod %s: container %s after its pull: %s", uid, name, error)
-        self._pulls.pop((uid, name), None)
-        self._changed(uid)
 
     async def _launch(self, uid: str, whole: Object, spec: Object, attempt: int) -> None:
         folder = self.folder(uid)

@@ -55,7 +55,14 @@ def build(
         **variables,
     }
     in_env = partial(expand, values=variables)
-    mounted = _mounts(settings, folder, pod, container, attempt, in_env)
+    hidden = (settings.folder, *settings.hidden)
+    places = volumes.Places(shared=settings.shared, hidden=hidden)
+    message = str(folder.message(name, attempt))
+    message_path = container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH
+    mounted = [
+        *volumes.mounts(folder, pod, container, in_env, places),
+        {"source": message, "target": os.path.normpath(message_path), "name": ""},
+    ]
     if machine.view == mounts.NONE:
         # Without mounts, variables name the folders of the volumes.
         for each in mounted:
@@ -74,7 +81,7 @@ def build(
         **security_context.resolve(settings.user, pod, container, machine),
         "mounts": mounted,
         "scratch": str(folder.root),
-        "hidden": [str(each) for each in (settings.folder, *settings.hidden)],
+        "hidden": [str(each) for each in hidden],
         "memory": _limit(container, "memory"),
         "pids": settings.max_pids,
         "log": log,
@@ -86,7 +93,7 @@ def build(
         "stop_signal": (container.get("lifecycle") or {}).get("stopSignal"),
         "memo": {
             "log": log,
-            "message": str(folder.message(name, attempt)),
+            "message": message,
             "policy": container.get("terminationMessagePolicy"),
         },
     }
@@ -116,22 +123,3 @@ def _hook(container: Object, name: str) -> list[str] | None:
     if (sleep := hook.get("sleep")) is not None:
         return ["sleep", str(sleep["seconds"])]
     return None
-
-
-def _mounts(
-    settings: ProcessSettings,
-    folder: PodFolder,
-    pod: Object,
-    container: Object,
-    attempt: int,
-    in_env: Callable[[str], str],
-) -> list[dict[str, Any]]:
-    path = container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH
-    message = {
-        "source": str(folder.message(container["name"], attempt)),
-        "target": os.path.normpath(path),
-        "name": "",
-    }
-    hide = (settings.folder, *settings.hidden)
-    places = volumes.Places(shared=settings.shared, hidden=hide)
-    return [*volumes.mounts(folder, pod, container, in_env, places), message]

@@ -189,50 +189,43 @@ def mounts(
 ) -> list[dict[str, Any]]:
     """The mounts of a container, for the keeper; raises `StartError`."""
     volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
-    return [
-        _mount(folder, volumes, each, container["name"], expand, places)
-        for each in container.get("volumeMounts") or ()
-    ]
-
-
-def _mount(
-    folder: PodFolder,
-    volumes: Mapping[str, Object],
-    mount: Object,
-    container: str,
-    expand: Callable[[str], str],
-    places: Places,
-) -> dict[str, Any]:
-    name = mount["name"]
-    volume = volumes.get(name)
-    if volume is None:
-        raise StartError(f'cannot find volume "{name}" to mount into container "{container}"')
-    host = volume.get("hostPath")
-    claim = volume.get("persistentVolumeClaim")
-    if host is not None:
-        # Before the agent creates the path, and again below when the path exists.
-        _check_visible(name, Path(host["path"]), places)
-        source = host_paths.find(name, host)
-    else:
-        source = folder.volume(name)
-    if claim is not None:
-        source = source.readlink()
-    of_machine = host is not None or (claim is not None and source.parent != places.shared)
-    if of_machine:
-        _check_visible(name, source, places)
-    inner = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
-    if inner:
-        _make_inner(source, inner, name, container, places if of_machine else NOWHERE)
-    fixed = host is None and claim is None and volume.get("emptyDir") is None
-    target = os.path.normpath(os.path.join("/", mount["mountPath"]))  # noqa: PTH118
-    return {
-        "source": str(source),
-        "inner": inner,
-        "target": target,
-        "of_machine": of_machine,
-        "read_only": fixed or mount.get("readOnly", False) or (claim or {}).get("readOnly", False),
-        "name": name,
-    }
+    requests: list[dict[str, Any]] = []
+    for mount in container.get("volumeMounts") or ():
+        name, target = mount["name"], os.path.join("/", mount["mountPath"])  # noqa: PTH118
+        volume = volumes.get(name)
+        if volume is None:
+            why = f'cannot find volume "{name}" to mount into container "{container["name"]}"'
+            raise StartError(why)
+        host = volume.get("hostPath")
+        claim = volume.get("persistentVolumeClaim")
+        if host is not None:
+            # Before the agent creates the path, and again below when the path exists.
+            _check_visible(name, Path(host["path"]), places)
+            source = host_paths.find(name, host)
+        else:
+            source = folder.volume(name)
+        if claim is not None:
+            source = source.readlink()
+        of_machine = host is not None or (claim is not None and source.parent != places.shared)
+        if of_machine:
+            _check_visible(name, source, places)
+        inner = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
+        if inner:
+            within = places if of_machine else NOWHERE
+            _make_inner(source, inner, name, container["name"], within)
+        is_fixed = host is None and claim is None and volume.get("emptyDir") is None
+        is_read_only = mount.get("readOnly", False) or (claim or {}).get("readOnly", False)
+        requests.append(
+            {
+                "source": str(source),
+                "inner": inner,
+                "target": os.path.normpath(target),
+                "of_machine": of_machine,
+                "read_only": is_fixed or is_read_only,
+                "name": name,
+            }
+        )
+    return requests
 
 
 def _check_visible(volume: str, path: Path, places: Places) -> None:
