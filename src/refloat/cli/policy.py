@@ -71,20 +71,15 @@ def _read(file: TextIO) -> Any:
         value, repeated = goyaml.parse(text.encode())
     except UnicodeDecodeError:
         raise UsageError(f"{file.name}: is not UTF-8 text") from None
-    except yaml.YAMLError as problem:
-        raise UsageError(f"{file.name}: {_describe(problem)}") from None
+    except yaml.reader.ReaderError as problem:
+        raise UsageError(f"{file.name}: {problem.reason}") from None
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark
+        # Lines and columns start at 1, as in editors.
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise UsageError(f"{file.name}: {where}{problem.problem}") from None
     except goyaml.YamlProblem as problem:
         raise UsageError(f"{file.name}: {problem}") from None
     if repeated:
         raise UsageError(f"{file.name}: {'; '.join(repeated)}")
     return gojson.plain(value)
-
-
-def _describe(problem: yaml.YAMLError) -> str:
-    """The problem in one line; lines and columns start at 1, as in editors."""
-    if isinstance(problem, yaml.reader.ReaderError):
-        return str(problem.reason)
-    if not isinstance(problem, yaml.MarkedYAMLError) or problem.problem_mark is None:
-        return str(problem)
-    mark = problem.problem_mark
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem.problem}"
