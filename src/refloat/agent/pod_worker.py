@@ -280,8 +280,19 @@ class PodWorker:
                 self._join(sync.pod)
         if not state.start_time:
             state.start_time = times.format_time(sync.now)
-        if state.ending is None:
-            state.ending = self._own_ending(sync)
+        if state.ending is not None or sync.pod.is_terminal:
+            return None
+        # Neither the node nor the containers gave a reason to end the pod.
+        seconds = _until_deadline(sync)
+        if (ending := self.fence.ending(sync.uid)) is not None:
+            self._record_event(sync.pod, "Warning", ending.reason, ending.message)
+            state.ending = ending
+        elif sync.pod.is_terminating and self._is_pending(sync):
+            # A reason in the status is from the component that deleted the pod.
+            fails = self._fails_pending and not sync.pod.status.reason
+            state.ending = pod_status.DELETED if fails else None
+        elif seconds is not None and seconds <= 0:
+            state.ending = DEADLINE
         return None
 
     async def _check(self, sync: _Sync) -> float | None:
@@ -294,20 +305,6 @@ class PodWorker:
             return error.retry_seconds or backoff.start_retry_seconds(sync.uid)
         sync.state.checked = True
         return None
-
-    def _own_ending(self, sync: _Sync) -> Ending | None:
-        """The reason to end the pod that neither the node nor its containers gave."""
-        if sync.pod.is_terminal:
-            return None
-        if (ending := self.fence.ending(sync.uid)) is not None:
-            self._record_event(sync.pod, "Warning", ending.reason, ending.message)
-            return ending
-        if sync.pod.is_terminating and self._is_pending(sync):
-            # A reason in the status is from the component that deleted the pod.
-            has_reason = bool(sync.pod.status.reason)
-            return pod_status.DELETED if self._fails_pending and not has_reason else None
-        seconds = _until_deadline(sync)
-        return DEADLINE if seconds is not None and seconds <= 0 else None
 
     @property
     def _fails_pending(self) -> bool:

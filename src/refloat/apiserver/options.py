@@ -110,12 +110,8 @@ def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
     match: Any = query.get("resourceVersionMatch", "")
     initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
     token = query.get("continue", "")
-    mistakes = (
-        _watch_mistakes(revision_text, match, initial, token)
-        if watch
-        else _list_mistakes(revision_text, match, initial, token)
-    )
-    _raise_if_any(mistakes, "ListOptions")
+    check = _watch_mistakes if watch else _list_mistakes
+    _raise_if_any(check(revision_text, match, initial, token), "ListOptions")
     return ListOptions(
         labels=labels,
         fields=selected,

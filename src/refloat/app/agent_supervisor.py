@@ -233,12 +233,18 @@ class Agents:
 
 def _start(command: Sequence[str]) -> Process:
     """Start without the event loop: uvloop resets the blocked signals of a child."""
+
+    def before_exec() -> None:
+        """In the child: let it die with its parent, and block signals until it has handlers."""
+        syscalls.die_with_parent()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, CUT, MEND])
+
     return subprocess.Popen(  # noqa: S603 - our own
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # the terminal's Ctrl-C goes to `refloat up` only
-        preexec_fn=_before_exec,  # noqa: PLW1509 - it takes no lock
+        preexec_fn=before_exec,  # noqa: PLW1509 - it takes no lock
     )
 
 
@@ -253,9 +259,3 @@ async def _exit_code(process: Process) -> int:
         loop.remove_reader(line)
         os.close(line)
     return process.wait()
-
-
-def _before_exec() -> None:
-    """In the child: let it die with its parent, and block signals until it has handlers."""
-    syscalls.die_with_parent()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, CUT, MEND])

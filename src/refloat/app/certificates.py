@@ -52,7 +52,15 @@ def ensure(folder: Path, address: str, now: datetime) -> Paths:
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = Paths.below(folder)
     if not (paths.authority.exists() and paths.authority_key.exists()):
-        _make_authority(paths, now)
+        key, subject = ec.generate_private_key(ec.SECP256R1()), _name("refloat-ca")
+        identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        builder = (
+            _builder(subject, subject, key, now, AUTHORITY_DAYS)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs=True), critical=True)
+            .add_extension(identifier, critical=False)
+        )
+        _save(paths.authority_key, paths.authority, key, builder.sign(key, hashes.SHA256()))
         paths.server.unlink(missing_ok=True)
         (folder / f"{NODE_CLIENT}.crt").unlink(missing_ok=True)
     _read_authority(paths)
@@ -92,19 +100,6 @@ def _builder(
         .not_valid_before(now - timedelta(hours=1))  # clocks of clients may be behind
         .not_valid_after(now + timedelta(days=days))
     )
-
-
-def _make_authority(paths: Paths, now: datetime) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name("refloat-ca")
-    certificate = (
-        _builder(subject, subject, key, now, AUTHORITY_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    _save(paths.authority_key, paths.authority, key, certificate)
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:

@@ -242,8 +242,19 @@ class ContainerAttempt:
         hook = self.spec.get("hook")
         if hook is None or self.state != RUNNING or self._had_hook:
             return False
+
+        def end(_code: int | None, _output: bytes) -> None:
+            """Send SIGTERM. The hook counts against the grace, but 2 s always remain."""
+            self._runs_hook = False
+            if self.state != RUNNING or not self._is_stopping:
+                return
+            least = syscalls.now() + _AFTER_HOOK_SECONDS
+            if self._kill_timer is not None and self._kill_timer.when < least:
+                self._kill_at(least)
+            self._terminate()
+
         self._had_hook = self._runs_hook = True
-        self.execute(hook, grace, lambda *_: self._on_hook_end())
+        self.execute(hook, grace, end)
         return True
 
     def kill(self, reason: str = "", message: str = "") -> None:
@@ -298,16 +309,6 @@ class ContainerAttempt:
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         self._kill_timer = self._table.loop.at(when, self.kill)
-
-    def _on_hook_end(self) -> None:
-        """Send SIGTERM. The hook counts against the grace, but 2 s always remain."""
-        self._runs_hook = False
-        if self.state != RUNNING or not self._is_stopping:
-            return
-        least = syscalls.now() + _AFTER_HOOK_SECONDS
-        if self._kill_timer is not None and self._kill_timer.when < least:
-            self._kill_at(least)
-        self._terminate()
 
     def _terminate(self) -> None:
         stop_signal = signal.Signals[self.spec.get("stop_signal") or "SIGTERM"]
