@@ -283,10 +283,15 @@ class Heartbeats:
         # After the read, so that the report has all volumes that were mounted until then.
         health = self._health(name)
         status = _status(beat.settings, health, node, times.format_time(self._clock.now()))
-        if is_due or _has_changed(status, node):
-            await status_writes.patch(
-                self._client, NODES, node, status, unchanged="volumesInUse" in status
-            )
+        has_volumes = "volumesInUse" in status
+        has_changed = has_volumes or any(  # by more than times
+            (old := structs.find(node.status.conditions, new["type"])) is None
+            or (old.status, old.reason, old.message)
+            != (new["status"], new["reason"], new["message"])
+            for new in status["conditions"]
+        )
+        if is_due or has_changed:
+            await status_writes.patch(self._client, NODES, node, status, unchanged=has_volumes)
             # Spread by up to 50 % to each side (D1.2).
             spread = beat.settings.report_seconds * (0.5 + self._rand.random())
             beat.report_at = self._clock.monotonic() + spread
@@ -330,16 +335,6 @@ def _status(settings: NodeSettings, health: NodeHealth, node: Node, now: str) ->
     if settings.port:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": settings.port}}
     return status
-
-
-def _has_changed(status: Object, node: Node) -> bool:
-    """Whether a status differs from the node's by more than times."""
-    return "volumesInUse" in status or any(
-        (before := structs.find(node.status.conditions, each["type"])) is None
-        or (before.status, before.reason, before.message)
-        != (each["status"], each["reason"], each["message"])
-        for each in status["conditions"]
-    )
 
 
 def _condition(name: str, node: Node, now: str, *, truth: bool) -> Object:

@@ -114,6 +114,15 @@ async def text(url: str) -> str:
         await sender.close()
 
 
+async def objects(
+    client: Client, kind: Kind[T], *, namespace: str = "", selector: Selector = EVERYTHING
+) -> AsyncIterator[T]:
+    """The objects of a list, without its pages."""
+    async for page in client.list(kind, namespace=namespace, selector=selector):
+        for each in page.items:
+            yield each
+
+
 async def for_each(
     items: Iterable[T], act: Callable[[T], Awaitable[Any]], *, at_once: int = WRITERS
 ) -> None:

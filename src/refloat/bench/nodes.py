@@ -29,7 +29,6 @@ from refloat.base.rand import Rand
 from refloat.bench import clients, job_load, processes
 from refloat.bench.results import Progress, Row, cost
 from refloat.client import kinds
-from refloat.client.http import HttpClient
 from refloat.controllers.scheduler.scheduler_cache import SchedulerCache
 from refloat.policy.scheduling import demand as demands
 
@@ -191,53 +190,48 @@ async def _idle(server: processes.MeasuredProcess, progress: Progress) -> list[R
 
 
 async def _loss(sizes: NodeSizes, cluster: clients.UpCluster, progress: Progress) -> list[Row]:
-    """Crash many nodes at once, and wait until all their pods are not ready."""
+    """Crash many nodes at once, and wait until all their pods are not ready.
+
+    Meanwhile the other nodes must not fall silent for long, and none may become Unknown.
+    """
     progress(f"{sizes.lost} nodes are lost")
-    names = {f"node-{number}": None for number in range(sizes.lost)}
-    before = cluster.server.cpu_seconds()
-    for name in names:
+    client, server = cluster.client, cluster.server
+    lost = {f"node-{number}": None for number in range(sizes.lost)}
+    before = server.cpu_seconds()
+    for name in lost:
         request = {"do": "crash", "node": name}
         await asyncio.to_thread(control_socket.ask, cluster.data_dir, request)
-    silence, others = await _wait_unready(cluster.client, names)
-    label = f"{sizes.lost:,} nodes lost"
-    return [
-        cost(f"{label}: CPU", cluster.server.cpu_seconds() - before, "s"),
-        cost(f"{label}: silence", silence, "s", aim=LONGEST_SILENCE),
-        cost(f"{label}: others missed", float(others), "", aim=0),
-    ]
-
-
-async def _wait_unready(client: HttpClient, crashed: dict[str, None]) -> tuple[float, int]:
-    """The longest silence of the other nodes meanwhile, and how many of them became Unknown."""
-    until = time.monotonic() + LONGEST_SECONDS
-    silence = 0.0
-    while time.monotonic() < until:
+    until, silence = time.monotonic() + LONGEST_SECONDS, 0.0
+    while True:
         renewals = [
             times.parse(lease.spec.renew_time)
-            async for page in client.list(kinds.LEASES, namespace=NODE_NAMESPACE)
-            for lease in page.items
-            if lease.metadata.name not in crashed and lease.spec.renew_time
+            async for lease in clients.objects(client, kinds.LEASES, namespace=NODE_NAMESPACE)
+            if lease.metadata.name not in lost and lease.spec.renew_time
         ]
         if renewals:
             silence = max(silence, (RealClock().now() - min(renewals)).total_seconds())
         unknown = {
             node.metadata.name: None
-            async for page in client.list(kinds.NODES)
-            for node in page.items
-            if any(
-                c.type == "Ready" and c.status == "Unknown" for c in node.status.conditions or ()
-            )
+            async for node in clients.objects(client, kinds.NODES)
+            if (ready := structs.find(node.status.conditions, "Ready")) is not None
+            and ready.status == "Unknown"
         }
         ready_pods = [
             pod
-            async for page in client.list(kinds.PODS, namespace=job_load.NAMESPACE)
-            for pod in page.items
-            if pod.spec.node_name in crashed and structs.is_true(pod.status.conditions, "Ready")
+            async for pod in clients.objects(client, kinds.PODS, namespace=job_load.NAMESPACE)
+            if pod.spec.node_name in lost and structs.is_true(pod.status.conditions, "Ready")
         ]
-        if all(name in unknown for name in crashed) and not ready_pods:
-            return silence, len(unknown.keys() - crashed.keys())
+        if lost.keys() <= unknown.keys() and not ready_pods:
+            break
+        if time.monotonic() > until:
+            raise RuntimeError(f"nodes that were lost were not noticed in {LONGEST_SECONDS:g} s")
         await asyncio.sleep(POLL_SECONDS)
-    raise RuntimeError(f"nodes that were lost were not noticed in {LONGEST_SECONDS:g} s")
+    label, others = f"{sizes.lost:,} nodes lost", len(unknown.keys() - lost.keys())
+    return [
+        cost(f"{label}: CPU", server.cpu_seconds() - before, "s"),
+        cost(f"{label}: silence", silence, "s", aim=LONGEST_SILENCE),
+        cost(f"{label}: others missed", float(others), "", aim=0),
+    ]
 
 
 @asynccontextmanager

@@ -106,13 +106,8 @@ async def delete(client: Client, names: list[str]) -> None:
 
 async def last_threshold(client: Client, period: timedelta) -> datetime:
     """The time from which Refloat may free the last of the terminating pods."""
-    ends = [
-        zombie.deleted_at(pod)
-        async for page in client.list(kinds.PODS, namespace=job_load.NAMESPACE)
-        for pod in page.items
-        if pod.is_terminating
-    ]
-    return max(ends) + period
+    pods = clients.objects(client, kinds.PODS, namespace=job_load.NAMESPACE)
+    return max([zombie.deleted_at(pod) async for pod in pods if pod.is_terminating]) + period
 
 
 async def freed(client: Client, count: int) -> list[float]:

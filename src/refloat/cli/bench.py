@@ -8,7 +8,6 @@ import sys
 from collections.abc import Coroutine
 
 import click
-import uvloop
 
 from refloat.base.errors import UsageError
 from refloat.bench.results import Row
@@ -71,8 +70,7 @@ def command(
     sizes = {key: size for key, size in (("pods", pods), ("nodes", nodes)) if size is not None}
     for key in [name] if name else [key for key in BENCHMARKS if key not in ONLY_BY_NAME]:
         module = importlib.import_module(BENCHMARKS[key][0])
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            rows += runner.run(_stoppable(module.measure(_progress, **sizes)))
+        rows += options.run(_stoppable(module.measure(_progress, **sizes)))
     if form == "table":
         _print(rows)
     else:

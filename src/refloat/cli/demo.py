@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Mapping
 
 import click
-import uvloop
 
 from refloat.base import log
 from refloat.base.clock import RealClock
@@ -65,8 +64,7 @@ def command(*, name: str, show_list: bool, form: output.Form, keep: bool, pace: 
         raise UsageError(f"-o {form}: only with --list")
     entry = catalogue.find(name)
     log.setup(level="error")  # the demo itself shows the failures that it causes
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_show(entry, pace, keep=keep))
+    options.run(_show(entry, pace, keep=keep))
 
 
 async def _show(entry: demo_run.Demo, pace: float, *, keep: bool) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import uvloop
@@ -71,6 +72,8 @@ self_fence_seconds = click.option(
     "API server. [default: 380; with --fast 38]",
 )
 
+T = TypeVar("T")
+
 _Option = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -129,9 +132,9 @@ def check_self_fence(seconds: int | None, *, fast: bool) -> int | None:
     return seconds
 
 
-def run(main: Coroutine[object, object, None]) -> None:
+def run(main: Coroutine[object, object, T]) -> T:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
+        return runner.run(main)
 
 
 def on_stop(stop: Callable[[], object]) -> None:
