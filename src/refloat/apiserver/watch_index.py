@@ -11,7 +11,7 @@ piece by piece, without a buffer.
 import asyncio
 import math
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -188,7 +188,8 @@ class _Index:
         if not self._by_pin[pin]:
             del self._by_pin[pin]
 
-    def concerned(self, resource: kinds.Resource, event: Event) -> Iterator[Watcher]:
+    def offer(self, resource: kinds.Resource, event: Event) -> int:
+        """Offer a change to the watchers that it concerns; returns their number."""
         namespace, _, name = event.key.partition("/")[2].rpartition("/")
         pins = [("", ""), ("namespace", namespace), ("name", name)]
         if resource.kind == "Pod":
@@ -197,10 +198,13 @@ class _Index:
                 selection.attributes(resource, entry).fields["spec.nodeName"] for entry in versions
             )
             pins += [("node", node) for node in nodes if node]
+        change, offers = StoreChange(event), 0
         for pin in pins:
             for watcher in self._by_pin.get(pin, {}).values():
                 if watcher.selection.namespace in ("", namespace):
-                    yield watcher
+                    watcher.offer(change)
+                    offers += 1
+        return offers
 
     def __len__(self) -> int:
         return sum(len(watchers) for watchers in self._by_pin.values())
@@ -245,7 +249,11 @@ class Dispatcher:
                 since = self._clock.monotonic() if since is None else since
                 offers = 0
                 for event in events:
-                    offers += self._dispatch(event)
+                    stored_as = event.key.partition("/")[0]
+                    self.position = event.revision
+                    offers += 1
+                    if index := self._indexes.get(stored_as):
+                        offers += index.offer(self._resources[stored_as], event)
                     if offers >= OFFERS:
                         offers = 0
                         await give_way()
@@ -255,20 +263,6 @@ class Dispatcher:
                     since = None
         finally:
             cursor.close()
-
-    def _dispatch(self, event: Event) -> int:
-        """Offer a change to its watchers; returns the cost in offers."""
-        stored_as = event.key.partition("/")[0]
-        index = self._indexes.get(stored_as)
-        self.position = event.revision
-        if not index:
-            return 1
-        change = StoreChange(event)
-        offers = 1
-        for watcher in index.concerned(self._resources[stored_as], event):
-            watcher.offer(change)
-            offers += 1
-        return offers
 
     def open(self, watcher: Watcher) -> None:
         """Start a watch: past changes come from the log, later ones by dispatch.
