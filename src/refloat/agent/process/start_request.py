@@ -48,16 +48,12 @@ def build(
 ) -> dict[str, Any]:
     """Raises `StartError` if this runtime cannot run the container."""
     meta, name = pod["metadata"], container["name"]
-    env = {
-        "PATH": PATH,
-        "HOSTNAME": pod["spec"].get("hostname") or meta["name"],
-        "HOME": "/",
-        **variables,
-    }
+    hostname = pod["spec"].get("hostname") or meta["name"]
+    env = {"PATH": PATH, "HOSTNAME": hostname, "HOME": "/", **variables}
     in_env = partial(expand, values=variables)
     hidden = (settings.folder, *settings.hidden)
     places = volumes.Places(shared=settings.shared, hidden=hidden)
-    message = str(folder.message(name, attempt))
+    log, message = str(folder.log(name, attempt)), str(folder.message(name, attempt))
     message_path = container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH
     mounted = [
         *volumes.mounts(folder, pod, container, in_env, places),
@@ -69,7 +65,6 @@ def build(
             volume = each["name"].upper().replace("-", "_")
             variable = f"REFLOAT_VOLUME_{volume}" if volume else "REFLOAT_TERMINATION_LOG"
             env[variable] = f"{each['source']}/{each.get('inner', '')}".rstrip("/")
-    log = str(folder.log(name, attempt))
     return {
         "pod": meta["uid"],
         "container": name,
