@@ -203,13 +203,18 @@ def _scan(
     """List pods up to the bound; pods that are listed already need no room."""
     succeeded, failed = _uncounted(status)
     scan = _Scan(succeeded, failed, frozenset(succeeded + failed))
-    pods: Iterable[Pod] = observed.tracked
-    if observed.spec.indexed:  # in the order in which the indexes are completed
+    spec, pods = observed.spec, observed.tracked
+    if spec.indexed:  # in the order in which the indexes are completed
         numbered = [(pod_state.completion_index(pod), pod) for pod in pods]
         numbered.sort(key=lambda each: -1 if each[0] is None else each[0])
-        pods = [pod for _, pod in numbered]
+        pods = tuple(pod for _, pod in numbered)
+    # A finalizer is needed until the pod has ended, and that of the last failure of an index until
+    # its replacement is there (A5.2).
+    last_failed_uids = {pod.metadata.uid for pod in observed.last_failed.values()}
+    is_over = spec.deleted or outcome is not None
     for pod in pods:
-        if not _is_removable(observed, pod, outcome):
+        has_failed = spec.fails(pod) and pod.metadata.uid not in last_failed_uids
+        if not (is_over or spec.succeeds(pod) or has_failed):
             continue
         if pod.metadata.uid not in scan.known:
             if scan.uncounted >= settings.most_uncounted:
@@ -243,17 +248,6 @@ def _list(scan: _Scan, observed: ObservedJob, pod: Pod, outcome: Outcome | None)
         scan.judged.append((pod, verdict))
         if verdict.counts:
             scan.failed.append(pod.metadata.uid)
-
-
-def _is_removable(observed: ObservedJob, pod: Pod, outcome: Outcome | None) -> bool:
-    """Whether the finalizer of a pod is no longer needed (A5.2)."""
-    if observed.spec.deleted or outcome is not None or observed.spec.succeeds(pod):
-        return True
-    if not observed.spec.fails(pod):
-        return False
-    index = observed.spec.index(pod)
-    last_failed = None if index is None else observed.last_failed.get(index)
-    return last_failed is None or last_failed.metadata.uid != pod.metadata.uid
 
 
 # -- the status -------------------------------------------------------------------
