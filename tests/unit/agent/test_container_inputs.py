@@ -195,12 +195,11 @@ async def test_variables_see_earlier_ones_and_override_imports(here: ContainerIn
     }
 
 
+NO_MAP, NO_SECRET = (f'{kind} "nope" not found' for kind in ("configmap", "secret"))
+
 MISSING = {
-    "a ConfigMap": (
-        env(of("V", configMapKeyRef={"name": "nope", "key": "k"})),
-        'configmap "nope" not found',
-    ),
-    "Secret": (env(of("V", secretKeyRef={"name": "nope", "key": "k"})), 'secret "nope" not found'),
+    "a ConfigMap": (env(of("V", configMapKeyRef={"name": "nope", "key": "k"})), NO_MAP),
+    "Secret": (env(of("V", secretKeyRef={"name": "nope", "key": "k"})), NO_SECRET),
     "a key of a ConfigMap": (
         env(of("V", configMapKeyRef={"name": "settings", "key": "k"})),
         "couldn't find key k in ConfigMap default/settings",
@@ -213,11 +212,8 @@ MISSING = {
         env(of("V", secretKeyRef={"name": "login", "key": "k"})),
         "couldn't find key k in Secret default/login",
     ),
-    "all of a ConfigMap": (
-        env(source=({"configMapRef": {"name": "nope"}},)),
-        'configmap "nope" not found',
-    ),
-    "all of a Secret": (env(source=({"secretRef": {"name": "nope"}},)), 'secret "nope" not found'),
+    "all of a ConfigMap": (env(source=({"configMapRef": {"name": "nope"}},)), NO_MAP),
+    "all of a Secret": (env(source=({"secretRef": {"name": "nope"}},)), NO_SECRET),
     "a field": (
         env(of("V", fieldRef={"fieldPath": "spec.hostname"})),
         "unsupported fieldPath: spec.hostname",
@@ -313,8 +309,8 @@ async def test_volumes_have_the_files_that_they_name(here: ContainerInputs) -> N
 
 
 UNMOUNTED: dict[str, tuple[Object, str]] = {
-    "a ConfigMap": ({"configMap": {"name": "nope"}}, 'configmap "nope" not found'),
-    "a Secret": ({"secret": {"secretName": "nope"}}, 'secret "nope" not found'),
+    "a ConfigMap": ({"configMap": {"name": "nope"}}, NO_MAP),
+    "a Secret": ({"secret": {"secretName": "nope"}}, NO_SECRET),
     "a key of a ConfigMap": (
         {"configMap": {"name": "settings", "items": [{"key": "k", "path": "x"}]}},
         "configmap references non-existent config key: k",
@@ -323,10 +319,7 @@ UNMOUNTED: dict[str, tuple[Object, str]] = {
         {"secret": {"secretName": "login", "items": [{"key": "k", "path": "x"}]}},
         "references non-existent secret key: k",
     ),
-    "a projected Secret": (
-        {"projected": {"sources": [{"secret": {"name": "nope"}}]}},
-        'secret "nope" not found',
-    ),
+    "a projected Secret": ({"projected": {"sources": [{"secret": {"name": "nope"}}]}}, NO_SECRET),
 }
 
 

@@ -62,56 +62,49 @@ CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage":
 TYPE = {"type": WRONG}
 FILE = {"type": "Unconfined", "localhostProfile": WRONG}
 
+C, S = "spec.containers[0]", "spec.securityContext"
+
 TYPED = [
     ("spec.restartPolicy", {"restartPolicy": WRONG}),
     ("spec.dnsPolicy", {"dnsPolicy": WRONG}),
     ("spec.preemptionPolicy", {"preemptionPolicy": WRONG}),
     ("spec.os", {"os": {"name": WRONG}}),
-    ("spec.containers[0].imagePullPolicy", container(imagePullPolicy=WRONG)),
-    ("spec.containers[0].terminationMessagePolicy", container(terminationMessagePolicy=WRONG)),
-    ("spec.containers[0].restartPolicy", container(restartPolicy=WRONG)),
-    ("spec.containers[0].restartPolicyRules[0].action", restart_rule(action=WRONG)),
+    (f"{C}.imagePullPolicy", container(imagePullPolicy=WRONG)),
+    (f"{C}.terminationMessagePolicy", container(terminationMessagePolicy=WRONG)),
+    (f"{C}.restartPolicy", container(restartPolicy=WRONG)),
+    (f"{C}.restartPolicyRules[0].action", restart_rule(action=WRONG)),
     (
-        "spec.containers[0].restartPolicyRules[0].exitCodes.operator",
+        f"{C}.restartPolicyRules[0].exitCodes.operator",
         restart_rule(exitCodes={"operator": WRONG, "values": [1]}),
     ),
     ("spec.initContainers[0].restartPolicy", init(restartPolicy=WRONG)),
+    (f"{C}.ports[0].protocol", container(ports=[{"containerPort": 1, "protocol": WRONG}])),
     (
-        "spec.containers[0].ports[0].protocol",
-        container(ports=[{"containerPort": 1, "protocol": WRONG}]),
-    ),
-    (
-        "spec.containers[0].resizePolicy",
+        f"{C}.resizePolicy",
         container(resizePolicy=[{"resourceName": WRONG, "restartPolicy": "NotRequired"}]),
     ),
     (
-        "spec.containers[0].resizePolicy",
+        f"{C}.resizePolicy",
         container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": WRONG}]),
     ),
-    ("spec.containers[0].livenessProbe.httpGet.scheme", container(livenessProbe=PROBE)),
+    (f"{C}.livenessProbe.httpGet.scheme", container(livenessProbe=PROBE)),
     (
-        "spec.containers[0].volumeMounts.mountPropagation",
+        f"{C}.volumeMounts.mountPropagation",
         EMPTY | container(volumeMounts=[MOUNT | {"mountPropagation": WRONG}]),
     ),
     (
-        "spec.containers[0].volumeMounts.recursiveReadOnly",
+        f"{C}.volumeMounts.recursiveReadOnly",
         EMPTY | container(volumeMounts=[MOUNT | {"readOnly": True, "recursiveReadOnly": WRONG}]),
     ),
+    (f"{C}.securityContext.procMount", container(securityContext={"procMount": WRONG})),
     (
-        "spec.containers[0].securityContext.procMount",
-        container(securityContext={"procMount": WRONG}),
-    ),
-    (
-        "spec.containers[0].securityContext.seccompProfile.type",
+        f"{C}.securityContext.seccompProfile.type",
         container(securityContext={"seccompProfile": TYPE}),
     ),
-    ("spec.securityContext.appArmorProfile.type", {"securityContext": {"appArmorProfile": TYPE}}),
-    (
-        "spec.securityContext.appArmorProfile.localhostProfile",
-        {"securityContext": {"appArmorProfile": FILE}},
-    ),
+    (f"{S}.appArmorProfile.type", {"securityContext": {"appArmorProfile": TYPE}}),
+    (f"{S}.appArmorProfile.localhostProfile", {"securityContext": {"appArmorProfile": FILE}}),
     *(
-        (f"spec.securityContext.{name}", {"securityContext": {name: WRONG}})
+        (f"{S}.{name}", {"securityContext": {name: WRONG}})
         for name in ("fsGroupChangePolicy", "supplementalGroupsPolicy", "seLinuxChangePolicy")
     ),
     ("spec.tolerations[0].operator", toleration(operator=WRONG)),
@@ -127,7 +120,7 @@ TYPED = [
         node_terms(matchFields=[{"key": "metadata.name", "operator": WRONG}]),
     ),
     (f"{SELECTOR}.matchExpressions[0].operator", selecting(key="k", operator=WRONG)),
-    (f"spec.containers[0].resources.limits[{WRONG}]", container(resources={"limits": {WRONG: 1}})),
+    (f"{C}.resources.limits[{WRONG}]", container(resources={"limits": {WRONG: 1}})),
     (f"spec.resources.limits[{WRONG}]", {"resources": {"limits": {WRONG: "1"}}}),
     ("spec.volumes[0].hostPath.type", volume(hostPath={"path": "/", "type": WRONG})),
     ("spec.volumes[0].azureDisk.cachingMode", volume(azureDisk=DISK | {"cachingMode": WRONG})),

@@ -61,6 +61,8 @@ def test_what_is_no_configuration_of_the_kind_is_a_bad_request(config: Any, want
 
 STRING = "expected string, got &value.valueUnstructured{Value:"
 SET = ".metadata.finalizers: element 0: "
+NO_KEYS = f"{SET}associative list without keys has an element that's "
+WITH_KEYS = ".spec.containers: element 0: associative list with keys may not have "
 MISFITS = [
     (config_map(foo=1), ".foo: field not declared in schema"),
     (metadata(foo=1), ".metadata.foo: field not declared in schema"),
@@ -79,14 +81,8 @@ MISFITS = [
         metadata(finalizers=["x/a", "x/a"]),
         '.metadata.finalizers: duplicate entries for key [="x/a"]',
     ),
-    (
-        metadata(finalizers=[None]),
-        f"{SET}associative list without keys has an element that's an explicit null",
-    ),
-    (
-        metadata(finalizers=[{}]),
-        f"{SET}associative list without keys has an element that's a map type",
-    ),
+    (metadata(finalizers=[None]), f"{NO_KEYS}an explicit null"),
+    (metadata(finalizers=[{}]), f"{NO_KEYS}a map type"),
     (metadata(finalizers=[["x"]]), f"{SET}not supported: associative list with lists as elements"),
     (
         metadata(deletionTimestamp=[1]),
@@ -101,14 +97,8 @@ MISFITS = [
         pod(containers=[{"name": "c"}, {"name": "c"}]),
         '.spec.containers: duplicate entries for key [name="c"]',
     ),
-    (
-        pod(containers=[None]),
-        ".spec.containers: element 0: associative list with keys may not have a null element",
-    ),
-    (
-        pod(containers=["x"]),
-        ".spec.containers: element 0: associative list with keys may not have non-map elements",
-    ),
+    (pod(containers=[None]), f"{WITH_KEYS}a null element"),
+    (pod(containers=["x"]), f"{WITH_KEYS}non-map elements"),
     (pod(containers={}), ".spec.containers: expected list, got &{map[]}"),
     (
         pod(containers=[{"name": "c", "ports": [{"containerPort": 8}, {"containerPort": 8}]}]),

@@ -157,24 +157,16 @@ def test_an_operation_that_does_not_fit_is_refused(operation: dict[str, Any] | N
 
 
 OF_TYPE = "of type string"
+FIELD = f"cannot unmarshal {{}} into Go struct field jsonPatchOp.{{}} {OF_TYPE}"
 MALFORMED = [
     ({}, "cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
     ("x", "cannot unmarshal string into Go value of type []handlers.jsonPatchOp"),
     (True, "cannot unmarshal bool into Go value of type []handlers.jsonPatchOp"),
     ([1], "cannot unmarshal number into Go value of type handlers.jsonPatchOp"),
     ([[]], "cannot unmarshal array into Go value of type handlers.jsonPatchOp"),
-    (
-        [{"op": 1, "path": 2}],
-        f"cannot unmarshal number into Go struct field jsonPatchOp.op {OF_TYPE}",
-    ),
-    (
-        [{"path": {}, "op": 1}],
-        f"cannot unmarshal object into Go struct field jsonPatchOp.path {OF_TYPE}",
-    ),
-    (
-        [{"op": "move", "from": []}],
-        f"cannot unmarshal array into Go struct field jsonPatchOp.from {OF_TYPE}",
-    ),
+    ([{"op": 1, "path": 2}], FIELD.format("number", "op")),
+    ([{"path": {}, "op": 1}], FIELD.format("object", "path")),
+    ([{"op": "move", "from": []}], FIELD.format("array", "from")),
 ]
 
 

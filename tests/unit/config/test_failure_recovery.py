@@ -146,6 +146,18 @@ def terminate(**fields: Any) -> dict[str, Any]:
     return {"rules": [{"terminatePod": whole}]}
 
 
+def period(value: Any) -> dict[str, Any]:
+    return terminate(forcefulTerminationGracePeriod=value)
+
+
+def selected(value: Any) -> dict[str, Any]:
+    return terminate(podLabelSelector=value)
+
+
+def expressions(*values: Any) -> dict[str, Any]:
+    return selected({"matchExpressions": list(values)})
+
+
 def taint(**fields: Any) -> dict[str, Any]:
     return {"rules": [{"taintNodeOutOfService": {"unreachableNodeTimeout": "5m", **fields}}]}
 
@@ -156,6 +168,8 @@ SELECTOR = f"{RULE}.podLabelSelector"
 NODES = "rules[0].taintNodeOutOfService"
 NOT_PROD = {"key": "tier", "operator": "NotIn", "values": ["prod"]}
 NO_OWNER = {"key": "owner", "operator": "DoesNotExist"}
+A_COUNT = "expected a whole number, 1 or more"
+POSITIVE = "expected a duration above zero"
 A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
 
 
@@ -174,54 +188,45 @@ A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
             ".rules[0]: ['terminatePod', 'taintNodeOutOfService']: expected exactly one of ",
         ),
         ({"rules": [{"deletePod": {}}]}, ".rules[0].deletePod: unknown field; known are: "),
-        (terminate(forcefulTerminationGracePeriod=None), f".{PERIOD}: None: expected a duration; "),
-        (terminate(forcefulTerminationGracePeriod=5), f".{PERIOD}: 5: {A_DURATION}"),
-        (terminate(forcefulTerminationGracePeriod="5"), f".{PERIOD}: '5': {A_DURATION}"),
-        (
-            terminate(forcefulTerminationGracePeriod="0s"),
-            f".{PERIOD}: '0s': expected a duration above zero",
-        ),
-        (
-            terminate(forcefulTerminationGracePeriod="-1m"),
-            f".{PERIOD}: '-1m': expected a duration above zero",
-        ),
+        (period(None), f".{PERIOD}: None: expected a duration; "),
+        (period(5), f".{PERIOD}: 5: {A_DURATION}"),
+        (period("5"), f".{PERIOD}: '5': {A_DURATION}"),
+        (period("0s"), f".{PERIOD}: '0s': {POSITIVE}"),
+        (period("-1m"), f".{PERIOD}: '-1m': {POSITIVE}"),
         (
             terminate(deleteAfter="-1s"),
             f".{RULE}.deleteAfter: '-1s': expected a duration not below zero",
         ),
         (terminate(requireSelfFence="yes"), f".{RULE}.requireSelfFence: 'yes': expected true or "),
-        (terminate(podLabelSelector=None), f".{SELECTOR}: None: expected the labels of pods that "),
+        (selected(None), f".{SELECTOR}: None: expected the labels of pods that "),
+        (selected({}), f".{SELECTOR}: {{}}: expected at least one label that a pod must have, as "),
         (
-            terminate(podLabelSelector={}),
-            f".{SELECTOR}: {{}}: expected at least one label that a pod must have, as ",
-        ),
-        (
-            terminate(podLabelSelector={"matchLabels": {}}),
+            selected({"matchLabels": {}}),
             f".{SELECTOR}: {{'matchLabels': {{}}}}: expected at least one label that ",
         ),
         (
-            terminate(podLabelSelector={"matchExpressions": [NOT_PROD, NO_OWNER]}),
+            expressions(NOT_PROD, NO_OWNER),
             f".{SELECTOR}: {{'matchExpressions': [{NOT_PROD}, {NO_OWNER}]}}: expected at least ",
         ),
-        (terminate(podLabelSelector={"app": "x"}), f".{SELECTOR}.app: unknown field; known are: "),
+        (selected({"app": "x"}), f".{SELECTOR}.app: unknown field; known are: "),
         (
-            terminate(podLabelSelector={"matchLabels": {"a": True}}),
+            selected({"matchLabels": {"a": True}}),
             f".{SELECTOR}.matchLabels.a: True: expected a text, so in quotes",
         ),
         (
-            terminate(podLabelSelector={"matchLabels": {1: "a"}}),
+            selected({"matchLabels": {1: "a"}}),
             f".{SELECTOR}.matchLabels: 1: expected a text, so in quotes",
         ),
         (
-            terminate(podLabelSelector={"matchLabels": {"a b": "c"}}),
+            selected({"matchLabels": {"a b": "c"}}),
             f'.{SELECTOR}.matchLabels: Invalid value: "a b": ',
         ),
         (
-            terminate(podLabelSelector={"matchExpressions": [{"key": "a", "operator": "is"}]}),
+            expressions({"key": "a", "operator": "is"}),
             f'.{SELECTOR}.matchExpressions[0].operator: Invalid value: "is": not a valid ',
         ),
         (
-            terminate(podLabelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
+            expressions({"key": "a", "operator": "In"}),
             f".{SELECTOR}.matchExpressions[0].values: Required value",
         ),
         (
@@ -233,17 +238,14 @@ A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
             f".{SELECTOR}.matchExpressions[0].values[1]: 1: expected a text, so in quotes",
         ),
         (
-            terminate(podLabelSelector={"matchExpressions": [{"operator": "In"}]}),
+            expressions({"operator": "In"}),
             f".{SELECTOR}.matchExpressions[0].key: None: expected a text",
         ),
         (
             taint(unreachableNodeTimeout=None),
             f".{NODES}.unreachableNodeTimeout: None: expected a duration; it has no default",
         ),
-        (
-            taint(unreachableNodeTimeout="0m"),
-            f".{NODES}.unreachableNodeTimeout: '0m': expected a duration above zero",
-        ),
+        (taint(unreachableNodeTimeout="0m"), f".{NODES}.unreachableNodeTimeout: '0m': {POSITIVE}"),
         (taint(allPods=1), f".{NODES}.allPods: 1: expected true or false"),
         (
             taint(allPods=True),
@@ -253,15 +255,9 @@ A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
             taint(allPods=True, nodeSelector={"matchExpressions": [NO_OWNER]}),
             f".{NODES}.nodeSelector: {{'matchExpressions': [{NO_OWNER}]}}: expected at least one ",
         ),
-        ({"budget": {}}, ".budget.maxPods: None: expected a whole number, 1 or more"),
-        (
-            {"budget": {"maxPods": 0, "window": "1m"}},
-            ".budget.maxPods: 0: expected a whole number, 1 or more",
-        ),
-        (
-            {"budget": {"maxPods": True, "window": "1m"}},
-            ".budget.maxPods: True: expected a whole number, 1 or more",
-        ),
+        ({"budget": {}}, f".budget.maxPods: None: {A_COUNT}"),
+        ({"budget": {"maxPods": 0, "window": "1m"}}, f".budget.maxPods: 0: {A_COUNT}"),
+        ({"budget": {"maxPods": True, "window": "1m"}}, f".budget.maxPods: True: {A_COUNT}"),
         ({"budget": {"maxPods": 1}}, f".budget.window: None: {A_DURATION}"),
         ({"budget": {"pods": 1}}, ".budget.pods: unknown field; known are: maxPods, window"),
         *(
@@ -273,7 +269,7 @@ A_DURATION = "expected a duration such as '90s', '10m' or '1h30m'"
         ),
         (
             {"annotated": {"forcefulTerminationGracePeriod": "0s"}},
-            ".annotated.forcefulTerminationGracePeriod: '0s': expected a duration above zero",
+            f".annotated.forcefulTerminationGracePeriod: '0s': {POSITIVE}",
         ),
         (
             {"annotated": {"namespaceSelector": "a=b"}},
@@ -319,9 +315,7 @@ def test_zeros_before_a_percentage_are_no_matter() -> None:
 
 def test_a_selector_may_also_say_what_a_pod_must_not_have() -> None:
     safe = {"key": "safe", "operator": "In", "values": ["true"]}
-    policy = failure_recovery.parse(
-        terminate(podLabelSelector={"matchExpressions": [safe, NOT_PROD, NO_OWNER]})
-    )
+    policy = failure_recovery.parse(expressions(safe, NOT_PROD, NO_OWNER))
     (rule,) = policy.terminate
     assert rule.pods.matches({"safe": "true"})
     assert not rule.pods.matches({"safe": "true", "tier": "prod"})
