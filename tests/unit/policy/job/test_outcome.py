@@ -38,6 +38,9 @@ FAIL_42 = policy(on_codes("FailJob", "In", 42))
 IGNORE_1 = policy(on_codes("Ignore", "In", 1))
 FAIL_INDEX_1 = policy(on_codes("FailIndex", "In", 1))
 
+OVER_LIMIT = (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+TOO_LATE = (False, "DeadlineExceeded", "Job was active longer than specified deadline")
+
 DECISIONS: dict[str, Any] = {
     "a Job with a running pod goes on": (job(), [pod()], None),
     "a recorded success beats everything (A17.5)": (
@@ -87,7 +90,7 @@ DECISIONS: dict[str, Any] = {
     "one failure too many (A12.1, A12.3)": (
         job(backoffLimit=1, status={"failed": 1}),
         [failed()],
-        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        OVER_LIMIT,
     ),
     "as many failures as the limit are borne (A12.1)": (
         job(backoffLimit=1, status={"failed": 1}),
@@ -97,7 +100,7 @@ DECISIONS: dict[str, Any] = {
     "listed failures count (A4.9)": (
         job(backoffLimit=1, status={"failed": 1, "uncountedTerminatedPods": {"failed": ["x"]}}),
         [],
-        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        OVER_LIMIT,
     ),
     "ignored failures do not count (A4.9)": (
         job(backoffLimit=0, podFailurePolicy=IGNORE_1),
@@ -107,7 +110,7 @@ DECISIONS: dict[str, Any] = {
     "restarts count under OnFailure (A12.2)": (
         job(backoffLimit=2, restart_policy="OnFailure"),
         [pod(containers=[container("main", restarts=2)])],
-        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        OVER_LIMIT,
     ),
     "restarts do not count under Never (A12.2)": (
         job(backoffLimit=2),
@@ -117,7 +120,7 @@ DECISIONS: dict[str, Any] = {
     "the deadline is over (A13.1)": (
         job(activeDeadlineSeconds=60, status={"startTime": text(-60)}),
         [pod()],
-        (False, "DeadlineExceeded", "Job was active longer than specified deadline"),
+        TOO_LATE,
     ),
     "the deadline is not over yet (A13.1)": (
         job(activeDeadlineSeconds=60, status={"startTime": text(-59)}),
@@ -132,13 +135,9 @@ DECISIONS: dict[str, Any] = {
     "the limit comes before the deadline (A4.11)": (
         job(backoffLimit=0, activeDeadlineSeconds=0),
         [failed()],
-        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        OVER_LIMIT,
     ),
-    "a deadline of 0 is over at the start": (
-        job(activeDeadlineSeconds=0),
-        [],
-        (False, "DeadlineExceeded", "Job was active longer than specified deadline"),
-    ),
+    "a deadline of 0 is over at the start": (job(activeDeadlineSeconds=0), [], TOO_LATE),
     "too many failed indexes (A12.10)": (
         indexed(5, backoffLimitPerIndex=0, maxFailedIndexes=1, status={"failedIndexes": "3"}),
         [failed(index=1)],
@@ -180,7 +179,7 @@ DECISIONS: dict[str, Any] = {
     "failure comes before the success policy (A17.5)": (
         indexed(3, backoffLimit=0, successPolicy={"rules": [{"succeededIndexes": "1"}]}),
         [succeeded("a", index=1), failed("b", index=2)],
-        (False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+        OVER_LIMIT,
     ),
     "completions are not decided before pods are managed (A4.11)": (
         indexed(2, status={"completedIndexes": "0,1", "succeeded": 2}),
