@@ -4,7 +4,6 @@
 from dataclasses import replace
 
 from refloat.base.gates import FAILURE_RECOVERY_POLICY, Gates
-from refloat.scenario.cluster import ScenarioCluster
 from refloat.scenario.namespace import opened
 from refloat.sim.cluster import ALL_CONTROLLERS, Cluster
 from refloat.sim.run import Sim
@@ -16,10 +15,7 @@ from tests.virtual import virtual
 
 async def run_all(sim: Sim, scenarios: list[Scenario]) -> None:
     async with Cluster(sim, replace(ALL_CONTROLLERS, simulated_nodes=5)) as cluster:
-        shared = ScenarioCluster(cluster.client, sim.clock, sim.rand)
-        await shared.open()
-        results = await playing.play_on(shared, scenarios)
-        await shared.close()
+        results = await playing.play_on(await cluster.scenarios(), scenarios)
     assert {each.name: each.error for each in results.values() if each.error} == {}
     assert [each.name for each in results.values() if each.outcome is None] == []
     assert len(results) == len(scenarios)
@@ -41,9 +37,6 @@ async def test_random_jobs_come_to_rest_in_virtual_time(sim: Sim) -> None:
 
 @virtual()
 async def test_a_job_goes_on_after_its_node_froze(sim: Sim) -> None:
-    async with Cluster(sim, gates=Gates({FAILURE_RECOVERY_POLICY: True})) as cluster:
-        shared = ScenarioCluster(cluster.client, sim.clock, sim.rand, faults=cluster.fleet)
-        await shared.open()
-        async with opened(shared, "zombie") as ns:
-            await lost_node.a_job_goes_on_after_its_node_froze(ns)
-        await shared.close()
+    gates = Gates({FAILURE_RECOVERY_POLICY: True})
+    async with Cluster(sim, gates=gates) as cluster, opened(await cluster.scenarios(), "z") as ns:
+        await lost_node.a_job_goes_on_after_its_node_froze(ns)

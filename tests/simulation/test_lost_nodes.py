@@ -3,117 +3,73 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry
-
-from refloat.agent.simulated import ANNOTATION
-from refloat.api import structs
-from refloat.api.core import Pod
+from refloat.api import conditions
 from refloat.app import controller_names
-from refloat.app.controller_env import EmbeddedEnv
 from refloat.app.controller_names import ControllerSelection
-from refloat.app.embedded_controllers import EmbeddedControllers
-from refloat.base.gates import Gates
-from refloat.client import errors, kinds
-from refloat.client.local import LocalClient
-from refloat.sim import api_server
+from refloat.scenario.cluster import PODS
+from refloat.scenario.namespace import ScenarioNamespace
+from refloat.scenario.nodes import ScenarioNodes
+from refloat.sim.cluster import Cluster
 from refloat.sim.run import Sim
 from tests import builders
 from tests.virtual import virtual
 
-NODES = 4
+NODE = "node-1"
 TOLERATION = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
 BOTH = (controller_names.NODE_LIFECYCLE, controller_names.TAINT_EVICTION)
 
 
-@dataclass(slots=True)
-class Here:
-    sim: Sim
-    client: LocalClient
-    inside: EmbeddedControllers
-
-    async def pod(self, name: str, node: str, stays: int) -> None:
-        """One that runs for a day, and stays on a lost node for so long."""
-        script = '{"main": [{"seconds": 86400}]}'
-        spec = {"tolerations": [{**TOLERATION, "tolerationSeconds": stays}]}
-        body = builders.pod(name, node=node, spec=spec, annotations={ANNOTATION: script})
-        await self.client.create(kinds.PODS, body, namespace="default")
-
-    async def get(self, name: str = "p") -> Pod:
-        return await self.client.get(kinds.PODS, name, namespace="default")
-
-    async def seconds_until_terminating(self) -> float:
-        began = self.sim.clock.monotonic()
-        while not (await self.get()).is_terminating:
-            await self.sim.clock.sleep(0.5)
-            assert self.sim.clock.monotonic() - began < 2000
-        return self.sim.clock.monotonic() - began
-
-
 @contextlib.asynccontextmanager
-async def cluster(
-    sim: Sim, controllers: tuple[str, ...], *, fast: bool = False
-) -> AsyncIterator[Here]:
-    async with api_server.serve(sim) as api:
-        env = EmbeddedEnv(
-            lambda user: LocalClient(api, field_manager=user.name),
-            ControllerSelection(controllers, NODES, fast),
-            gates=Gates(),
-            clock=sim.clock,
-            rand=sim.rand,
-            registry=CollectorRegistry(),
-        )
-        inside = EmbeddedControllers(env)
-        inside.start()
-        await sim.clock.sleep(30)
-        try:
-            yield Here(sim, LocalClient(api, field_manager="test"), inside)
-        finally:
-            await inside.close()
+async def lost(
+    sim: Sim, controllers: tuple[str, ...], *, stays: int = 300, fast: bool = False
+) -> AsyncIterator[ScenarioNamespace]:
+    """A pod that stays on a lost node for so many seconds, and whose node falls silent now."""
+    async with Cluster(sim, ControllerSelection(controllers, 4, fast)) as cluster:
+        ns = ScenarioNamespace(await cluster.scenarios(), "default")
+        spec = {"tolerations": [{**TOLERATION, "tolerationSeconds": stays}]}
+        script = {"main": [{"seconds": 86400}]}
+        body = builders.pod(node=NODE, spec=spec, simulate=script)
+        await ns.client.create(PODS, body, namespace=ns.name)
+        await ns.sleep(5)
+        assert ns.running
+        cluster.fleet.fail(NODE, "freeze")
+        yield ns
 
 
-async def _lose(here: Here, stays: int = 300) -> None:
-    await here.pod("p", "node-1", stays)
-    await here.sim.clock.sleep(5)
-    assert (await here.get()).status.phase == "Running"
-    assert here.inside.fleet is not None
-    here.inside.fleet.fail("node-1", "freeze")
+async def seconds_until_terminating(ns: ScenarioNamespace) -> float:
+    clock = ns.cluster.clock
+    began = clock.monotonic()
+    await ns.wait_until(lambda ns: not ns.active, "the pod is not deleted", 2000)
+    return clock.monotonic() - began
 
 
-@virtual(cluster, BOTH)
-async def test_a_pod_of_a_frozen_node_hangs_and_ends_when_the_node_is_back(here: Here) -> None:
+@virtual(lost, BOTH)
+async def test_a_pod_of_a_frozen_node_hangs_and_ends_when_the_node_is_back(
+    ns: ScenarioNamespace,
+) -> None:
     """Behaviour G5, D8.1; KEP-6757's first flow: up to 10 s + 50 s + a pass, and 300 s."""
-    await _lose(here)
-    assert 340 <= await here.seconds_until_terminating() <= 356
-    await here.sim.clock.sleep(600)
-    pod = await here.get()
-    assert pod.status.phase == "Running"
-    assert structs.is_true(pod.status.conditions, "DisruptionTarget")
-    assert here.inside.fleet is not None
-    here.inside.fleet.heal("node-1")
-    await here.sim.clock.sleep(60)
-    try:
-        await here.get()
-    except errors.NotFound:
-        pass
-    else:
-        raise AssertionError("its node ends and removes it")
-    node = await here.client.get(kinds.NODES, "node-1")
-    assert node.spec.taints is None
-    assert structs.is_true(node.status.conditions, "Ready")
+    assert 340 <= await seconds_until_terminating(ns) <= 356
+    await ns.sleep(600)
+    (pod,) = ns.present
+    assert pod["status"]["phase"] == "Running"
+    assert conditions.is_true(conditions.of(pod), "DisruptionTarget")
+    assert ns.cluster.faults is not None
+    ns.cluster.faults.heal(NODE)
+    await ns.sleep(60)
+    assert not ns.present, "its node ends and removes it"
+    nodes = ScenarioNodes(ns.cluster)
+    assert (nodes.taints(NODE), nodes.is_ready(NODE)) == ([], True)
 
 
-@virtual(cluster, BOTH, fast=True)
-async def test_with_short_waits_it_is_a_tenth(here: Here) -> None:
-    await _lose(here, stays=10)
-    assert 10 + 4 <= await here.seconds_until_terminating() <= 10 + 6.1
+@virtual(lost, BOTH, stays=10, fast=True)
+async def test_with_short_waits_it_is_a_tenth(ns: ScenarioNamespace) -> None:
+    assert 10 + 4 <= await seconds_until_terminating(ns) <= 10 + 6.1
 
 
-@virtual(cluster, (controller_names.NODE_LIFECYCLE,))
-async def test_without_taint_eviction_it_says_that_its_node_is_lost(here: Here) -> None:
+@virtual(lost, (controller_names.NODE_LIFECYCLE,))
+async def test_without_taint_eviction_it_says_that_its_node_is_lost(ns: ScenarioNamespace) -> None:
     """KEP-3329: joined from which controllers run."""
-    await _lose(here)
-    await here.sim.clock.sleep(1000)
-    pod = await here.get()
-    assert (pod.status.reason, pod.is_terminating) == ("NodeLost", False)
+    await ns.sleep(1000)
+    (pod,) = ns.active
+    assert pod["status"]["reason"] == "NodeLost"

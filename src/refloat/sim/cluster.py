@@ -42,6 +42,7 @@ from refloat.client.local import LocalClient
 from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 from refloat.runtime.informer import Change, Informer
 from refloat.scenario import manifests
+from refloat.scenario.cluster import ScenarioCluster
 from refloat.sim import api_server, journal
 from refloat.sim.api_server import SimulatedServer
 from refloat.sim.run import Sim
@@ -228,6 +229,14 @@ class Cluster(ControlPlane):
     def fleet(self) -> Fleet:
         """The simulated nodes."""
         return next(each.fleet for each in self.parts if each.fleet is not None)
+
+    async def scenarios(self) -> ScenarioCluster:
+        """This cluster for scenarios, until its end."""
+        clock, rand = self.sim.clock, self.sim.rand
+        scenarios = ScenarioCluster(self.client, clock, rand, faults=self.fleet)
+        self._stack.push_async_callback(scenarios.close)
+        await scenarios.open()
+        return scenarios
 
     # -- changes
 
