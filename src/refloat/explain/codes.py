@@ -52,6 +52,7 @@ class Code(StrEnum):
     # Running
     RUNNING = "Running/Active"
     NOT_READY = "Running/NotReady"
+    RUNS_ON = "Running/OtherContainerRunsOn"
     PARALLELISM = "Running/ParallelismFull"
     CRASH_LOOP = "Running/CrashLoopBackOff"
     NODE_LOST = "Running/NodeLost"
@@ -164,6 +165,7 @@ MEANINGS: dict[Code, str] = {
     Code.INIT: "An init container runs.",
     Code.RUNNING: "The containers run.",
     Code.NOT_READY: "The containers run, and the pod is not Ready.",
+    Code.RUNS_ON: "A container has ended, and the pod goes on until its other containers end.",
     Code.PARALLELISM: "As many pods run as `spec.parallelism` allows; the rest of the work waits.",
     Code.CRASH_LOOP: "A container failed and the kubelet waits before it restarts the container.",
     Code.NODE_LOST: "The node of a pod has stopped reporting; the pod may still run.",

@@ -136,7 +136,7 @@ def _by_owner(pods: Sequence[Pod]) -> Mapping[str, Sequence[Pod]]:
 def _of_job(job: Job, pods: Sequence[Pod], context: ExplainContext) -> Trouble | None:
     """None for a Job that goes on."""
     view = JobView.of(job, pods, context)
-    finding = jobs_of.state(view, job_attempts.rows(job, pods, view.observed))
+    finding = jobs_of.state(view, job_attempts.rows(job, pods, view.observed, view.context))
     if severity(finding.code) == Severity.FINE or view.age_seconds < YOUNG_SECONDS:
         return None
     meta = job.metadata

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from refloat.api import names, self_fence
+from refloat.api import names, self_fence, structs
 from refloat.api.batch import Job
 from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Node, Pod
@@ -34,6 +34,7 @@ from refloat.explain import (
     node_state,
     objects,
     pod,
+    pod_end,
     pod_pending,
 )
 from refloat.explain.actors import Actors
@@ -393,10 +394,16 @@ class Explainer:
 
 
 def _is_quiet(pod_: Pod) -> bool:
-    """Nothing about the pod needs its events: it runs, or it has ended."""
-    runs = pod_.status.phase == "Running" and not pod_.is_terminating
-    waits = any(each.state.waiting for each in pod_.status.container_statuses or ())
-    return (runs and not waits) or (pod_.is_terminal and not pod_.metadata.finalizers)
+    """Nothing about the pod needs its events: it runs and is Ready, or it has ended by itself."""
+    statuses = pod_.status.container_statuses or ()
+    if pod_.is_terminal:
+        # The events say why a kubelet killed a container.
+        ended = (each.state.terminated for each in statuses)
+        killed = any(each is not None and each.exit_code > pod_end.SIGNAL_BASE for each in ended)
+        return not pod_.metadata.finalizers and not killed
+    is_ready = structs.is_true(pod_.status.conditions, "Ready")
+    waits = any(each.state.waiting for each in statuses)
+    return is_ready and not waits and not pod_.is_terminating
 
 
 def _unreachable(nodes: Sequence[Node]) -> tuple[int, int]:

@@ -30,7 +30,7 @@ def explain(
     job: Job, pods: Sequence[Pod], context: ExplainContext, limits: Sequence[str] = ()
 ) -> Explanation:
     view = JobView.of(job, pods, context)
-    rows = job_attempts.rows(job, pods, view.observed)
+    rows = job_attempts.rows(job, pods, view.observed, view.context)
     uncounted = job.status.failed - sum(1 for row in rows if row.counted)
     gone = gone_attempts.rows(job, pods, context, uncounted)
     rows = job_attempts.numbered((*rows, *gone))

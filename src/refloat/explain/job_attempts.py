@@ -14,9 +14,11 @@ from datetime import UTC, datetime
 from refloat.api import times
 from refloat.api.batch import Job
 from refloat.api.core import Pod
+from refloat.api.events import Event
 from refloat.api.meta import Object
 from refloat.explain import pod_end
 from refloat.explain.codes import Cause
+from refloat.explain.explain_context import ExplainContext
 from refloat.explain.explanation import Attempt, count
 from refloat.explain.pod_end import PodEnd
 from refloat.policy.job import attempts, backoff, pod_state
@@ -38,13 +40,19 @@ def ends_of_gone(job: Job, pods: Sequence[Pod]) -> list[datetime]:
     return [end for end in ends if end is not None]
 
 
-def rows(job: Job, pods: Sequence[Pod], observed: ObservedJob) -> tuple[Attempt, ...]:
+def rows(
+    job: Job, pods: Sequence[Pod], observed: ObservedJob, context: ExplainContext
+) -> tuple[Attempt, ...]:
     """All attempts that are known."""
     entries = {str(each.get("uid")): each for each in attempts.recorded(job.metadata.annotations)}
     uids = {pod.metadata.uid for pod in pods}
     rows_ = [_recorded(each) for uid, each in entries.items() if uid not in uids]
     rows_ += [
-        replace(_of_pod(pod, observed), log=_log(entries.get(pod.metadata.uid, {}))) for pod in pods
+        replace(
+            _of_pod(pod, observed, context.events_of("Pod", pod)),
+            log=_log(entries.get(pod.metadata.uid, {})),
+        )
+        for pod in pods
     ]
     return numbered(rows_)
 
@@ -64,8 +72,8 @@ def _log(entry: Object) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _of_pod(pod: Pod, observed: ObservedJob) -> Attempt:
-    end = pod_end.of(pod)
+def _of_pod(pod: Pod, observed: ObservedJob, events: Iterable[Event]) -> Attempt:
+    end = pod_end.of(pod, events)
     failed = observed.spec.fails(pod)
     verdict = observed.verdict(pod) if failed else None
     started = pod.status.start_time or pod.metadata.creation_timestamp

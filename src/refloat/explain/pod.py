@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of one pod: ended, being deleted, not started, or running."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from refloat.api import structs, times
 from refloat.api.core import PENDING, RUNNING, SUCCEEDED, Node, Pod
+from refloat.api.events import Event
 from refloat.explain import explain_context, node_state, pod_end, pod_pending, pod_terminating
 from refloat.explain.codes import Cause, Code
 from refloat.explain.explain_context import ExplainContext
-from refloat.explain.explanation import Command, Evidence, Finding, NextStep, age
+from refloat.explain.explanation import KUBELET, Command, Evidence, Finding, NextStep, age
 from refloat.policy.node import node_taints, taint_timers
 from refloat.policy.recovery import zombie
 
@@ -43,7 +45,7 @@ def _finding(pod: Pod, context: ExplainContext) -> Finding:
 
 def ended(pod: Pod, context: ExplainContext) -> Finding:
     """A pod that has Succeeded or Failed."""
-    name, end = pod.metadata.name, pod_end.of(pod)
+    name, end = pod.metadata.name, pod_end.of(pod, context.events_of("Pod", pod))
     assert end is not None
     evidence = tuple(ended_evidence(pod))
     if pod.status.phase == SUCCEEDED:
@@ -103,13 +105,45 @@ def _running(pod: Pod, context: ExplainContext) -> Finding:
         if finding is not None:
             return finding
     if pod.status.phase == RUNNING and not structs.is_true(pod.status.conditions, "Ready"):
-        text = f"pod {name} runs on node {pod.spec.node_name} and is not Ready"
-        evidence = explain_context.event_evidence(events, context.now)
-        return Finding(Code.NOT_READY, text, evidence=evidence)
+        finding = _runs_on(pod) or _not_ready(pod, events)
+        return finding.with_evidence(explain_context.event_evidence(events, context.now))
     since = pod.status.start_time
     for_ = f" for {age(times.parse(since), context.now)}" if since else ""
     text = f"pod {name} runs on node {pod.spec.node_name}{for_}"
     return Finding(Code.RUNNING, text)
+
+
+def _runs_on(pod: Pod) -> Finding | None:
+    """The pod of a Job ends only when all its containers have ended; a proxy never does."""
+    statuses = pod.status.container_statuses or ()
+    ended = [each.name for each in statuses if each.state.terminated is not None]
+    running = [each.name for each in statuses if each.state.running is not None]
+    if not ended or not running:
+        return None
+    name = pod.metadata.name
+    text = (
+        f"container {', '.join(ended)} of pod {name} has ended, but the pod goes on, because"
+        f" container {', '.join(running)} runs on"
+    )
+    sidecar = Command(
+        "if it only serves the other, make it a sidecar: move it to initContainers with"
+        " restartPolicy Always"
+    )
+    read = f"kubectl logs {name} -c {running[0]} -n {pod.metadata.namespace}"
+    step = NextStep("ends the pod when the last container has ended", KUBELET)
+    return Finding(Code.RUNS_ON, text, (step,), (sidecar, Command("read its log", read)))
+
+
+def _not_ready(pod: Pod, events: Sequence[Event]) -> Finding:
+    name = pod.metadata.name
+    text = f"pod {name} runs on node {pod.spec.node_name} and is not Ready"
+    failures = [each.note for each in events if each.reason == "Unhealthy"]
+    if not failures:
+        return Finding(Code.NOT_READY, text)
+    log = Command("read the log", f"kubectl logs {name} -n {pod.metadata.namespace}")
+    return Finding(
+        Code.NOT_READY, f"{text}: {' '.join(failures[-1].split()).rstrip(':')}", (), (log,)
+    )
 
 
 def _on_hidden_node(pod: Pod, context: ExplainContext) -> Finding:

@@ -5,11 +5,14 @@ The first source that says something decides: the conditions of recovery and dis
 pod's reason, then the containers.
 """
 
+import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from refloat.api import structs
 from refloat.api.core import FAILED, SUCCEEDED, ContainerStatus, Pod
+from refloat.api.events import Event
 from refloat.explain.codes import Cause
 from refloat.policy.recovery import zombie
 from refloat.policy.scheduling import disruption_target
@@ -62,6 +65,9 @@ _REFUSALS = frozenset(
     )
 )
 
+# A readiness probe kills nothing.
+_KILLING_PROBE = re.compile("(Liveness|Startup) probe (failed|errored)")
+
 
 @dataclass(frozen=True, slots=True)
 class PodEnd:
@@ -70,18 +76,32 @@ class PodEnd:
     """A clause without a subject, as `container main: exit code 3`."""
 
 
-def of(pod: Pod) -> PodEnd | None:
-    """How the pod ended; of a deleted pod that still runs, what ends it. None if it goes on."""
+def of(pod: Pod, events: Iterable[Event] = ()) -> PodEnd | None:
+    """How the pod ended; of a deleted pod that still runs, what ends it. None if it goes on.
+
+    `events` of the pod show why its kubelet killed a container.
+    """
     if pod.status.phase == SUCCEEDED:
         return PodEnd(Cause.COMPLETED, "completed")
     if pod.status.phase != FAILED and not pod.is_terminating:
         return None
     end = _decided(pod) or _refused(pod) or _containers(pod)
     if end is not None and (pod.status.phase == FAILED or end.cause != Cause.EXIT_CODE):
-        return end
+        killed = end.cause in (Cause.SIGNAL, Cause.EXIT_CODE)
+        return PodEnd(end.cause, end.how + _killed_for(events)) if killed else end
     if pod.is_terminating:
         return PodEnd(Cause.DELETED, "deleted" if pod.is_terminal else "being deleted")
     return PodEnd(Cause.UNKNOWN, "failed without an exit code or a reason")
+
+
+def _killed_for(events: Iterable[Event]) -> str:
+    for event in events:
+        if event.reason == "FailedPostStartHook":
+            return ", after its postStart hook failed"
+        match = _KILLING_PROBE.match(event.note) if event.reason == "Unhealthy" else None
+        if match is not None:
+            return f", after its {match[1].lower()} probe failed"
+    return ""
 
 
 def _decided(pod: Pod) -> PodEnd | None:

@@ -4,6 +4,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from refloat.api.batch import Job
 from refloat.api.core import Pod, Taint
@@ -99,9 +100,9 @@ def restarted(group: str, phase: str = "Running") -> dict[str, Any]:
     return {"phase": phase, group: [status], "spec": {"restartPolicy": "OnFailure"}}
 
 
-def pod_event(reason: str, note: str) -> Explanation:
+def pod_event(reason: str, note: str, of: Pod | None = None) -> Explanation:
     events: dict[str, list[Event]] = {"Pod/ns/p": [event(reason, note, 990, "Pod", "p")]}
-    return explain(job(), pod(startTime=text(1)), events=events)
+    return explain(job(), of or pod(startTime=text(1)), events=events)
 
 
 def old(**spec: Any) -> Job:
@@ -403,6 +404,26 @@ TERMINATING: dict[str, Any] = {"status": {"startTime": text(0)}, "podReplacement
             Code.IMAGE_NAME,
             "is no valid name",
         ),
+        "a container that keeps its pod from ending": (
+            lambda: explain(
+                job(),
+                pod(
+                    phase="Running",
+                    containerStatuses=[
+                        {"name": "main", "state": {"terminated": {"exitCode": 0}}},
+                        {"name": "proxy", "state": {"running": {}}},
+                    ],
+                    spec={"restartPolicy": "Never"},
+                ),
+            ),
+            Code.RUNS_ON,
+            "because container proxy runs on",
+        ),
+        "a startup probe that fails": (
+            lambda: pod_event("Unhealthy", "Startup probe failed: no answer", pod(phase="Running")),
+            Code.NOT_READY,
+            "is not Ready: Startup probe failed: no answer",
+        ),
         "back-off": (
             lambda: explain(old(status={"startTime": text(0)}), failed("a", ended=NOW - 5)),
             Code.BACK_OFF,
@@ -523,3 +544,23 @@ def test_restarts_use_up_the_back_off_limit() -> None:
 def test_a_job_that_ended_by_restarts_says_so() -> None:
     ended = finished("Failed", "BackoffLimitExceeded", restart_policy="OnFailure", backoffLimit=7)
     assert "restarted too often for backoffLimit 7" in explain(ended).finding.verdict
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "words"),
+    [
+        ("Unhealthy", "Liveness probe failed: no answer", "after its liveness probe failed"),
+        ("Unhealthy", "Startup probe errored: no such file", "after its startup probe failed"),
+        ("FailedPostStartHook", "PostStartHook failed", "after its postStart hook failed"),
+    ],
+)
+def test_an_attempt_says_why_the_kubelet_killed_its_container(
+    reason: str, note: str, words: str
+) -> None:
+    (attempt,) = pod_event(reason, note, ended(exit_code=137)).attempts
+    assert attempt.how == f"container main: SIGKILL (exit code 137), {words}"
+
+
+def test_a_readiness_probe_kills_nothing() -> None:
+    answer = pod_event("Unhealthy", "Readiness probe failed: no", ended(exit_code=137))
+    assert answer.attempts[0].how == "container main: SIGKILL (exit code 137)"
