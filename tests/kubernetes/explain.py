@@ -126,6 +126,7 @@ def simulated(admin: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
         agents = []
         for name in ("explain", "explain-living"):
             agent = subprocess.Popen([*command, "--name", name], stdout=output, stderr=output)
+            stack.callback(Api(admin).ask, "DELETE", f"{node_cluster.NODES}/{name}-0")
             stack.callback(agent.wait)
             stack.callback(agent.kill)
             agents.append(agent)

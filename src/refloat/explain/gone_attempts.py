@@ -22,8 +22,7 @@ from refloat.policy.job import attempts, job_spec
 # Pods that are gone and whose events are read: one request each.
 MAX_PODS = 10
 
-_DELETION = "SuccessfulDelete"
-_CREATED, _DELETED = "Created pod: ", "Deleted pod: "
+_CREATION, _DELETION = "SuccessfulCreate", "SuccessfulDelete"
 
 # Reason and start of the note of an event of the pod, and the end that it announces.
 _ENDS = (
@@ -41,9 +40,9 @@ def names(job: Job, pods: Sequence[Pod], events: Iterable[Event]) -> list[str]:
     known |= {str(each.get("pod")) for each in attempts.recorded(job.metadata.annotations)}
     ours = (each for each in events if each.regarding.uid in ("", job.metadata.uid))
     created = sorted(
-        (each for each in ours if each.reason == "SuccessfulCreate"), key=explain_context.last_seen
+        (each for each in ours if each.reason == _CREATION), key=explain_context.last_seen
     )
-    named = (each.note.removeprefix(_CREATED) for each in created)
+    named = map(_named, created)
     return list(dict.fromkeys(name for name in named if name and name not in known))[-MAX_PODS:]
 
 
@@ -53,22 +52,27 @@ def rows(job: Job, pods: Sequence[Pod], context: ExplainContext, uncounted: int)
     `uncounted` is how many failures the Job has counted that nothing else explains.
     """
     events = context.events_of("Job", job)
-    deleted = {each.note.removeprefix(_DELETED) for each in events if each.reason == _DELETION}
+    created = {_named(each): each for each in events if each.reason == _CREATION}
+    deleted = {_named(each): each for each in events if each.reason == _DELETION}
     is_failed = job_spec.decided(job) is not None
     attempts_: list[Attempt] = []
     for name in names(job, pods, events):
-        row = _row(
-            name,
-            context.events.get(explain_context.event_key("Pod", job.metadata.namespace, name), ()),
-        )
+        key = explain_context.event_key("Pod", job.metadata.namespace, name)
+        row = _row(name, context.events.get(key, ()))
+        if name in deleted:
+            end, how = _time(deleted[name]), "deleted by the Job controller"
+            row = replace(row or Attempt(name, exists=False), cause=Cause.DELETED, how=how, end=end)
         if row is None:
             continue
-        if name in deleted:
-            row = replace(row, cause=Cause.DELETED, how="deleted by the Job controller")
         if uncounted > 0 and (name not in deleted or is_failed):
             row, uncounted = replace(row, counted=True), uncounted - 1
-        attempts_.append(row)
+        attempts_.append(replace(row, start=row.start or _time(created[name])))
     return attempts_
+
+
+def _named(event: Event) -> str:
+    """The pod in `Created pod: train-x7k2p`."""
+    return event.note.rpartition(": ")[2]
 
 
 def _row(name: str, events: Sequence[Event]) -> Attempt | None:

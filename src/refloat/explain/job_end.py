@@ -7,7 +7,7 @@ from datetime import timedelta
 from refloat.api import structs
 from refloat.api.core import Pod
 from refloat.api.structs import Condition
-from refloat.explain import job_blockers, job_failures
+from refloat.explain import job_blockers, job_failures, job_start
 from refloat.explain.codes import Cause, Code
 from refloat.explain.explanation import (
     JOB_CONTROLLER,
@@ -99,7 +99,9 @@ def _failure_text(view: JobView, condition: Condition, code: Code, rows: Sequenc
         )
     if code == Code.DEADLINE:
         seconds = spec.active_deadline_seconds
-        return f"it was active for longer than activeDeadlineSeconds ({seconds} s)"
+        text = f"it was active for longer than activeDeadlineSeconds ({seconds} s)"
+        refusal = job_start.refused(view) if not rows else None
+        return text if refusal is None else f"{text}; {refusal.verdict}"
     if code in (Code.FAILED_INDEXES, Code.MAX_FAILED_INDEXES):
         limit = f", and maxFailedIndexes is {spec.max_failed_indexes}"
         which = view.job.status.failed_indexes or ""

@@ -102,6 +102,8 @@ def refused(view: JobView) -> Finding | None:
         for word, kind, plural in (
             ("PriorityClass", "PriorityClasses", "priorityclasses"),
             ("RuntimeClass", "RuntimeClasses", "runtimeclasses"),
+            (" per Container", "LimitRanges", f"limitranges -n {view.namespace} -o yaml"),
+            (" per Pod", "LimitRanges", f"limitranges -n {view.namespace} -o yaml"),
             ("serviceaccount", "ServiceAccounts", f"serviceaccounts -n {view.namespace}"),
         )
         if word in note

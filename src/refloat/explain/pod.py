@@ -89,6 +89,8 @@ def active(pod: Pod, context: ExplainContext) -> Finding:
         return _on_lost_node(pod, node, context)
     if pod.spec.node_name not in context.nodes and node_state.seems_lost(pod):
         return _on_hidden_node(pod, context)
+    if pod.spec.node_name in context.nodes and node is None:
+        return _on_no_node(pod)
     if pod.status.phase in (PENDING, ""):
         return pod_pending.on_node(pod, context)
     return _running(pod, context)
@@ -144,6 +146,15 @@ def _not_ready(pod: Pod, events: Sequence[Event]) -> Finding:
     return Finding(
         Code.NOT_READY, f"{text}: {' '.join(failures[-1].split()).rstrip(':')}", (), (log,)
     )
+
+
+def _on_no_node(pod: Pod) -> Finding:
+    """The Node object is gone, or never was: the template of a pod may name any node."""
+    code = Code.NOT_ACCEPTED if pod.status.phase in (PENDING, "") else Code.NODE_LOST
+    text = f"pod {pod.metadata.name} is on node {pod.spec.node_name}, which does not exist"
+    step = NextStep("marks the pod Failed and removes it", "the pod garbage collector")
+    see = Command("see the nodes", "kubectl get nodes")
+    return Finding(code, text, (step,), (see,))
 
 
 def _on_hidden_node(pod: Pod, context: ExplainContext) -> Finding:

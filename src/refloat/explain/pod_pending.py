@@ -50,6 +50,12 @@ _NODE_AFFINITY = 1
 _PART = re.compile(r"(\d+) ((?:Insufficient|Too many|node\(s\)|persistentvolume)[^,.]*)")
 _CLAIM = re.compile(r'persistentvolumeclaim "([-.\w]+)"', re.IGNORECASE)
 _HOLDER = re.compile(r"(used by pod\(s\) .*)", re.DOTALL)
+_POD_AFFINITY = re.compile(r"match (existing pods anti-affinity|pod anti-affinity|pod affinity)")
+_POD_AFFINITIES = {
+    "pod affinity": "no node that fits runs a pod that its pod affinity asks for",
+    "pod anti-affinity": "each node that fits runs a pod that its pod anti-affinity excludes",
+    "existing pods anti-affinity": "each node that fits runs a pod whose anti-affinity excludes it",
+}
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]*\w)")
 
 _TEXTS = {
@@ -96,6 +102,11 @@ def _not_considered(pod: Pod, context: ExplainContext) -> Finding:
     if seconds <= PATIENCE_SECONDS:
         step = NextStep("chooses a node", SCHEDULER)
         return Finding(Code.CREATING, f"pod {name} was just created", (step,))
+    if claim := _notes(context.events_of("Pod", pod), "FailedResourceClaimCreation"):
+        text = f"pod {name} has no node: its resource claims are not created: {claim}"
+        step = NextStep("tries again", "the resource claim controller")
+        look = f"kubectl get resourceclaimtemplates -n {pod.metadata.namespace}"
+        return Finding(Code.UNSCHEDULABLE, text, (step,), (Command("see the templates", look),))
     text = f"pod {name} has no node: the scheduler {scheduler} has not looked at it"
     find = "kubectl get pods -A -l component=kube-scheduler"
     command = Command("check that the scheduler runs", find)
@@ -118,14 +129,27 @@ def _unschedulable(pod: Pod, message: str, context: ExplainContext) -> Finding:
     elif code == Code.PORTS:
         taken = ", ".join(str(port) for _, _, port in demand.ports(pod))
         detail += f" (hostPort {taken})" if taken else ""
+    elif (
+        code == Code.AFFINITY
+        and (other := _POD_AFFINITY.search(message))
+        and (selected or not pod.spec.node_selector)
+    ):
+        detail = _POD_AFFINITIES[other[1]]
     elif code == Code.AFFINITY and not selected and pod.spec.node_selector:
         labels = ", ".join(f"{key}={value}" for key, value in pod.spec.node_selector.items())
         detail += f" (node selector {labels})"
     elif code == Code.CLAIM and (claim := _CLAIM.search(message)) is not None:
         detail = f"PersistentVolumeClaim {claim[1]} is missing or not bound"
+    elif code == Code.CLAIM and (claims := _claims(pod)):
+        detail = f"{', '.join(claims)} is missing or not bound"
     text = f"pod {pod.metadata.name} fits on no node: {detail}"
     step = NextStep("tries again when nodes or pods change", SCHEDULER)
-    return Finding(code, text, (step,), tuple(_scheduling_commands(code, pod)))
+    return Finding(code, text, (step,), tuple(_scheduling_commands(code, pod, message)))
+
+
+def _claims(pod: Pod) -> list[str]:
+    sources = (each.persistent_volume_claim for each in pod.spec.volumes or ())
+    return [f"PersistentVolumeClaim {each.claim_name}" for each in sources if each is not None]
 
 
 def _selected(pod: Pod, rooms: Sequence[NodeRoom] | None) -> list[NodeRoom]:
@@ -234,13 +258,16 @@ def quantity(name: str, amount: int) -> str:
     return str(amount)
 
 
-def _scheduling_commands(code: Code, pod: Pod) -> Iterator[Command]:
+def _scheduling_commands(code: Code, pod: Pod, message: str) -> Iterator[Command]:
     name, namespace = pod.metadata.name, pod.metadata.namespace
     if code == Code.INSUFFICIENT:
         yield Command("compare with what the nodes have", "kubectl describe nodes")
     elif code == Code.TAINTS:
         columns = "custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key"
         yield Command("see the taints; remove one, or tolerate it", f"kubectl get no -o {columns}")
+    elif code == Code.AFFINITY and _POD_AFFINITY.search(message):
+        look = f"kubectl get pods -n {namespace} -o wide --show-labels"
+        yield Command("compare with the labels and nodes of the pods", look)
     elif code == Code.AFFINITY:
         yield Command("compare with the labels of the nodes", "kubectl get nodes --show-labels")
     elif code == Code.CLAIM:
