@@ -18,7 +18,7 @@ from refloat.agent.self_fence import KILL_GRACE_SECONDS
 from refloat.api import self_fence
 from tests.e2e import agents, cluster
 from tests.e2e.agents import AgentProcess
-from tests.e2e.cluster import PATIENCE_SECONDS, Api, Object, ServerProcess
+from tests.e2e.cluster import PATIENCE_SECONDS, Api, NodeCommands, Object, ServerProcess
 from tests.e2e.node_cluster import (
     JOBS,
     NODES,
@@ -311,7 +311,7 @@ def test_the_old_process_is_dead_before_its_replacement_starts(tmp_path: Path) -
         wait(lambda: {"fenced", "unfenced"} <= {each.name for each in host.iterdir()}, "no pods")
         wait(lambda: all(map(armed, _pods(api, "fenced"))), "not armed")
         _keep_off(api, "n2", False)
-        assert cluster.run("node", "freeze", "n1", "--data-dir", folder).returncode == 0
+        NodeCommands(folder).fail("n1", "freeze")
         for name in ("unfenced", "fenced"):
             wait_long(lambda name=name: len(lives(host, name)) == 2, f"{name}: no replacement")  # type: ignore[misc]
         time.sleep(0.5)  # so that one that still lived would be seen to

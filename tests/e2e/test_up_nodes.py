@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.e2e import cluster
-from tests.e2e.cluster import Api, Object
+from tests.e2e.cluster import Api, NodeCommands, Object
 from tests.e2e.node_cluster import (
     NODES,
     PODS,
@@ -75,8 +75,8 @@ def test_a_cluster_that_is_stopped_ends_its_pods_with_grace_also_on_nodes_that_f
             api.create(PODS, made(node, node, host_folder))
         for node in ("n1", "n2", "n3"):
             until(api, f"{PODS}/{node}", phase("Running"))
-        node_is(folder, "freeze", "n2")
-        node_is(folder, "partition", "n3")
+        NodeCommands(folder).fail("n2", "freeze")
+        NodeCommands(folder).fail("n3", "partition")
         assert server.end() == 0
     have_ended_with_grace(folder, "n1", "n2", "n3")
 
@@ -109,14 +109,9 @@ def test_an_agent_that_dies_is_started_again(folder: Path, host_folder: Path) ->
     assert "the agent of node n1 ended with -9, and is started again in 1 s" in server.errors()
 
 
-def node_is(folder: Path, verb: str, name: str = "n1") -> None:
-    done = cluster.run("node", verb, name, "--data-dir", folder)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_node_fails_in_every_way_and_returns(folder: Path, host_folder: Path) -> None:
     with up(folder, 1, "--fast") as server:
-        api = Api(server.kubeconfig)
+        api, node = Api(server.kubeconfig), NodeCommands(folder)
         ticking = "while true; do date +%N > /v/$0; sleep 0.05; done"
         ticks = host_folder / "ticks"
 
@@ -133,22 +128,22 @@ def test_a_node_fails_in_every_way_and_returns(folder: Path, host_folder: Path) 
 
         run("a")
         for verb in ("freeze", "partition"):
-            node_is(folder, verb)
+            node.fail("n1", verb)
             until(api, f"{NODES}/n1", lambda node: not is_ready(node))
             ticks_on()
-            node_is(folder, "heal")
+            node.heal("n1")
             until(api, f"{NODES}/n1", is_ready)
-        node_is(folder, "crash")
+        node.fail("n1", "crash")
         wait(lambda: not processes(folder), "something of the node is left")
-        node_is(folder, "heal")
+        node.heal("n1")
         current = until(api, f"{PODS}/a", phase("Failed"))
         (status,) = current["status"]["containerStatuses"]
         assert status["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
         until(api, f"{NODES}/n1", is_ready)
         run("b")
-        node_is(folder, "shutdown")
+        node.fail("n1", "shutdown")
         assert until(api, f"{PODS}/b", phase("Failed"))["status"]["reason"] == "Terminated"
         wait(lambda: not processes(folder), "something of the node is left")
-        node_is(folder, "heal")
+        node.heal("n1")
         until(api, f"{NODES}/n1", is_ready)
         assert server.end() == 0
