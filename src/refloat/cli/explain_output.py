@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How an explanation looks on a terminal: verdict, next steps, commands, attempts, evidence."""
 
+import itertools
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ def render(explanation: Explanation, columns: int) -> list[str]:
     finding = explanation.finding
     lines = [f"{explanation.subject}: {finding.code}"]
     lines += wrapped(finding.verdict[:1].upper() + finding.verdict[1:] + ".", columns)
-    lines += _section("Next", _next_steps(explanation, columns))
+    steps = (wrapped(_step(each, explanation.time), columns, "  ") for each in finding.next)
+    lines += _section("Next", itertools.chain.from_iterable(steps))
     lines += _section("What you can do", _commands(explanation, columns))
     lines += _section("Attempts", _attempts(explanation, columns))
     lines += _section("Evidence", _evidence(explanation, columns))
@@ -38,11 +40,6 @@ def render(explanation: Explanation, columns: int) -> list[str]:
 def _section(title: str, body: Iterator[str]) -> list[str]:
     lines = list(body)
     return ["", title, *lines] if lines else []
-
-
-def _next_steps(explanation: Explanation, columns: int) -> Iterator[str]:
-    for step in explanation.finding.next:
-        yield from wrapped(_step(step, explanation.time), columns, "  ")
 
 
 def _step(step: NextStep, now: datetime) -> str:

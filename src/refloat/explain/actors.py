@@ -67,16 +67,29 @@ class Actors:
         """For objects of a namespace; nodes have none."""
         if self.records is None:
             return Outlook(text=HIDDEN)
+        if not self.records:
+            return Outlook(text=NONE_EVER)
         living = [each for each in self.records if each.is_alive(self.now)]
         if not living:
-            return Outlook(text=self._none_alive(self.records))
-        able = [each for each in living if not _why_not(each, controller, namespace)]
+            last = self.records[0]
+            end = f"{'stopped' if last.stopped else 'was seen'} {age(last.seen, self.now)} ago"
+            return Outlook(text=f"no component will act; the last {_noun(last)} {end}")
+        reasons = [(each, _why_not(each, controller, namespace)) for each in living]
+        able = [each for each, why in reasons if not why]
         if not able:
-            return Outlook(text=self._none_able(living, controller, namespace))
+            shown = "; ".join(f"{_name(each)} {why}" for each, why in reasons[:MAX_NAMES])
+            return Outlook(text=f"no component will act: {shown}")
         leader = self._leader(controller)
         chosen = next((each for each in able if each.identity == leader), able[0])
         if leader and chosen.identity != leader and not _reports(chosen, controller):
-            return self._other_leader(leader, living, controller, namespace)
+            # The holder of the Lease keeps those who would act from it.
+            unknown = f"unknown: {leader} leads, and publishes no record"
+            texts = (
+                f"no component will act: {_name(each)} leads, and it {why}"
+                for each, why in reasons
+                if each.identity == leader
+            )
+            return Outlook(text=next(texts, unknown))
         text = self._role(chosen, controller, leads=chosen.identity == leader)
         points = (Evidence("actor", text),)
         return Outlook(
@@ -91,29 +104,6 @@ class Actors:
         age = (self.now - times.parse(lease.spec.renew_time)).total_seconds()
         bound = (lease.spec.lease_duration_seconds or 0) + LEASE_SLACK_SECONDS
         return lease.spec.holder_identity if abs(age) <= bound else ""
-
-    def _none_alive(self, records: Sequence[Actor]) -> str:
-        if not records:
-            return NONE_EVER
-        last = records[0]
-        end = f"{'stopped' if last.stopped else 'was seen'} {age(last.seen, self.now)} ago"
-        return f"no component will act; the last {_noun(last)} {end}"
-
-    def _none_able(self, living: Sequence[Actor], controller: str, namespace: str) -> str:
-        reasons = [
-            f"{_name(each)} {_why_not(each, controller, namespace)}" for each in living[:MAX_NAMES]
-        ]
-        return f"no component will act: {'; '.join(reasons)}"
-
-    def _other_leader(
-        self, leader: str, living: Sequence[Actor], controller: str, namespace: str
-    ) -> Outlook:
-        """The holder of the Lease keeps those who would act from it."""
-        record = next((each for each in living if each.identity == leader), None)
-        if record is None:
-            return Outlook(text=f"unknown: {leader} leads, and publishes no record")
-        why = _why_not(record, controller, namespace)
-        return Outlook(text=f"no component will act: {_name(record)} leads, and it {why}")
 
     def _role(self, actor: Actor, controller: str, *, leads: bool) -> str:
         if controller not in actors.LEASES:

@@ -107,30 +107,36 @@ class Report:
 
 
 def examine(cluster: ClusterObjects) -> Report:
-    pods_of = _by_owner(cluster.pods)
+    pods_of: dict[str, list[Pod]] = defaultdict(list)
+    for pod in cluster.pods:
+        if (owner := pod.metadata.controller) is not None:
+            pods_of[owner.uid].append(pod)
     active = [
         each for each in cluster.jobs if not job_conditions.is_finished(each.status.conditions)
     ]
     jobs = [_of_job(each, pods_of.get(each.metadata.uid, ()), cluster.context) for each in active]
     stuck = sorted((each for each in jobs if each is not None), key=_worst_first)
     named = {each.metadata.uid for each in active}
+    outlooks = {
+        "zombie recovery": cluster.context.recovery,
+        "force eviction": cluster.context.force_eviction,
+        "Jobs of Refloat": cluster.context.job_control,
+    }
+    refloat = []
+    for name, outlook in outlooks.items():
+        lines = [each.text for each in outlook.points]
+        if outlook.configuration is None:
+            lines.insert(0, outlook.text)
+        refloat += [f"{name}: {line}" for line in lines]
     return Report(
         jobs=tuple(stuck),
         pods=tuple(_hanging_pods(cluster, named)),
         nodes=tuple(_lost_nodes(cluster)),
         at_risk=tuple(_at_risk(active, pods_of, cluster.context)),
-        refloat=tuple(_refloat(cluster.context)),
+        refloat=tuple(refloat),
         counts=_counts(cluster, len(active)),
         limits=tuple(cluster.limits),
     )
-
-
-def _by_owner(pods: Sequence[Pod]) -> Mapping[str, Sequence[Pod]]:
-    groups: dict[str, list[Pod]] = defaultdict(list)
-    for pod in pods:
-        if (owner := pod.metadata.controller) is not None:
-            groups[owner.uid].append(pod)
-    return groups
 
 
 def _of_job(job: Job, pods: Sequence[Pod], context: ExplainContext) -> Trouble | None:
@@ -196,19 +202,6 @@ def _stays_for_ever(pod: Pod, context: ExplainContext) -> bool:
     labels = context.labels(pod.metadata.namespace)
     trigger = zombie.trigger_of(pod, labels, configuration.failure_recovery)
     return isinstance(trigger, zombie.Ignore)
-
-
-def _refloat(context: ExplainContext) -> list[str]:
-    lines = []
-    for name, outlook in (
-        ("zombie recovery", context.recovery),
-        ("force eviction", context.force_eviction),
-        ("Jobs of Refloat", context.job_control),
-    ):
-        if outlook.configuration is None:
-            lines.append(f"{name}: {outlook.text}")
-        lines += [f"{name}: {each.text}" for each in outlook.points]
-    return lines
 
 
 def _counts(cluster: ClusterObjects, active: int) -> dict[str, int]:

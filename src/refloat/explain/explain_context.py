@@ -117,11 +117,8 @@ def event_evidence(events: Iterable[Event], now: datetime) -> tuple[Evidence, ..
     return tuple(
         Evidence(
             f"event {each.regarding.kind.lower()}/{each.regarding.name}",
-            f"{each.reason}, {age(times.parse(last_seen(each)), now)} ago: {_one_line(each.note)}",
+            f"{each.reason}, {age(times.parse(last_seen(each)), now)} ago: "
+            + " ".join(each.note.split()),
         )
         for each in known[-MAX_EVENTS:]
     )
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -161,8 +161,5 @@ def age(moment: datetime, now: datetime) -> str:
 
 def count(number: int, noun: str) -> str:
     """`1 pod`, `2 pods`."""
-    return f"{number} {noun if number == 1 else _plural(noun)}"
-
-
-def _plural(noun: str) -> str:
-    return f"{noun}es" if noun.endswith("x") else f"{noun}s"
+    ending = "" if number == 1 else "es" if noun.endswith("x") else "s"
+    return f"{number} {noun}{ending}"

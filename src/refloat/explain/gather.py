@@ -192,7 +192,9 @@ class Explainer:
         return now or self._clock.now()
 
     async def _context(self, reads: _Reads, namespace: str) -> ExplainContext:
-        actors = await self._actors()
+        if self._known_actors is None:
+            self._known_actors = await self._read_actors()
+        actors = replace(self._known_actors, now=self._now())
         job_control = actors.outlook(JOB_CONTROLLER, namespace)
         gates = job_gates.ALL_ON
         if job_control.configuration is not None:
@@ -226,7 +228,13 @@ class Explainer:
         hanging = [each for each in pods if each.is_terminating and not each.is_terminal]
         if hanging:
             await self._read_all_promises({each.spec.node_name for each in hanging}, reads)
-            await self._read_all_labels(place, reads)
+            if place:
+                await self._read_labels(place, reads)
+            else:
+                spaces = await self._all(kinds.NAMESPACES, reads, _READ_NAMESPACES)
+                reads.namespaces = {
+                    each.metadata.name: dict(each.metadata.labels or {}) for each in spaces
+                }
         context = await self._context(reads, place)
         return doctor.ClusterObjects(
             jobs, pods, nodes if readable else None, context, (*reads.missing,)
@@ -317,13 +325,6 @@ class Explainer:
         by_name = {each.metadata.name: dict(self_fence.read_listed(each)) for each in leases}
         reads.promises |= {name: by_name.get(name, {}) for name in names}
 
-    async def _read_all_labels(self, place: str, reads: _Reads) -> None:
-        if place:
-            await self._read_labels(place, reads)
-            return
-        for each in await self._all(kinds.NAMESPACES, reads, _READ_NAMESPACES):
-            reads.namespaces[each.metadata.name] = dict(each.metadata.labels or {})
-
     async def _read_labels(self, name: str, reads: _Reads) -> None:
         if name in reads.namespaces:
             return
@@ -352,14 +353,8 @@ class Explainer:
             return None
         return pod_pending.rooms(nodes, pods)
 
-    async def _actors(self) -> Actors:
-        """The processes that reported, as of now."""
-        if self._known_actors is None:
-            self._known_actors = await self._read_actors()
-        return replace(self._known_actors, now=self._now())
-
     async def _read_actors(self) -> Actors:
-        """Of the one namespace where tenants cannot write."""
+        """The processes that reported, of the one namespace where tenants cannot write."""
         try:
             records = await self._client.get(
                 kinds.CONFIG_MAPS, records_of.NAME, namespace=records_of.NAMESPACE
@@ -423,13 +418,3 @@ def parse(what: str) -> tuple[str, str]:
 def _check_name(name: str, what: str) -> None:
     if wrong := names.path_segment(name):
         raise UsageError(f"{what}: a name {' and '.join(wrong)}")
-
-
-def owned(jobs: Iterable[Job], pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    """The pods of each Job, by the uid of the Job."""
-    groups: dict[str, list[Pod]] = {each.metadata.uid: [] for each in jobs}
-    for each in pods:
-        controller = each.metadata.controller
-        if controller is not None and controller.uid in groups:
-            groups[controller.uid].append(each)
-    return groups

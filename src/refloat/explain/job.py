@@ -25,6 +25,10 @@ from refloat.explain.explanation import Attempt, Evidence, Explanation, Finding
 from refloat.explain.job_view import JobView
 from refloat.policy.job import outcome, scaling
 
+# Failures that the Job counted and of which nothing is left.
+_LOST_POD = "1 failed pod is gone, and no record says how it ended"
+_LOST_PODS = "%d failed pods are gone, and no record says how they ended"
+
 
 def explain(
     job: Job, pods: Sequence[Pod], context: ExplainContext, limits: Sequence[str] = ()
@@ -36,6 +40,8 @@ def explain(
     rows = job_attempts.numbered((*rows, *gone))
     finding = state(view, rows)
     evidence = (*_job_evidence(job), *finding.evidence, *_events(view))
+    missing = job.status.failed - sum(1 for row in rows if row.counted)
+    lost = [_LOST_POD] if missing == 1 else [_LOST_PODS % missing] if missing > 1 else []
     finding = replace(finding, evidence=tuple(dict.fromkeys(evidence)))
     return Explanation(
         "Job",
@@ -45,7 +51,7 @@ def explain(
         finding,
         rows,
         job_attempts.budget(view.observed, ends=finding.code in codes.ENDED),
-        (*limits, *_lost_evidence(job, rows)),
+        (*limits, *lost),
     )
 
 
@@ -65,17 +71,6 @@ def _job_evidence(job: Job) -> list[Evidence]:
 def _events(view: JobView) -> tuple[Evidence, ...]:
     events = view.context.events_of("Job", view.job)
     return explain_context.event_evidence(events, view.context.now)
-
-
-def _lost_evidence(job: Job, rows: Sequence[Attempt]) -> list[str]:
-    """Failures that the Job counted and of which nothing is left."""
-    known = sum(1 for row in rows if row.counted)
-    missing = job.status.failed - known
-    if missing <= 0:
-        return []
-    if missing == 1:
-        return ["1 failed pod is gone, and no record says how it ended"]
-    return [f"{missing} failed pods are gone, and no record says how they ended"]
 
 
 def state(view: JobView, rows: Sequence[Attempt]) -> Finding:

@@ -24,12 +24,8 @@ def findings(view: JobView) -> list[Finding]:
     findings = [
         pod_terminating.explain(pod, view.context) for pod in view.pods if pod.is_terminating
     ]
-    return sorted(findings, key=_badness)
-
-
-def _badness(finding: Finding) -> int:
-    code = finding.code
-    return _WORST_FIRST.index(code) if code in _WORST_FIRST else len(_WORST_FIRST)
+    order = {code: place for place, code in enumerate(_WORST_FIRST)}
+    return sorted(findings, key=lambda finding: order.get(finding.code, len(order)))
 
 
 def add_to(finding: Finding, blocked: Sequence[Finding]) -> Finding:

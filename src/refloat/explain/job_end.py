@@ -82,9 +82,11 @@ _FAILURES = {
 def _failed(view: JobView, condition: Condition, rows: Sequence[Attempt]) -> Finding:
     code = _FAILURES.get(condition.reason, Code.FAILED_OTHER)
     text = f"Job {view.name} failed: {_failure_text(view, condition, code, rows)}"
-    return Finding(
-        code, text, _expiry(view), (*job_failures.log_of_last(view, rows), _run_again(view))
+    again = Command(
+        "when the cause is removed, apply the Job again under a new name",
+        f"kubectl get job {view.name} -n {view.namespace} -o yaml",
     )
+    return Finding(code, text, _expiry(view), (*job_failures.log_of_last(view, rows), again))
 
 
 def _failure_text(view: JobView, condition: Condition, code: Code, rows: Sequence[Attempt]) -> str:
@@ -119,13 +121,6 @@ def _cause_of(message: str, rows: Sequence[Attempt]) -> str:
     if pod is None or pod.cause not in (Cause.OOM, Cause.SIGNAL, Cause.START_ERROR):
         return message
     return f"{message} ({pod.how})"
-
-
-def _run_again(view: JobView) -> Command:
-    return Command(
-        "when the cause is removed, apply the Job again under a new name",
-        f"kubectl get job {view.name} -n {view.namespace} -o yaml",
-    )
 
 
 def _expiry(view: JobView) -> tuple[NextStep, ...]:

@@ -2,7 +2,7 @@
 """The state of a node, and what Refloat will do about it and its pods."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from refloat.api import structs
 from refloat.api.core import Node, Pod
@@ -21,7 +21,11 @@ def explain(node: Node, pods: Sequence[Pod], context: ExplainContext) -> Finding
     finding = _finding(node, pods, context)
     evidence = [Evidence(f"node/{node.metadata.name}", node_state.health(node, context.now))]
     evidence += _taints(node)
-    evidence.append(Evidence("pods", _phases(pods)))
+    phases = Counter(
+        "Terminating" if pod.is_terminating else pod.status.phase or "Pending" for pod in pods
+    )
+    shown = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
+    evidence.append(Evidence("pods", shown or "none"))
     evidence += _recovery(node, pods, context)
     events = context.events_of("Node", node)
     evidence += explain_context.event_evidence(events, context.now)
@@ -77,13 +81,6 @@ def _taints(node: Node) -> Iterator[Evidence]:
     for taint in node.spec.taints or ():
         value = f"={taint.value}" if taint.value else ""
         yield Evidence(f"node/{node.metadata.name} taint", f"{taint.key}{value}:{taint.effect}")
-
-
-def _phases(pods: Iterable[Pod]) -> str:
-    counts = Counter(
-        "Terminating" if pod.is_terminating else pod.status.phase or "Pending" for pod in pods
-    )
-    return ", ".join(f"{count} {phase}" for phase, count in sorted(counts.items())) or "none"
 
 
 def _recovery(node: Node, pods: Sequence[Pod], context: ExplainContext) -> Iterator[Evidence]:
