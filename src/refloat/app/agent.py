@@ -347,8 +347,7 @@ def _authority(settings: AgentSettings, access: Access) -> bytes:
 def _folder_lock(folder: Path) -> Iterator[None]:
     """Refuse a second agent on the same folder."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = private_files.open_lock(folder / "agent.lock")
     except OSError as error:
         raise UsageError(f"--data-dir: {error.filename}: {error.strerror}") from error
     try:

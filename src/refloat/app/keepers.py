@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from refloat.agent.keeper import peer_check, service
+from refloat.app import private_files
 from refloat.app.socket_paths import reachable
 from refloat.base.clock import Clock
 
@@ -50,7 +51,7 @@ def end(folder: Path) -> None:
 @contextlib.asynccontextmanager
 async def none(folder: Path, clock: Clock) -> AsyncIterator[None]:
     """End keeper and containers; none can start before the end of the block."""
-    lock = _open_lock(folder)
+    lock = private_files.open_lock(folder / service.LOCK)
     try:
         while True:
             with contextlib.suppress(BlockingIOError):
@@ -61,8 +62,3 @@ async def none(folder: Path, clock: Clock) -> AsyncIterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _open_lock(folder: Path) -> int:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(folder / service.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

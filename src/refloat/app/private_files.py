@@ -44,6 +44,12 @@ def write(path: Path, content: bytes) -> None:
         os.fsync(folder)
 
 
+def open_lock(path: Path) -> int:
+    """Open a file for `flock`; make the file and its folder if they are missing."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
 def read(path: Path, *, secret: bool, user: int | None = None) -> bytes:
     """The content of a file that only this user (by default ours) can have written.
 
