@@ -162,12 +162,12 @@ class _Start:
 
     def run(self) -> KubernetesControlPlane:
         # The older of the two formats, from which the API server can read the public key too.
-        key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        account_key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.TraditionalOpenSSL,
             serialization.NoEncryption(),
         )
-        private_files.write(self._keys, key)
+        private_files.write(self._keys, account_key)
         tokens = [f'{self._tokens[user]},{user},{user},"{group}"' for user, group in _USERS.items()]
         private_files.write(self._folder / "tokens.csv", "\n".join([*tokens, ""]).encode())
         client_url = f"http://127.0.0.1:{self._ports[ETCD]}"
@@ -180,7 +180,25 @@ class _Start:
             f"--listen-peer-urls=http://127.0.0.1:{self._peer}",
         ]
         self._daemon(ETCD, etcd_flags, Probe(self._ports[ETCD], "/health"))
-        self._daemon(APISERVER, self._apiserver(), self._probe(APISERVER, "/readyz", ADMIN))
+        certificate, key = self._kubelet_client
+        apiserver_flags = [
+            *self._serving(APISERVER),
+            f"--etcd-servers={client_url}",
+            f"--client-ca-file={self._pki.authority}",
+            f"--token-auth-file={self._folder / 'tokens.csv'}",
+            # For requests for logs; nodes sign their own certificates.
+            f"--kubelet-client-certificate={certificate}",
+            f"--kubelet-client-key={key}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self._keys}",
+            f"--service-account-signing-key-file={self._keys}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+        ]
+        if self._settings.api_only:  # without controllers the plugin has no service accounts
+            apiserver_flags.append("--disable-admission-plugins=ServiceAccount")
+        self._daemon(APISERVER, apiserver_flags, self._probe(APISERVER, "/readyz", ADMIN))
         if not self._settings.api_only:
             self._controllers()
         admin = _kubeconfig(self._folder, "kubeconfig", self._url, self._tokens[ADMIN])
@@ -220,27 +238,6 @@ class _Start:
             f"--secure-port={self._ports[program]}",
             f"--tls-cert-file={self._pki.server}",
             f"--tls-private-key-file={self._pki.server_key}",
-        ]
-
-    def _apiserver(self) -> list[str]:
-        # Without controllers there are no service accounts for the plugin.
-        accounts = ["--disable-admission-plugins=ServiceAccount"] if self._settings.api_only else []
-        certificate, key = self._kubelet_client
-        return [
-            *self._serving(APISERVER),
-            *accounts,
-            f"--etcd-servers=http://127.0.0.1:{self._ports[ETCD]}",
-            f"--client-ca-file={self._pki.authority}",
-            f"--token-auth-file={self._folder / 'tokens.csv'}",
-            # For requests for logs; nodes sign their own certificates.
-            f"--kubelet-client-certificate={certificate}",
-            f"--kubelet-client-key={key}",
-            "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={self._keys}",
-            f"--service-account-signing-key-file={self._keys}",
-            "--service-cluster-ip-range=10.0.0.0/24",
         ]
 
     def _component(self, program: str) -> list[str]:
