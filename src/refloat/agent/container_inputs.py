@@ -201,11 +201,7 @@ def _object_files(
         texts, binary = {}, texts
     contents = {key: value.encode() for key, value in texts.items()}
     contents |= {key: base64.b64decode(value) for key, value in binary.items()}
-    items = source.get("items")
-    if not items:
-        yield from ((key, VolumeFile(content, mode)) for key, content in contents.items())
-        return
-    for item in items:
+    for item in source.get("items") or [{"key": key, "path": key} for key in contents]:
         key = item["key"]
         if key in contents:
             yield item["path"], VolumeFile(contents[key], item.get("mode", mode))

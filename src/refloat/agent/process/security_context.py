@@ -153,41 +153,37 @@ def _refusals(spec: Object, context: Object, machine: Machine) -> Iterator[str]:
 def _identity(
     user: ContainerUser | None, context: Object, groups: list[int], machine: Machine
 ) -> dict[str, Any] | None:
+    """The user of the container; None: that of the agent, which cannot or must not change it."""
+    uid, gid = context["runAsUser"], context["runAsGroup"]
     if user is None:
-        if why := _other_than_own(context, groups, machine):
-            raise StartError(why, reason=REASON)
-        return None
-    why = ""
-    uid = user.uid if context["runAsUser"] is None else context["runAsUser"]
-    gid = user.gid if context["runAsGroup"] is None else context["runAsGroup"]
-    if uid == 0 or gid == 0:
-        why = "runAsUser and runAsGroup: 0 would be root of this machine, not of a container"
-    elif gid not in (user.gid, machine.primary_group(uid)) and machine.is_known_group(gid):
-        why = f"runAsGroup: {gid} is a group of this machine, and some are as good as root"
+        own_groups = {machine.gid, *machine.groups()}
+        other = next((each for each in groups if each not in own_groups), None)
+        only = "an agent without root runs containers as"
+        refusals = {
+            f"runAsUser: {uid}: {only} {machine.uid} only": uid not in (None, machine.uid),
+            f"runAsGroup: {gid}: {only} {machine.gid} only": gid not in (None, machine.gid),
+            "runAsNonRoot: containers of this agent run as root": (
+                context["runAsNonRoot"] and machine.uid == 0
+            ),
+            f"supplementalGroups and fsGroup: {other}: an agent without root can give containers "
+            "its own groups only": other is not None,
+        }
     else:
-        unsafe = [each for each in groups if each == 0 or machine.is_known_group(each)]
-        if unsafe:
-            why = (
-                f"supplementalGroups and fsGroup: {unsafe[0]} would be groups of this machine, "
-                "and some are as good as root"
-            )
-    if why:
-        raise StartError(why, reason=REASON)
-    return {"uid": uid, "gid": gid, "groups": groups}
-
-
-def _other_than_own(context: Object, groups: list[int], machine: Machine) -> str:
-    """The refusal of an agent that cannot or must not change the user; empty if none."""
-    for name, own in (("runAsUser", machine.uid), ("runAsGroup", machine.gid)):
-        if context[name] not in (None, own):
-            return f"{name}: {context[name]}: an agent without root runs containers as {own} only"
-    if context["runAsNonRoot"] and machine.uid == 0:
-        return "runAsNonRoot: containers of this agent run as root"
-    own_groups = {machine.gid, *machine.groups()}
-    for each in groups:
-        if each not in own_groups:
-            return (
-                f"supplementalGroups and fsGroup: {each}: an agent without root can give "
-                "containers its own groups only"
-            )
-    return ""
+        uid = user.uid if uid is None else uid
+        gid = user.gid if gid is None else gid
+        is_own_group = gid in (user.gid, machine.primary_group(uid))
+        unsafe = next((each for each in groups if each == 0 or machine.is_known_group(each)), None)
+        refusals = {
+            "runAsUser and runAsGroup: 0 would be root of this machine, not of a container": (
+                0 in (uid, gid)
+            ),
+            f"runAsGroup: {gid} is a group of this machine, and some are as good as root": (
+                not is_own_group and machine.is_known_group(gid)
+            ),
+            f"supplementalGroups and fsGroup: {unsafe} would be groups of this machine, and some "
+            "are as good as root": unsafe is not None,
+        }
+    for why, applies in refusals.items():
+        if applies:
+            raise StartError(why, reason=REASON)
+    return None if user is None else {"uid": uid, "gid": gid, "groups": groups}
