@@ -56,6 +56,14 @@ def test_what_is_not_there_is_said_in_one_line(kubeconfig: Path, namespace: str)
     assert (done.returncode, done.stderr) == (1, 'refloat: pods "nobody" not found\n')
 
 
+def test_of_several_objects_one_that_is_missing_hides_no_other(kubeconfig: Path, node: str) -> None:
+    subjects = ("pod/nobody", "pod/stuck", "pod/none")
+    done = cluster.run("explain", "--kubeconfig", str(kubeconfig), *subjects, "-n", node)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"pod {node}/stuck: ")
+    assert done.stderr == 'refloat: pods "nobody" not found\nrefloat: pods "none" not found\n'
+
+
 def test_what_cannot_be_explained_is_wrong_use(kubeconfig: Path) -> None:
     done = cluster.run("explain", "--kubeconfig", str(kubeconfig), "lease/x")
     assert done.returncode == 2

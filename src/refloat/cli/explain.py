@@ -13,6 +13,7 @@ from refloat.base.clock import Clock, RealClock
 from refloat.base.errors import RefloatError, UsageError
 from refloat.base.rand import Rand
 from refloat.cli import completers, explain_output, options, output
+from refloat.client import errors
 from refloat.client import kubeconfig as files
 from refloat.client.cluster_access import Access
 from refloat.client.http import HttpClient
@@ -130,10 +131,27 @@ async def _explain(
         if watch:
             await _watch(client, clock, requests, form)
         else:
-            explainer = Explainer(client, clock, client.server_now)
-            _show([await explainer.explain(*each) for each in requests], form)
+            await _explain_each(Explainer(client, clock, client.server_now), requests, form)
     finally:
         await client.close()
+
+
+async def _explain_each(
+    explainer: Explainer, requests: Sequence[tuple[str, str]], form: output.Form
+) -> None:
+    """Of several objects, one that does not exist hides no other; like kubectl, it ends with 1."""
+    explanations, missing = [], []
+    for what, namespace in requests:
+        try:
+            explanations.append(await explainer.explain(what, namespace))
+        except errors.NotFound as error:
+            missing.append(error)
+    if explanations:
+        _show(explanations, form)
+    for each in missing[:-1]:
+        click.echo(f"refloat: {each}", err=True)
+    if missing:
+        raise missing[-1]
 
 
 async def _watch(
