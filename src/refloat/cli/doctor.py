@@ -122,7 +122,8 @@ def _summary(report: Report) -> str:
 def _troubles(troubles: Sequence[Trouble], columns: int) -> Iterator[str]:
     for each in troubles[:MAX_ROWS]:
         age = durations.show(times.span(max(0, round(each.seconds))))
-        yield f"  {each.subject}: {each.finding.code}, {age} old"
+        heading = f"{each.subject}: {each.finding.code}, {age} old"
+        yield from explain_output.wrapped(heading, columns, "  ", "    ")
         yield from explain_output.wrapped(each.finding.verdict, columns, "    ")
     if len(troubles) > MAX_ROWS:
         yield f"  {len(troubles) - MAX_ROWS} more: use -o json"
@@ -143,7 +144,7 @@ def _at_risk(report: Report, columns: int) -> Iterator[str]:
         return
     more = f" and {len(names) - MAX_ROWS} more" if len(names) > MAX_ROWS else ""
     text = (
-        f"{count(len(names), 'Job')} would wait for ever if their node died now, because a pod is"
+        f"{count(len(names), 'Job')} would wait for ever if a node died now, because a pod is"
         f" replaced only after its end, and recovery may not end these pods:"
         f" {', '.join(names[:MAX_ROWS])}{more}"
     )
