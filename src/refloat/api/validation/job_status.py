@@ -15,6 +15,7 @@ from refloat.api.validation import meta
 from refloat.api.validation.rules import Errors
 
 _STARTED_ONCE = "field is immutable for unsuspended job once set"
+_END = "status.completionTime"
 _TERMINAL = ("Failed", "Complete", "FailureTarget")
 
 
@@ -111,11 +112,9 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
             elif uid in uids_so_far:
                 errors.duplicate(path, go_internal_types.typed(uid))
             uids_so_far.add(uid)
-    _check_completion(write, errors)
-    _check_ending(write, errors)
+    _check_end(write, errors)
     _check_indexes(write, errors)
-    _check_pods_and_success(write, errors)
-    _check_steps_back(write, errors)
+    _check_counts_and_conditions(write, errors)
     return errors
 
 
@@ -126,8 +125,9 @@ def _check_conflicts(errors: Errors, *conflicts: tuple[bool, str]) -> None:
             errors.invalid("status.conditions", fields.OMITTED, detail)
 
 
-def _check_completion(write: _Write, errors: Errors) -> None:
-    new, path = write.new, "status.completionTime"
+def _check_end(write: _Write, errors: Errors) -> None:
+    new, spec = write.new, write.spec
+    start, end = new.get("startTime"), new.get("completionTime")
     _check_conflicts(
         errors,
         (
@@ -139,20 +139,15 @@ def _check_completion(write: _Write, errors: Errors) -> None:
             "cannot set Complete=True and FailureTarget=true conditions",
         ),
     )
-    start, end = new.get("startTime"), new.get("completionTime")
-    if write.changes("complete", "completionTime"):
-        if end is not None and not new.complete:
+    if write.changes("complete", "completionTime") and (end is not None) != new.complete:
+        if new.complete:
+            errors.required(_END, "completionTime is required for Complete jobs")
+        else:
             detail = "cannot set completionTime when there is no Complete=True condition"
-            errors.invalid(path, end, detail)
-        if end is None and new.complete:
-            errors.required(path, "completionTime is required for Complete jobs")
+            errors.invalid(_END, end, detail)
     # Times have one form, so their texts are in the order of the times.
     if write.changes("startTime", "completionTime") and start and end and end < start:
-        errors.invalid(path, end, "must be equal to or after `startTime`")
-
-
-def _check_ending(write: _Write, errors: Errors) -> None:
-    new, spec = write.new, write.spec
+        errors.invalid(_END, end, "must be equal to or after `startTime`")
     _check_conflicts(
         errors,
         (
@@ -164,15 +159,13 @@ def _check_ending(write: _Write, errors: Errors) -> None:
             "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
         ),
     )
-    if not new.finished:
-        return
-    if write.changes("finished", "active") and new.count("active") > 0:
+    if new.finished and write.changes("finished", "active") and new.count("active") > 0:
         errors.invalid("status.active", new.get("active"), "active>0 is invalid for finished job")
-    never_ran = spec.get("suspend") is True and spec.get("completions") == 0
-    if write.changes("finished", "startTime") and not never_ran and new.get("startTime") is None:
+    is_started = start is not None or (spec.get("suspend") is True and spec.get("completions") == 0)
+    if new.finished and write.changes("finished", "startTime") and not is_started:
         errors.required("status.startTime", "startTime is required for finished job")
     name = "uncountedTerminatedPods"
-    if write.changes("finished", name) and any(_uncounted(new) or ()):
+    if new.finished and write.changes("finished", name) and any(_uncounted(new) or ()):
         value_text = go_internal_types.shown("batch.UncountedTerminatedPods", new.get(name))
         errors.invalid(f"status.{name}", value_text, "must be empty for finished job")
 
@@ -204,8 +197,9 @@ def _check_indexes(write: _Write, errors: Errors) -> None:
             errors.invalid("status.failedIndexes", failed, detail)
 
 
-def _check_pods_and_success(write: _Write, errors: Errors) -> None:
-    new = write.new
+def _check_counts_and_conditions(write: _Write, errors: Errors) -> None:
+    """They fit together, and a Job does not go back to an earlier state."""
+    new, old = write.new, write.old
     terminating, ready = new.count("terminating"), new.get("ready")
     if write.changes("finished", "terminating") and terminating > 0 and new.finished:
         detail = "terminating>0 is invalid for finished job"
@@ -227,24 +221,21 @@ def _check_pods_and_success(write: _Write, errors: Errors) -> None:
             has_policy and new.complete and not new.succeeding,
             "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True",
         ),
+        *(
+            (
+                old.has(each) and not new.has(each),
+                f"cannot disable the terminal {each}=True condition",
+            )
+            for each in _TERMINAL
+        ),
     )
-
-
-def _check_steps_back(write: _Write, errors: Errors) -> None:
-    """A Job does not go back to an earlier state."""
-    new, old = write.new, write.old
-    for name in _TERMINAL:
-        detail = f"cannot disable the terminal {name}=True condition"
-        _check_conflicts(errors, (old.has(name) and not new.has(name), detail))
-    names = ["failed"]
-    if not write.indexed or write.spec.get("completions") != write.spec.get("parallelism"):
-        names.append("succeeded")
-    for name in names:
+    may_shrink = write.spec.get("completions") == write.spec.get("parallelism")
+    for name in ("failed",) if write.indexed and may_shrink else ("failed", "succeeded"):
         if new.count(name) < old.count(name):
             errors.invalid(f"status.{name}", new.count(name), f"cannot decrease the {name} counter")
     end, before = new.get("completionTime"), old.get("completionTime")
     if end is not None and before is not None:
-        errors.immutable("status.completionTime", end, before)
+        errors.immutable(_END, end, before)
     resuming = old.has("Suspended") and new.has("Suspended", "False")
     start, before = new.get("startTime"), old.get("startTime")
     if start != before and before is not None and not resuming and not write.spec.get("suspend"):

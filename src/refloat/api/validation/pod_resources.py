@@ -109,7 +109,25 @@ def check_pod(spec: Object, path: str, errors: Errors) -> None:
     if pod_claims := resources.get("claims"):
         claims = {each.get("name", ""): each for each in spec.get("resourceClaims") or ()}
         _check_claims(pod_claims, claims, f"{where}.claims", errors)
-    _check_sums(spec, resources, where, errors)
+    # The sums of the containers against the resources of the pod.
+    for kind in ("requests", "limits"):
+        own = resources.get(kind) or {}
+        for name, total in resource_requests.aggregate(spec, kind).items():
+            is_bounded = name in own and (kind == "requests" or name.startswith(HUGEPAGES))
+            if is_bounded and quantity.compare(total, own[name]) > 0:
+                detail = f"must be greater than or equal to aggregate container {kind} of {total}"
+                errors.invalid(f"{where}.{kind}[{name}]", own[name], detail)
+    limits = resources.get("limits") or {}
+    errors += [
+        fields.invalid(
+            f"{where}.containers[{i}][{name}].limits",
+            amount,
+            f"must be less than or equal to pod limits of {limits[name]}",
+        )
+        for i, container in enumerate(spec.get("containers") or ())
+        for name, amount in ((container.get("resources") or {}).get("limits") or {}).items()
+        if name in limits and quantity.value(amount) > quantity.value(limits[name])
+    ]
 
 
 def _check_requirements(
@@ -192,24 +210,3 @@ def _check_claims(
             rest = f": {choices}" if choices else " which is empty"
             detail = f"must be one of the names in pod.spec.resourceClaims{rest}"
             errors.not_found(where, name, detail)
-
-
-def _check_sums(spec: Object, resources: Object, path: str, errors: Errors) -> None:
-    """The sums of the containers against the resources of the pod."""
-    requests = resources.get("requests") or {}
-    limits = resources.get("limits") or {}
-    for name, total in resource_requests.aggregate(spec, "requests").items():
-        if name in requests and quantity.compare(total, requests[name]) > 0:
-            detail = f"must be greater than or equal to aggregate container requests of {total}"
-            errors.invalid(f"{path}.requests[{name}]", requests[name], detail)
-    for name, total in resource_requests.aggregate(spec, "limits").items():
-        pages = name.startswith(HUGEPAGES) and name in limits
-        if pages and quantity.compare(total, limits[name]) > 0:
-            detail = f"must be greater than or equal to aggregate container limits of {total}"
-            errors.invalid(f"{path}.limits[{name}]", limits[name], detail)
-    for i, container in enumerate(spec.get("containers") or ()):
-        own = (container.get("resources") or {}).get("limits") or {}
-        for name in (name for name in own if name in limits):
-            if quantity.value(own[name]) > quantity.value(limits[name]):
-                detail = f"must be less than or equal to pod limits of {limits[name]}"
-                errors.invalid(f"{path}.containers[{i}][{name}].limits", own[name], detail)

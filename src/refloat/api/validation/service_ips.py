@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from refloat.api import fields
 from refloat.api.meta import Object
 from refloat.api.validation import addresses
 from refloat.api.validation.rules import Errors
@@ -73,25 +74,31 @@ def _check_families(spec: Object, ips: list[str], errors: Errors) -> None:
 def check_change(new: Object, old: Object, errors: Errors) -> None:
     if "ExternalName" in (new.get("type"), old.get("type")):
         return
-    was, now = is_headless(old), is_headless(new)
-    if not (was and now):
-        _check_ips_change(new, old, errors)
-    if not (was or now):
-        _check_families_change(new, old, errors)
-
-
-def _check_ips_change(new: Object, old: Object, errors: Errors) -> None:
     ips, before = new.get("clusterIPs") or [], old.get("clusterIPs") or []
     if len(ips) == len(before):
-        for i, (one, other) in enumerate(zip(ips, before, strict=True)):
-            if one != other:
-                errors.invalid(f"{_IPS}[{i}]", ips, _FIXED)
-        return
-    if not ips:
+        errors += [
+            fields.invalid(f"{_IPS}[{i}]", ips, _FIXED)
+            for i, (one, other) in enumerate(zip(ips, before, strict=True))
+            if one != other
+        ]
+    elif not ips:
         errors.invalid(f"{_IPS}[0]", None, "primary clusterIP can not be unset")
-    if ips and before and ips[0] != before[0]:
+    elif before and ips[0] != before[0]:
         errors.invalid(f"{_IPS}[0]", ips, _FIXED)
     _check_release(new, len(ips), len(before), "clusterIP", errors)
+    if is_headless(old) or is_headless(new):
+        return
+    families, before = new.get("ipFamilies") or [], old.get("ipFamilies") or []
+    path = f"{_FAMILIES}[0]"
+    if len(families) == len(before):
+        changes = sum(one != other for one, other in zip(families, before, strict=True))
+        errors += [fields.invalid(path, families, _FIXED)] * changes
+        return
+    if len(families) < len(before) and not ips:
+        errors.invalid(path, families or None, "primary ipFamily can not be unset")
+    if families and before and families[0] != before[0]:
+        errors.invalid(path, new.get("clusterIPs"), _FIXED)
+    _check_release(new, len(families), len(before), "ipFamily", errors)
 
 
 def _check_release(new: Object, now: int, before: int, what: str, errors: Errors) -> None:
@@ -99,21 +106,6 @@ def _check_release(new: Object, now: int, before: int, what: str, errors: Errors
     if now == 1 < before and policy != "SingleStack":
         detail = f"must be set to 'SingleStack' when releasing the secondary {what}"
         errors.invalid("spec.ipFamilyPolicy", policy, detail)
-
-
-def _check_families_change(new: Object, old: Object, errors: Errors) -> None:
-    families, before = new.get("ipFamilies") or [], old.get("ipFamilies") or []
-    path, ips = f"{_FAMILIES}[0]", new.get("clusterIPs")
-    if len(families) == len(before):
-        for one, other in zip(families, before, strict=True):
-            if one != other:
-                errors.invalid(path, families, _FIXED)
-        return
-    if len(families) < len(before) and not ips:
-        errors.invalid(path, families or None, "primary ipFamily can not be unset")
-    if families and before and families[0] != before[0]:
-        errors.invalid(path, ips, _FIXED)
-    _check_release(new, len(families), len(before), "ipFamily", errors)
 
 
 def warnings(spec: Object) -> list[str]:
