@@ -12,6 +12,7 @@ from refloat.api.meta import Object
 from refloat.api.validation import job_policies, job_status, meta, pod, rules
 from refloat.api.validation.rules import Errors
 
+_RESTART_POLICY = "spec.template.spec.restartPolicy"
 COMPLETION_MODES = ("NonIndexed", "Indexed")
 RESTART_POLICIES = ("OnFailure", "Never")
 
@@ -82,7 +83,23 @@ def _job_errors(job: Object, own: Errors, *, prefixed: bool) -> Errors:
     errors = meta.validate(metadata, namespaced=True, name_check=names.dns_subdomain)
     name, selector = metadata.get("name", ""), spec.get("selector")
     if not spec.get("manualSelector") and selector is not None:
-        _check_generated_selector(job, selector, errors, prefixed=prefixed)
+        # The labels that the server generated, and a selector that selects them.
+        uid = metadata.get("uid", "")
+        if not uid:
+            errors.required("metadata.uid")
+        expected = {UID_LABELS[0]: uid, NAME_LABELS[0]: name}
+        if prefixed:
+            expected |= {UID_LABELS[1]: uid, NAME_LABELS[1]: name}
+        labels = _template_labels(spec)
+        for key, value in expected.items():
+            path, detail = f"spec.template.metadata.labels[{key}]", f"must be '{value}'"
+            if key not in labels:
+                errors.required(path, detail)
+            elif labels[key] != value:
+                errors.invalid(path, go_internal_types.shown("{}string", labels), detail)
+        if not meta.validate_label_selector(selector, "") and not _selects(selector, expected):
+            value_text = go_internal_types.shown("v1.LabelSelector", selector)
+            errors.invalid("spec.selector", value_text, "`selector` not auto-generated")
     errors += own
     # The pod with the highest index has the longest host name.
     completions = spec.get("completions") or 0
@@ -92,28 +109,6 @@ def _job_errors(job: Object, own: Errors, *, prefixed: bool) -> Errors:
             detail = f"will not able to create pod with invalid DNS label: {longest}"
             errors.invalid("metadata.name", name, detail)
     return errors
-
-
-def _check_generated_selector(
-    job: Object, selector: Object, errors: Errors, *, prefixed: bool
-) -> None:
-    """The labels that the server generated, and a selector that selects them."""
-    uid, name = job["metadata"].get("uid", ""), job["metadata"].get("name", "")
-    if not uid:
-        errors.required("metadata.uid")
-    expected = {UID_LABELS[0]: uid, NAME_LABELS[0]: name}
-    if prefixed:
-        expected |= {UID_LABELS[1]: uid, NAME_LABELS[1]: name}
-    labels = _template_labels(job["spec"])
-    for key, value in expected.items():
-        path, detail = f"spec.template.metadata.labels[{key}]", f"must be '{value}'"
-        if key not in labels:
-            errors.required(path, detail)
-        elif labels[key] != value:
-            errors.invalid(path, go_internal_types.shown("{}string", labels), detail)
-    if not meta.validate_label_selector(selector, "") and not _selects(selector, expected):
-        value_text = go_internal_types.shown("v1.LabelSelector", selector)
-        errors.invalid("spec.selector", value_text, "`selector` not auto-generated")
 
 
 def _template_labels(spec: Object) -> dict[str, str]:
@@ -144,7 +139,15 @@ def _spec_errors(spec: Object, old: Object, *, force_eviction: bool) -> Errors:
     errors += pod.validate_template(
         template, "spec.template", stored=stored, force_eviction=force_eviction
     )
-    _check_restart_policy(template.get("spec") or {}, spec, errors)
+    policy, path = (template.get("spec") or {}).get("restartPolicy"), _RESTART_POLICY
+    # A Job cannot have a pod's default, so the default counts as missing.
+    if policy in (None, "", "Always"):
+        errors.required(path, 'valid values: "OnFailure", "Never"')
+    else:
+        errors.one_of(path, policy, RESTART_POLICIES)
+    policies = [each for each in job_policies.FAILURE_POLICIES if spec.get(each) is not None]
+    for each in policies if policy == "OnFailure" else ():
+        errors.invalid(path, policy, f'only "Never" is supported when {each} is specified')
     selector, labels = spec.get("selector"), _template_labels(spec)
     if selector is None:
         errors.required("spec.selector")
@@ -201,20 +204,6 @@ def _check_at_most(spec: Object, name: str, limit: int, errors: Errors, when: st
     value = spec.get(name)
     if value is not None and value > limit:
         errors.invalid(f"spec.{name}", value, f"must be less than or equal to {limit}{when}")
-
-
-def _check_restart_policy(template: Object, spec: Object, errors: Errors) -> None:
-    policy = template.get("restartPolicy", "")
-    path = "spec.template.spec.restartPolicy"
-    # A Job cannot have a pod's default, so the default counts as missing.
-    if policy in ("", "Always"):
-        errors.required(path, 'valid values: "OnFailure", "Never"')
-    elif policy not in RESTART_POLICIES:
-        errors.one_of(path, policy, RESTART_POLICIES)
-    elif policy != "Never":
-        for name in job_policies.FAILURE_POLICIES:
-            if spec.get(name) is not None:
-                errors.invalid(path, policy, f'only "Never" is supported when {name} is specified')
 
 
 def is_template_open(job: Object) -> bool:

@@ -21,7 +21,12 @@ _CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 _SHOWN_METADATA = {"selfLink": "selfLink", "uid": "uID"}
 
 
-def check_claim_template(template: Object, path: str, errors: Errors) -> None:
+def check_ephemeral(source: Object, path: str, errors: Errors) -> None:
+    """The template of the claim that an ephemeral volume has for itself."""
+    path = f"{path}.volumeClaimTemplate"
+    if (template := source.get("volumeClaimTemplate")) is None:
+        errors.required(path)
+        return
     metadata = template.get("metadata") or {}
     where = f"{path}.metadata"
     errors += meta.validate_annotations(metadata.get("annotations") or {}, f"{where}.annotations")

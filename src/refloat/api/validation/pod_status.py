@@ -52,9 +52,7 @@ def check_change(new: Object, old: Object, errors: Errors) -> None:
     errors.immutable("status.qosClass", after.get("qosClass", ""), before.get("qosClass", ""))
     for key, containers in _KINDS.items():
         _check_transitions(after, before, spec, key, containers, errors)
-    _check_claim_statuses(after, spec, errors)
-    if (extended := after.get("extendedResourceClaimStatus")) is not None:
-        _check_extended_claim(extended, spec, "status.extendedResourceClaimStatus", errors)
+    _check_claims(after, spec, errors)
     _check_addresses(after, before, "podIPs", errors)
     hosts = after.get("hostIPs") or ()
     if hosts and (ip := hosts[0].get("ip", "")) != after.get("hostIP", ""):
@@ -114,7 +112,8 @@ def _may_restart(spec: Object, kind: str, name: str, terminated: Object) -> bool
     return bool(code) if policy == "OnFailure" else policy != "Never"
 
 
-def _check_claim_statuses(after: Object, spec: Object, errors: Errors) -> None:
+def _check_claims(after: Object, spec: Object, errors: Errors) -> None:
+    """The statuses of claims, and the claim for extended resources."""
     claim_names = {each.get("name", "") for each in spec.get("resourceClaims") or ()}
     names_so_far: set[str] = set()
     for i, status in enumerate(after.get("resourceClaimStatuses") or ()):
@@ -125,10 +124,9 @@ def _check_claim_statuses(after: Object, spec: Object, errors: Errors) -> None:
         errors.unique(f"{path}.name", name, names_so_far)
         if (claim := status.get("resourceClaimName")) is not None:
             errors.named(f"{path}.resourceClaimName", claim, names.dns_subdomain)
-
-
-def _check_extended_claim(claim: Object, spec: Object, path: str, errors: Errors) -> None:
-    """The claim for extended resources, and the containers' requests in the claim."""
+    path = "status.extendedResourceClaimStatus"
+    if (claim := after.get("extendedResourceClaimStatus")) is None:
+        return
     containers = {each.get("name", ""): each for each in _containers(spec)}
     mappings = claim.get("requestMappings") or ()
     where = f"{path}.requestMappings"
@@ -204,34 +202,27 @@ def _check_allocated(
             continue
         name = status.get("name", "")
         container = next((each for each in owners if each.get("name") == name), None)
-        for j, resource in enumerate(allocated):
-            if container is not None:
-                _check_resource_name(resource.get("name", ""), container, f"{where}[{j}]", errors)
-            _check_health(resource, f"{where}[{j}]", errors)
+        for j, device in enumerate(allocated):
+            _check_device(device, container, f"{where}[{j}]", errors)
 
 
-def _check_resource_name(name: str, container: Object, path: str, errors: Errors) -> None:
-    resources = container.get("resources") or {}
+def _check_device(device: Object, container: Object | None, path: str, errors: Errors) -> None:
+    """The health of a device, and its name, by which the container asked for the device."""
+    resources, name = (container or {}).get("resources") or {}, device.get("name", "")
+    choices = set(resources.get("requests") or ())
+    detail = "must match one of the container's resource requests"
     if name.startswith("claim:"):
-        pairs = (
-            (each.get("name", ""), each.get("request", ""))
-            for each in resources.get("claims") or ()
-        )
+        claims = resources.get("claims") or ()
+        pairs = ((each.get("name", ""), each.get("request", "")) for each in claims)
         choices = {f"claim:{claim}/{part}".removesuffix("/") for claim, part in pairs}
         detail = (
             "must match one of the container's resource claims in a format "
             "'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
         )
-    else:
-        choices = set(resources.get("requests") or ())
-        detail = "must match one of the container's resource requests"
-    if name not in choices:
+    if container is not None and name not in choices:
         errors.invalid(f"{path}.name", go_internal_types.typed(name), detail)
-
-
-def _check_health(resource: Object, path: str, errors: Errors) -> None:
     ids: set[str] = set()
-    for k, each in enumerate(resource.get("resources") or ()):
+    for k, each in enumerate(device.get("resources") or ()):
         where = f"{path}.resources[{k}]"
         errors.one_of(f"{where}.health", each.get("health", ""), _HEALTH)
         if (message := each.get("message")) is not None:

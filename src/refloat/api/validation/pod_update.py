@@ -28,7 +28,7 @@ _TERMS_PATH = f"spec.affinity.nodeAffinity.{pod_affinity.REQUIRED}.nodeSelectorT
 
 
 def check_spec_change(new: Object, old: Object, errors: Errors, effects: Effects) -> None:
-    if not _check_containers(new, old, errors) or not _check_deadline(new, old, errors):
+    if not _check_images_and_deadline(new, old, errors):
         return
     tolerations = new.get("tolerations") or []
     after = {_without_seconds(each) for each in tolerations}
@@ -54,22 +54,17 @@ def check_spec_change(new: Object, old: Object, errors: Errors, effects: Effects
         errors.forbidden("spec", detail + go_internal_types.diff(_SPEC, old, masked))
 
 
-def _check_containers(new: Object, old: Object, errors: Errors) -> bool:
-    """Whether the pod has as many containers as before, so that they can be compared."""
+def _check_images_and_deadline(new: Object, old: Object, errors: Errors) -> bool:
+    """Whether the checks go on: with as many containers as before, and a deadline that may be."""
     for kind in ("containers", "initContainers"):
-        after, before = new.get(kind) or (), old.get(kind) or ()
-        if len(after) != len(before):
+        containers = new.get(kind) or ()
+        if len(containers) != len(old.get(kind) or ()):
             errors.forbidden(f"spec.{kind}", "pod updates may not add or remove containers")
             return False
-        for i, container in enumerate(after):
+        for i, container in enumerate(containers):
             path = f"spec.{kind}[{i}]"
             errors.required_keys(container, ("image",), path)
             pod_containers.check_image_unpadded(container, path, errors)
-    return True
-
-
-def _check_deadline(new: Object, old: Object, errors: Errors) -> bool:
-    """Whether the deadline may change so; if not, this is the last check."""
     path = "spec.activeDeadlineSeconds"
     after, before = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
     if after is None:
@@ -77,13 +72,12 @@ def _check_deadline(new: Object, old: Object, errors: Errors) -> bool:
             errors.invalid(path, None, "must not update from a positive integer to nil value")
         return True
     if not 0 <= after <= _MAX_DEADLINE:
-        detail = names.inclusive_range(0, _MAX_DEADLINE)
-    elif before is not None and before < after:
-        detail = "must be less than or equal to previous value"
-    else:
-        return True
-    errors.invalid(path, after, detail)
-    return False
+        errors.invalid(path, after, names.inclusive_range(0, _MAX_DEADLINE))
+        return False
+    if before is not None and before < after:
+        errors.invalid(path, after, "must be less than or equal to previous value")
+        return False
+    return True
 
 
 def _without_seconds(toleration: Object) -> frozenset[tuple[str, str]]:
@@ -129,7 +123,22 @@ def _check_node_choice(new: Object, old: Object, masked: Object, errors: Errors)
     before = (old.get("affinity") or {}).get("nodeAffinity")
     if go_internal_types.equal("*core.NodeAffinity", after, before):
         return
-    _check_terms(_terms(after), _terms(before), errors)
+    terms, old_terms = _terms(after), _terms(before)
+    if old_terms and len(terms) != len(old_terms):
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        terms_text = go_internal_types.shown("[]core.NodeSelectorTerm", terms or None)
+        errors.invalid(_TERMS_PATH, terms_text, detail)
+    elif old_terms:
+        for i, (term, old_term) in enumerate(zip(terms, old_terms, strict=True)):
+            pairs = [(term.get(key) or [], old_term.get(key) or []) for key in _TERM_KEYS]
+            only_adds = all(one[: len(other)] == other for one, other in pairs)
+            # A term without expressions matches no node, and an addition would change that.
+            if not any(other for _, other in pairs):
+                only_adds = not any(one for one, _ in pairs)
+            if not only_adds:
+                detail = "only additions are allowed (no mutations or deletions)"
+                term_text = go_internal_types.shown("core.NodeSelectorTerm", term)
+                errors.invalid(f"{_TERMS_PATH}[{i}]", term_text, detail)
     affinity = dict(masked.get("affinity") or {})
     _restore(affinity, old.get("affinity") or {}, ("nodeAffinity",))
     if affinity or "affinity" in old:
@@ -141,21 +150,3 @@ def _check_node_choice(new: Object, old: Object, masked: Object, errors: Errors)
 def _terms(affinity: Object | None) -> list[Object]:
     required = (affinity or {}).get(pod_affinity.REQUIRED) or {}
     return required.get("nodeSelectorTerms") or []
-
-
-def _check_terms(after: list[Object], before: list[Object], errors: Errors) -> None:
-    if before and len(after) != len(before):
-        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        value_text = go_internal_types.shown("[]core.NodeSelectorTerm", after or None)
-        errors.invalid(_TERMS_PATH, value_text, detail)
-    elif before:
-        for i, (new, old) in enumerate(zip(after, before, strict=True)):
-            pairs = [(new.get(key) or [], old.get(key) or []) for key in _TERM_KEYS]
-            only_adds = all(one[: len(other)] == other for one, other in pairs)
-            # A term without expressions matches no node, and an addition would change that.
-            if not any(other for _, other in pairs):
-                only_adds = not any(one for one, _ in pairs)
-            if not only_adds:
-                detail = "only additions are allowed (no mutations or deletions)"
-                value_text = go_internal_types.shown("core.NodeSelectorTerm", new)
-                errors.invalid(f"{_TERMS_PATH}[{i}]", value_text, detail)

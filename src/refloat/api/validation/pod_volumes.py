@@ -6,8 +6,7 @@
 
 from refloat.api import fields, names, quantity
 from refloat.api.meta import Object
-from refloat.api.validation import pod_projected, volume_sources
-from refloat.api.validation.pod_claims import check_claim_template
+from refloat.api.validation import pod_claims, pod_projected, volume_sources
 from refloat.api.validation.rules import Errors
 from refloat.api.validation.volume_sources import SourceCheck, requires
 
@@ -53,10 +52,13 @@ def _check_source(volume: Object, pod: str | None, path: str, errors: Errors) ->
             where = f"{path}.{_REPEATED_AS.get(kind, kind)}"
             errors.forbidden(where, "may not specify more than 1 volume type")
         else:
-            if kind == "image" and pod is not None:
-                errors.required_keys(volume[kind], ("reference",), f"{path}.image")
             label = volume_sources.LABELS.get(kind, kind)
             _SOURCES[kind](volume[kind], f"{path}.{label}", errors)
+    if (image := volume.get("image")) is not None and kinds == ["image"]:
+        # A template may leave the reference out.
+        errors.required_keys(image, ("reference",) if pod is not None else (), f"{path}.image")
+        policy = image.get("pullPolicy", "")
+        errors.required_one_of(f"{path}.image.pullPolicy", policy, PULL_POLICIES)
     # Some sources make longer names out of the volume's.
     name, iscsi = volume.get("name", ""), volume.get("iscsi") or {}
     target = f"{name}:{iscsi.get('targetPortal', '')}"
@@ -101,18 +103,6 @@ def _check_csi(source: Object, path: str, errors: Errors) -> None:
             errors.required(f"{path}.nodePublishSecretRef.name")
 
 
-def _check_ephemeral(source: Object, path: str, errors: Errors) -> None:
-    where = f"{path}.volumeClaimTemplate"
-    if (template := source.get("volumeClaimTemplate")) is None:
-        errors.required(where)
-    else:
-        check_claim_template(template, where, errors)
-
-
-def _check_image(source: Object, path: str, errors: Errors) -> None:
-    errors.required_one_of(f"{path}.pullPolicy", source.get("pullPolicy", ""), PULL_POLICIES)
-
-
 # In the order in which Kubernetes looks at them: the first one is the volume's
 # source, and each other one is an error.
 _SOURCES: dict[str, SourceCheck] = {
@@ -144,8 +134,8 @@ _SOURCES: dict[str, SourceCheck] = {
     "projected": pod_projected.check_projected,
     "scaleIO": requires("gateway", "system", "volumeName"),
     "csi": _check_csi,
-    "ephemeral": _check_ephemeral,
-    "image": _check_image,
+    "ephemeral": pod_claims.check_ephemeral,
+    "image": requires(),
 }
 
 _ORDER = tuple(_SOURCES)
