@@ -284,29 +284,27 @@ class SimulatedRuntime:
         return self._deadlines.get(uid, math.inf) <= self._clock.monotonic()
 
     def _set_deadline(self, uid: str, at: float) -> None:
+        def kill() -> None:
+            self._changed(uid)
+            for name, each in list(self._pods.get(uid, {}).items()):
+                if each.current.has_ended:
+                    continue
+                if each.current.started_at is None:
+                    self._give_up(uid, name, each)
+                    continue
+                _disarm(each)
+                each.current = replace(each.current, message=FENCED_MESSAGE)
+                end = partial(self._end, uid, each, KILLED, FENCED)
+                self._after(each, each.script.kill_seconds, end)
+
         self._forget_deadline(uid)
         self._deadlines[uid] = at
-        self._fences[uid] = self._clock.call_at(at, partial(self._pass, uid))
+        self._fences[uid] = self._clock.call_at(at, kill)
 
     def _forget_deadline(self, uid: str) -> None:
         self._deadlines.pop(uid, None)
         if (fence := self._fences.pop(uid, None)) is not None:
             fence.cancel()
-
-    def _pass(self, uid: str) -> None:
-        """Kill a pod whose deadline has passed."""
-        self._changed(uid)
-        for name, each in list(self._pods.get(uid, {}).items()):
-            if each.current.has_ended:
-                continue
-            if each.current.started_at is None:
-                self._give_up(uid, name, each)
-                continue
-            _disarm(each)
-            each.current = replace(each.current, message=FENCED_MESSAGE)
-            self._after(
-                each, each.script.kill_seconds, partial(self._end, uid, each, KILLED, FENCED)
-            )
 
     def _after(self, each: _Container, seconds: float, step: Callable[[], object]) -> None:
         each.timer = self._clock.call_at(self._clock.monotonic() + seconds, step)

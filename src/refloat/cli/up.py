@@ -138,14 +138,9 @@ async def _run(settings: embedded.EmbeddedSettings, nodes: int, flags: list[str]
     async with contextlib.AsyncExitStack() as stack:
         cluster = embedded.EmbeddedCluster(settings, RealClock(), Rand())
         stack.push_async_callback(cluster.close)
-        if not await _finish_unless_stopped(_start(cluster, settings), signals):
-            return
-        if nodes:
-            agents = _agents(cluster, settings, nodes, flags)
-            agents.start()
-            cluster.agents = agents
-            stack.push_async_callback(agents.close)
-        if not await _finish_unless_stopped(_wait_for_nodes(cluster), signals):
+        if not await _finish_unless_stopped(
+            _start(cluster, settings, nodes, flags, stack), signals
+        ):
             return
         process.settle()
         click.echo(f"Kubernetes API at {cluster.url}")
@@ -201,18 +196,26 @@ async def _finish_unless_stopped(
     return False
 
 
-async def _wait_for_nodes(cluster: embedded.EmbeddedCluster) -> None:
-    if late := await cluster.wait_for_nodes():
-        others = f" and {len(late) - MAX_NAMES} more" if len(late) > MAX_NAMES else ""
-        names = f"{', '.join(late[:MAX_NAMES])}{others}"
-        click.echo(
-            f"refloat: not Ready after 60 s: {names}; the cluster runs without them", err=True
-        )
-
-
-async def _start(cluster: embedded.EmbeddedCluster, settings: embedded.EmbeddedSettings) -> None:
+async def _start(
+    cluster: embedded.EmbeddedCluster,
+    settings: embedded.EmbeddedSettings,
+    nodes: int,
+    flags: list[str],
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    """Start the cluster and its agents, and wait for its nodes; the stack ends the agents."""
     try:
         await cluster.start()
     except OSError as error:
         where = f"{settings.bind_address}:{settings.port}" if settings.port else settings.data_dir
         raise UsageError(f"cannot start at {where}: {error.strerror or error}") from error
+    if nodes:
+        agents = _agents(cluster, settings, nodes, flags)
+        agents.start()
+        cluster.agents = agents
+        stack.push_async_callback(agents.close)
+    if late := await cluster.wait_for_nodes():
+        others = f" and {len(late) - MAX_NAMES} more" if len(late) > MAX_NAMES else ""
+        names = f"{', '.join(late[:MAX_NAMES])}{others}"
+        text = f"not Ready after 60 s: {names}; the cluster runs without them"
+        click.echo(f"refloat: {text}", err=True)

@@ -92,23 +92,19 @@ def make_folders(folder: int, path: str, mode: int, *, same_mount: bool = False)
     for number, part in enumerate(parts):
         flags = ANY if number == len(parts) - 1 else FOLDER
         with closing(at):
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 at = open_below(at, part, flags, same_mount=same_mount)
-            except FileNotFoundError:
-                _make_folder(at, part, mode, same_mount=same_mount)
-                at = open_below(at, part, flags, same_mount=same_mount)
+                continue
+            with contextlib.suppress(FileExistsError):  # another process may have been quicker
+                os.mkdir(part, 0o700, dir_fd=at)
+                # Readable: the mode of a descriptor with O_PATH alone cannot be changed.
+                readable = os.O_RDONLY | os.O_DIRECTORY
+                with closing(open_below(at, part, readable, same_mount=same_mount)) as new:
+                    # If another process put its own folder here meanwhile, that keeps its mode.
+                    if os.fstat(new).st_uid == os.geteuid():
+                        os.fchmod(new, mode)
+            at = open_below(at, part, flags, same_mount=same_mount)
     return at
-
-
-def _make_folder(parent: int, name: str, mode: int, *, same_mount: bool) -> None:
-    with contextlib.suppress(FileExistsError):  # another process may have been quicker
-        os.mkdir(name, 0o700, dir_fd=parent)
-        # Readable: the mode of a descriptor with O_PATH alone cannot be changed.
-        new = open_below(parent, name, os.O_RDONLY | os.O_DIRECTORY, same_mount=same_mount)
-        with closing(new):
-            # If another process put its own folder here meanwhile, that folder keeps its mode.
-            if os.fstat(new).st_uid == os.geteuid():
-                os.fchmod(new, mode)
 
 
 def make_file(folder: int, name: str, mode: int) -> None:

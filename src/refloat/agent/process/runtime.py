@@ -377,7 +377,12 @@ class ProcessRuntime:
                 client = await keeper_client.connect(
                     self._settings.folder, self._on_event, self._on_close, options=options
                 )
-                listing = await self._greet(client)
+                try:  # to become the agent of the keeper
+                    self.features = await client.send("hello")
+                    listing: dict[str, Any] = await client.send("list")
+                except asyncio.CancelledError:
+                    client.ignore()  # else the next `hello` would report a replacement by itself
+                    raise
             except KeeperError:
                 if self._clock.monotonic() > give_up:
                     raise
@@ -394,16 +399,6 @@ class ProcessRuntime:
                         containers[name] = replace(each, current=_vanished(current, now))
             self._deadlines |= listing["deadlines"]
             return client
-
-    async def _greet(self, client: KeeperClient) -> dict[str, Any]:
-        """Become the agent of a keeper. Returns the keeper's records and deadlines."""
-        try:
-            self.features = await client.send("hello")
-            listing: dict[str, Any] = await client.send("list")
-        except asyncio.CancelledError:
-            client.ignore()  # else the next `hello` would report a replacement by itself
-            raise
-        return listing
 
     def _on_close(self, client: KeeperClient) -> None:
         """The keeper died or closed the connection. Containers may still run (behaviour D4.5)."""
