@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,9 +137,19 @@ async def _run(settings: embedded.EmbeddedSettings, nodes: int, flags: list[str]
     async with contextlib.AsyncExitStack() as stack:
         cluster = embedded.EmbeddedCluster(settings, RealClock(), Rand())
         stack.push_async_callback(cluster.close)
-        if not await _finish_unless_stopped(
-            _start(cluster, settings, nodes, flags, stack), signals
-        ):
+        start = asyncio.ensure_future(_start(cluster, settings, nodes, flags, stack))
+        stop = asyncio.ensure_future(signals.get())
+        try:
+            await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            start.cancel()  # does nothing once the start is complete
+            stop.cancel()
+            await asyncio.wait({start, stop})
+        if not start.cancelled():
+            await start  # raises the error of a start that failed
+        if not stop.cancelled():
+            if stop.result() == signal.SIGINT:
+                raise click.exceptions.Abort
             return
         process.settle()
         click.echo(f"Kubernetes API at {cluster.url}")
@@ -173,27 +182,6 @@ def _agents(
     folder = settings.data_dir.absolute()
     commands = agent_supervisor.commands(folder, cluster.url, nodes, flags)
     return agent_supervisor.Agents(commands, folder / "nodes", RealClock())
-
-
-async def _finish_unless_stopped(
-    part: Coroutine[object, object, None], signals: "asyncio.Queue[signal.Signals]"
-) -> bool:
-    """Finish a part of the start; False if SIGTERM arrives before that."""
-    start = asyncio.ensure_future(part)
-    stop = asyncio.ensure_future(signals.get())
-    try:
-        await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        start.cancel()  # does nothing once the start is complete
-        stop.cancel()
-        await asyncio.wait({start, stop})
-    if not start.cancelled():
-        await start  # raises the error of a start that failed
-    if stop.cancelled():
-        return True
-    if stop.result() == signal.SIGINT:
-        raise click.exceptions.Abort
-    return False
 
 
 async def _start(
