@@ -8,7 +8,6 @@ pytest does not collect this module: `python -m tests.kubernetes` runs it.
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -16,17 +15,12 @@ from threading import Thread
 import click
 import pytest
 
-from tests.e2e.cluster import Kubectl
 from tests.e2e.node_cluster import wait
 from tests.kubernetes import joining
 from tests.kubernetes.joining import Object, Place
-from tests.kubernetes.real_nodes import cluster, images, node
+from tests.kubernetes.real_nodes import images
 from tests.kubernetes.real_nodes.cluster import RealCluster
-
-SILENCES = ("frozen", "killed", "cut", "off")
-SPARE = "spare"
-
-CONTROLLERS = {"kubernetes": "", "refloat": "refloat.dev/job-controller"}
+from tests.kubernetes.real_nodes.fixtures import CONTROLLERS, SILENCES, SPARE
 
 FREED = "KueueFailureRecovery"
 OPT_IN = "kueue.x-k8s.io/safe-to-forcefully-terminate"
@@ -36,25 +30,6 @@ SCRIPT = "touch /host/$HOSTNAME; while [ ! -e /host/go ]; do sleep 0.2; done"
 
 # A node that returns late makes these tests wait for the controllers' own times.
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    folder = tmp_path_factory.mktemp("real")
-    with cluster.running(folder, cluster.binaries(), [*SILENCES, SPARE]) as running:
-        yield running
-    assert node.programs_of(folder / "nodes") == []
-    node.remove_disks(folder / "nodes")
-
-
-@pytest.fixture
-def place(real: RealCluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    name = f"kubelets-{abs(hash(request.node.name)) % 10000}"
-    kubectl = Kubectl(real.plane.kubeconfig, tmp_path, name)
-    place = Place(real.api, kubectl, list(real.nodes))
-    place.prepare()
-    yield place
-    real.api.ask("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @dataclass

@@ -109,7 +109,9 @@ def _faults(_: Clusters) -> list[str]:
 
 
 def _kubelets(_: Clusters) -> list[str]:
-    return ["unshare", "--net", *_pytest("-s", "tests/kubernetes/kubelets.py")]
+    plugin = ("-p", "tests.kubernetes.real_nodes.fixtures")
+    files = ("tests/kubernetes/kubelets.py", "tests/kubernetes/kubelet_failures.py")
+    return ["unshare", "--net", *_pytest(*plugin, "-s", *files)]
 
 
 SUITES = (

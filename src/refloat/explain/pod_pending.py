@@ -324,7 +324,7 @@ def _stuck_container(pod: Pod) -> ContainerStatus | None:
 def _is_restarted(pod: Pod, status: ContainerStatus) -> bool:
     """Whether a container failed, and its kubelet starts it again.
 
-    A real kubelet shows the state Terminated for most of the pause.
+    A real kubelet may show the state Terminated for the whole pause.
     """
     ended = status.state.terminated
     containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))

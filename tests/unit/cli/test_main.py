@@ -2,6 +2,7 @@
 """The command line: what it says, and how it ends."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -147,3 +148,11 @@ def test_a_cluster_has_one_node_unless_told_otherwise(
 @pytest.mark.parametrize(("text", "want"), [("::1", "::1"), ("127.0.0.1", "127.0.0.1")])
 def test_address_is_taken(text: str, want: str) -> None:
     assert up.check_address(text) == want
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "refloat", "--version"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"refloat {refloat.__version__} ")

@@ -94,7 +94,7 @@ def with_event(reason: str, note: str, *pods: Pod) -> Explanation:
 
 
 def restarted(group: str, phase: str = "Running") -> dict[str, Any]:
-    """A container that failed twice, as a kubelet shows it for most of the pause."""
+    """A container that failed twice, as a kubelet may show it for the whole pause."""
     ended = {"exitCode": 3, "reason": "Error"}
     status = {"name": "main", "restartCount": 1, "state": {"terminated": ended}}
     return {"phase": phase, group: [status], "spec": {"restartPolicy": "OnFailure"}}
