@@ -130,10 +130,19 @@ def strict_error(decoded: Decoded, struct: schema.Struct) -> errors.StatusError:
 
 
 def _decode(body: bytes, struct: schema.Struct, media: Media) -> Decoded:
-    if media == "yaml":
-        return _decode_yaml(body, struct)
     if media == "protobuf":
         return _decode_protobuf(body, struct)
+    if media == "yaml":
+        try:
+            value, repeated = goyaml.parse(body)
+        except goyaml.YamlProblem as problem:
+            raise Unreadable(str(problem)) from None
+        decoded = _read(value, struct)
+        if repeated:
+            warning = "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
+            decoded.strict = ", ".join(filter(None, (warning, decoded.strict)))
+            decoded.problems[:0] = repeated
+        return decoded
     try:
         value = _decode_json(body)
         # The ordinary case of `_check_taken`: the body has the expected kind, or none.
@@ -167,19 +176,6 @@ def _decode_slowly(body: bytes, struct: schema.Struct) -> Decoded:
     except gojson.SyntaxProblem as problem:
         raise _no_kind(str(problem)) from None
     return _read(value, struct)
-
-
-def _decode_yaml(body: bytes, struct: schema.Struct) -> Decoded:
-    try:
-        value, repeated = goyaml.parse(body)
-    except goyaml.YamlProblem as problem:
-        raise Unreadable(str(problem)) from None
-    decoded = _read(value, struct)
-    if repeated:
-        warning = "yaml: unmarshal errors:\n  " + "\n  ".join(repeated)
-        decoded.strict = ", ".join(filter(None, (warning, decoded.strict)))
-        decoded.problems[:0] = repeated
-    return decoded
 
 
 def _decode_protobuf(body: bytes, struct: schema.Struct) -> Decoded:

@@ -101,8 +101,24 @@ def parse(text: str) -> Quantity:
     if len(whole) + len(fraction or "") > _MOST_DIGITS:
         raise QuantityError(BAD_FORM)
     form, exponent = _suffix(suffix)
-    parts = _Read(text, -1 if sign == "-" else 1, whole or "0", fraction or "", form, exponent)
-    return _short(parts) or _long(parts)
+    digits, decimals = (whole or "0") + (fraction or ""), len(fraction or "")
+    number, factor = int(digits), -1 if sign == "-" else 1
+    # A number that fits into 64 bits, perhaps with its text.
+    if form == "BinarySI":
+        if not decimals and len(digits) <= 14 - exponent * 3 // 10:
+            return Quantity(factor * number << exponent, 0, form, text if number % 8 else "")
+        number, exponent = number << exponent, 0
+    elif len(digits) <= _SHORT and exponent - decimals >= _NANO:
+        scale = exponent - decimals
+        keep = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+        return Quantity(factor * number, scale, form, text if keep else "")
+    # A number of any length: rounded up to a billionth, and capped if binary.
+    number, scale = _rounded_up(number, exponent - decimals, _NANO)
+    if form == "BinarySI" and number > _INT64_MAX * 10**-scale:
+        number, scale = _INT64_MAX, 0
+    elif form == "BinarySI" and 0 < number < 10**-scale:
+        form = "DecimalSI"
+    return Quantity(factor * number, scale, form)
 
 
 def _suffix(suffix: str) -> tuple[Form, int]:
@@ -116,57 +132,6 @@ def _suffix(suffix: str) -> tuple[Form, int]:
         raise QuantityError(BAD_SUFFIX)
     # Kubernetes keeps 32 bits of the power.
     return "DecimalExponent", (power + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-@dataclass(slots=True)
-class _Read:
-    """The parts of a text."""
-
-    text: str
-    sign: int
-    whole: str
-    fraction: str
-    form: Form
-    exponent: int
-
-    @property
-    def digits(self) -> str:
-        return self.whole + self.fraction
-
-
-def _short(parts: _Read) -> Quantity | None:
-    """A number that fits into 64 bits, perhaps with its text."""
-    if parts.form == "BinarySI":
-        if parts.fraction or len(parts.whole) > 14 - parts.exponent * 3 // 10:
-            return None
-        number = int(parts.whole)
-        keep = number % 8 != 0
-        shifted = parts.sign * number << parts.exponent
-        return Quantity(shifted, 0, parts.form, parts.text if keep else "")
-    scale = parts.exponent - len(parts.fraction)
-    digits = parts.digits
-    if len(digits) > _SHORT or scale < _NANO:
-        return None
-    keep = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    number = parts.sign * int(digits)
-    return Quantity(number, scale, parts.form, parts.text if keep else "")
-
-
-def _long(parts: _Read) -> Quantity:
-    """A number of any length: rounded up to a billionth, and capped if binary."""
-    number, exponent = int(parts.digits), -len(parts.fraction)
-    if parts.form == "BinarySI":
-        number <<= parts.exponent
-    else:
-        exponent += parts.exponent
-    number, exponent = _rounded_up(number, exponent, _NANO)
-    form = parts.form
-    if form == "BinarySI":
-        if number > _INT64_MAX * 10**-exponent:
-            number, exponent = _INT64_MAX, 0
-        elif 0 < number < 10**-exponent:
-            form = "DecimalSI"
-    return Quantity(parts.sign * number, exponent, form)
 
 
 def _rounded_up(number: int, exponent: int, least: int) -> tuple[int, int]:

@@ -126,8 +126,8 @@ class _Parser:
         self._number("02", 2)
         self._literal("T")
         # The one number that may have one digit only.
-        second = self.rest[1:2]
-        width = 2 if second.isascii() and second.isdigit() else 1
+        digit = self.rest[1:2]
+        width = 2 if digit.isascii() and digit.isdigit() else 1
         self._number("15", width, "hour", 0, 23)
         self._literal(":")
         self._number("04", 2, "minute", 0, 59)
@@ -137,11 +137,20 @@ class _Parser:
         offset = self._zone()
         if self.rest:
             raise TimeError(f"parsing time {quoted(self.text)}: extra text: {quoted(self.rest)}")
-        year, month, day = self.fields[:3]
+        year, month, day, hour, minute, second = self.fields
         # 400 years later the calendar is the same, and Python knows no year 0.
         if not 1 <= day <= monthrange(year + 400, month)[1]:
             raise self._out_of_range("day")
-        return self._in_utc(offset)
+        days, minutes = divmod(hour * 60 + minute - offset, 24 * 60)
+        # A day of a year that Python knows, in the same place of the
+        # calendar's cycle of 400 years.
+        known_day = date(2000 + year % 400, month, day)
+        moved = date.fromordinal(known_day.toordinal() + days)
+        year += moved.year - known_day.year
+        return (
+            f"{'-' if year < 0 else ''}{abs(year):04d}-{moved.month:02d}-{moved.day:02d}"
+            f"T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
+        )
 
     def _literal(self, expected: str) -> None:
         if not self.rest.startswith(expected):
@@ -187,20 +196,6 @@ class _Parser:
             raise self._out_of_range("time zone offset minute")
         offset = hours * 60 + minutes
         return -offset if match[1] == "-" else offset
-
-    def _in_utc(self, offset: int) -> str:
-        year, month, day, hour, minute, second = self.fields
-        minutes = hour * 60 + minute - offset
-        days, minutes = divmod(minutes, 24 * 60)
-        # A day of a year that Python knows, in the same place of the
-        # calendar's cycle of 400 years.
-        shifted = date(2000 + year % 400, month, day).toordinal() + days
-        moved = date.fromordinal(shifted)
-        year += moved.year - 2000 - year % 400
-        return (
-            f"{'-' if year < 0 else ''}{abs(year):04d}-{moved.month:02d}-{moved.day:02d}"
-            f"T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
-        )
 
     def _unreadable(self, element: str) -> TimeError:
         return TimeError(

@@ -3,7 +3,7 @@
 
 from collections.abc import Set as AbstractSet
 
-from refloat.api import fields, go_internal_types, index_intervals, names
+from refloat.api import fields, go_internal_types, names
 from refloat.api.meta import Object
 from refloat.api.validation import backoff_policy as backoff
 from refloat.api.validation.rules import Errors
@@ -103,7 +103,10 @@ def check_success_policy(spec: Object, errors: Errors) -> None:
             detail = "at least one of succeededCount or succeededIndexes must be specified"
             errors.required(f"{path}[{i}]", detail)
             continue
-        index_count = _index_count(indexes, f"{path}[{i}].succeededIndexes", completions, errors)
+        index_count = 0
+        if indexes is not None:
+            errors.too_long(f"{path}[{i}].succeededIndexes", indexes, MAX_INDEXES_BYTES)
+            index_count = errors.indexes(f"{path}[{i}].succeededIndexes", indexes, completions)
         if count is None:
             continue
         errors.not_negative(where, count)
@@ -122,14 +125,3 @@ CHECKS = {
     "backoffPolicy": check_backoff_policy,
     "successPolicy": check_success_policy,
 }
-
-
-def _index_count(text: str | None, path: str, completions: int, errors: Errors) -> int:
-    if text is None:
-        return 0
-    errors.too_long(path, text, MAX_INDEXES_BYTES)
-    try:
-        return index_intervals.check(text, completions)
-    except index_intervals.BadIndexes as error:
-        errors.invalid(path, text, f"error parsing succeededIndexes: {error}")
-        return 0

@@ -180,10 +180,7 @@ def _check_indexes(write: _Write, errors: Errors) -> None:
             text = write.new.get(name) or ""
             # In Kubernetes failedIndexes is a pointer, so messages show JSON.
             value_text = go_internal_types.typed(text) if name == "failedIndexes" else text
-            try:
-                index_intervals.check(text, completions)
-            except index_intervals.BadIndexes as error:
-                errors.invalid(f"status.{name}", value_text, f"error parsing {name}: {error}")
+            errors.indexes(f"status.{name}", text, completions, value_text)
     if "completedIndexes" in changed and completed and not write.indexed:
         detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
         errors.invalid("status.completedIndexes", completed, detail)

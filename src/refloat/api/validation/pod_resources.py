@@ -142,8 +142,11 @@ def _check_requirements(
             if kind == "requests":
                 _check_within_limit(name, amount, limits.get(name), path, errors)
             if name.startswith(HUGEPAGES):
-                size = _page_size(name)
-                if size <= 0 or quantity.int_value(amount) % size:
+                try:
+                    size = quantity.value(name.removeprefix(HUGEPAGES))
+                except quantity.QuantityError:
+                    size = 0
+                if size <= 0 or size != int(size) or quantity.int_value(amount) % size:
                     detail = f"{amount} is not positive integer multiple of {name}"
                     errors.invalid(where, amount, detail)
     resource_names = {*limits, *requests}
@@ -174,15 +177,6 @@ def _check_within_limit(
     elif request > most:
         detail = f"must be less than or equal to {name} limit of {limit}"
         errors.invalid(f"{path}.requests", amount, detail)
-
-
-def _page_size(name: str) -> int:
-    """The size in a huge page's name; 0 if the name has no whole size."""
-    try:
-        size = quantity.value(name.removeprefix(HUGEPAGES))
-    except quantity.QuantityError:
-        return 0
-    return int(size) if size == int(size) else 0
 
 
 def _check_claims(

@@ -52,17 +52,13 @@ def check_change(new: Object, old: Object, errors: Errors) -> None:
     errors.immutable("status.qosClass", after.get("qosClass", ""), before.get("qosClass", ""))
     for key, containers in _KINDS.items():
         _check_transitions(after, before, spec, key, containers, errors)
-    _check_claims(after, spec, errors)
+    _check_claim_statuses(after, spec, errors)
     _check_addresses(after, before, "podIPs", errors)
     hosts = after.get("hostIPs") or ()
     if hosts and (ip := hosts[0].get("ip", "")) != after.get("hostIP", ""):
         errors.invalid("status.hostIPs[0].ip", ip, "must be equal to `hostIP`")
     _check_addresses(after, before, "hostIPs", errors)
-    for key in _KINDS:
-        _check_users(after.get(key) or (), spec, f"status.{key}", errors)
-    for key, containers in _KINDS.items():
-        owners = spec.get(containers) or () if containers else None
-        _check_allocated(after.get(key) or (), owners, f"status.{key}", errors)
+    _check_users_and_devices(after, spec, errors)
 
 
 def _check_generation(owner: Object, path: str, errors: Errors) -> None:
@@ -112,7 +108,7 @@ def _may_restart(spec: Object, kind: str, name: str, terminated: Object) -> bool
     return bool(code) if policy == "OnFailure" else policy != "Never"
 
 
-def _check_claims(after: Object, spec: Object, errors: Errors) -> None:
+def _check_claim_statuses(after: Object, spec: Object, errors: Errors) -> None:
     """The statuses of claims, and the claim for extended resources."""
     claim_names = {each.get("name", "") for each in spec.get("resourceClaims") or ()}
     names_so_far: set[str] = set()
@@ -171,38 +167,37 @@ def _check_addresses(after: Object, before: Object, key: str, errors: Errors) ->
         errors.invalid(f"status.{key}", go_internal_types.shown(kind, list(addresses_now)), detail)
 
 
-def _check_users(statuses: Sequence[Object], spec: Object, path: str, errors: Errors) -> None:
-    system = (spec.get("os") or {}).get("name", "linux")
-    for i, status in enumerate(statuses):
-        user = (status.get("user") or {}).get("linux")
+def _check_users_and_devices(after: Object, spec: Object, errors: Errors) -> None:
+    """The users of all containers, and then the devices of all containers."""
+    statuses = [
+        (status, kind, f"status.{key}[{i}]")
+        for key, kind in _KINDS.items()
+        for i, status in enumerate(after.get(key) or ())
+    ]
+    # The first container of a name counts.
+    containers = {
+        (kind, each.get("name")): each
+        for kind in filter(None, _KINDS.values())
+        for each in reversed(spec.get(kind) or ())
+    }
+    for status, _, path in statuses:
+        user, where = (status.get("user") or {}).get("linux"), f"{path}.user.linux"
         if user is None:
             continue
-        where = f"{path}[{i}].user.linux"
-        if system == "windows":
+        if (spec.get("os") or {}).get("name") == "windows":
             errors.forbidden(where, "cannot be set for a windows pod")
             continue
-        for key in ("uid", "gid"):
-            identity = user.get(key, 0)
+        ids = [(key, user.get(key, 0)) for key in ("uid", "gid")]
+        groups = enumerate(user.get("supplementalGroups") or ())
+        for key, identity in (*ids, *((f"supplementalGroups[{j}]", each) for j, each in groups)):
             errors.each(f"{where}.{key}", identity, names.user_id(identity))
-        for j, group in enumerate(user.get("supplementalGroups") or ()):
-            errors.each(f"{where}.supplementalGroups[{j}]", group, names.user_id(group))
-
-
-def _check_allocated(
-    statuses: Sequence[Object], owners: Sequence[Object] | None, path: str, errors: Errors
-) -> None:
-    """The devices of a container; `owners` is None for containers that cannot have any."""
-    for i, status in enumerate(statuses):
-        allocated = status.get("allocatedResourcesStatus")
-        where = f"{path}[{i}].allocatedResourcesStatus"
-        if not allocated:
-            continue
-        if owners is None:
+    for status, kind, path in statuses:
+        devices, where = status.get("allocatedResourcesStatus"), f"{path}.allocatedResourcesStatus"
+        if devices and not kind:
             errors.forbidden(where, "must not be specified in container status")
             continue
-        name = status.get("name", "")
-        container = next((each for each in owners if each.get("name") == name), None)
-        for j, device in enumerate(allocated):
+        container = containers.get((kind, status.get("name", "")))
+        for j, device in enumerate(devices or ()):
             _check_device(device, container, f"{where}[{j}]", errors)
 
 

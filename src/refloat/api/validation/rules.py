@@ -8,7 +8,7 @@ module decides which field obeys which rule. Metadata has a module beside this o
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from refloat.api import fields, go_internal_types, names, quantity
+from refloat.api import fields, go_internal_types, index_intervals, names, quantity
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 
@@ -112,6 +112,15 @@ class Errors(list[FieldError]):
         mode = obj.get(key)
         if mode is not None and not 0 <= mode <= MODE_LIMIT:
             self.invalid(f"{path}.{key}", mode, MODE)
+
+    def indexes(self, path: str, text: str, completions: int, value: Any = None) -> int:
+        """A list of indexes, shown as `value`. Returns how many there are; 0 after an error."""
+        try:
+            return index_intervals.check(text, completions)
+        except index_intervals.BadIndexes as error:
+            detail = f"error parsing {path.rpartition('.')[2]}: {error}"
+            self.invalid(path, text if value is None else value, detail)
+            return 0
 
     def no_backsteps(self, path: str, value: str) -> None:
         if has_backsteps(value):

@@ -12,17 +12,20 @@ from refloat.api import meta as objects
 from refloat.api.fields import FieldError
 from refloat.api.meta import Object
 from refloat.api.validation import configmap, meta
-from refloat.api.validation.rules import Errors
 
 ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 _REDACTED = "<secret contents redacted>"
+_BASIC = "kubernetes.io/basic-auth"
+_SSH = "kubernetes.io/ssh-auth"
+_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105
 _DOCKER_KEYS = {
     "kubernetes.io/dockercfg": ".dockercfg",
     "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
 }
 _REQUIRED_KEYS = {
     **{kind: (key,) for kind, key in _DOCKER_KEYS.items()},
-    "kubernetes.io/basic-auth": ("username", "password"),
+    _BASIC: ("username", "password"),
+    _SSH: ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 
@@ -36,18 +39,25 @@ def validate_create(secret: Object) -> list[FieldError]:
     if sum(map(configmap.decoded_size, data.values())) > configmap.MAX_BYTES:
         errors.append(fields.too_long("data", configmap.MAX_BYTES))
     kind = secret.get("type", "")
-    missing = [key for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
-    if kind == "kubernetes.io/service-account-token":
-        if not objects.annotations(secret).get(ACCOUNT_ANNOTATION):
-            errors.required(f"metadata.annotations[{ACCOUNT_ANNOTATION}]")
-    elif kind == "kubernetes.io/ssh-auth":
-        if not data.get("ssh-privatekey"):
-            errors.required("data[ssh-privatekey]")
-    elif kind != "kubernetes.io/basic-auth" or len(missing) == 2:
-        for key in missing:
-            errors.required(f"data[{key}]")
+    # Only a key for SSH must not be empty.
+    keys = {key for key, value in data.items() if value or kind != _SSH}
+    missing = [key for key in _REQUIRED_KEYS.get(kind, ()) if key not in keys]
+    if kind == _TOKEN and not objects.annotations(secret).get(ACCOUNT_ANNOTATION):
+        errors.required(f"metadata.annotations[{ACCOUNT_ANNOTATION}]")
+    if kind != _BASIC or len(missing) == 2:
+        errors += [fields.required(f"data[{key}]") for key in missing]
     if kind in _DOCKER_KEYS and not missing:
-        _check_docker_config(data, _DOCKER_KEYS[kind], errors)
+        # The configuration is a JSON object, or null; errors have Go's words.
+        key, detail = _DOCKER_KEYS[kind], ""
+        try:
+            value = gojson.parse(base64.b64decode(data[key] or ""))
+            if value is not None and not isinstance(value, gojson.Pairs):
+                value_type = "Go value of type map[string]interface {}"
+                detail = f"json: cannot unmarshal {gojson.kind(value)} into {value_type}"
+        except gojson.SyntaxProblem as error:
+            detail = str(error)
+        if detail:
+            errors.invalid(f"data[{key}]", _REDACTED, detail)
     return errors
 
 
@@ -56,21 +66,6 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     errors.immutable("type", new.get("type", ""), old.get("type", ""))
     configmap.check_locked(new, old, ("data",), errors)
     return [*errors, *validate_create(new)]
-
-
-def _check_docker_config(data: dict[str, str], key: str, errors: Errors) -> None:
-    """The configuration is a JSON object, or null; errors have Go's words."""
-    try:
-        value = gojson.parse(base64.b64decode(data[key] or ""))
-    except gojson.SyntaxProblem as error:
-        errors.invalid(f"data[{key}]", _REDACTED, str(error))
-        return
-    if value is not None and not isinstance(value, gojson.Pairs):
-        detail = (
-            f"json: cannot unmarshal {gojson.kind(value)} into Go value of type "
-            "map[string]interface {}"
-        )
-        errors.invalid(f"data[{key}]", _REDACTED, detail)
 
 
 def warnings(secret: Object) -> list[str]:
