@@ -36,11 +36,13 @@ class _Players:
     ns: ScenarioNamespace
     revision: str
     """Of the watches' begin."""
+    owner: Object
+    """The Job."""
 
-    async def pod(self, owner: Object, node: str) -> Object:
+    async def pod(self, node: str) -> Object:
         """A new pod of the Job, bound and running, by the writes of three components."""
         client = self.cluster.client
-        body = objects.pod_of(owner)
+        body = objects.pod_of(self.owner)
         pod = await self.ns.shown(await client.create(PODS, body, namespace=SPACE))
         await client.bind(pod["metadata"]["name"], node, namespace=SPACE)
         return await self.status(pod, objects.running(self.clock.now()))
@@ -64,15 +66,14 @@ class _Players:
 async def run(cluster: DemoCluster) -> None:
     """Run the demo."""
     players = await _set_up(cluster)
-    owner = await _create_job(players)
     await cluster.step("Two pods: created, bound to nodes, running")
     await players.job(objects.job_started(players.clock.now()))
-    first = await players.pod(owner, "node-a")
-    second = await players.pod(owner, "node-b")
+    first = await players.pod("node-a")
+    second = await players.pod("node-b")
     await players.job(objects.job_counts(active=2))
     await _conflict(players)
-    await _evict(players, owner, first, second)
-    third = await _replace(players, owner, first)
+    await _evict(players, first, second)
+    third = await _replace(players, first)
     await _complete(players, [second, third])
     await _replay(players)
     await cluster.step("The end, in the tables of the server")
@@ -93,15 +94,11 @@ async def _set_up(cluster: DemoCluster) -> _Players:
     cluster.show(SPACE, "pods", "jobs", "poddisruptionbudgets")
     cluster.note("The demo itself plays the kubelet, the scheduler and the controllers")
     cluster.note("through the API. The lines below are the events of its watches.")
-    return _Players(cluster, cluster.clock, ns, pods["metadata"]["resourceVersion"])
-
-
-async def _create_job(players: _Players) -> Object:
-    cluster = players.cluster
     await cluster.step("A Job: the server checks it and sets defaults, as Kubernetes does")
     spec = objects.job_spec(completions=2)
-    await cluster.refused(422, players.ns.submit(JOB, **spec | {"parallelism": -1}))
-    return await players.ns.shown(await players.ns.submit(JOB, **spec))
+    await cluster.refused(422, ns.submit(JOB, **spec | {"parallelism": -1}))
+    job = await ns.shown(await ns.submit(JOB, **spec))
+    return _Players(cluster, cluster.clock, ns, pods["metadata"]["resourceVersion"], job)
 
 
 async def _conflict(players: _Players) -> None:
@@ -114,11 +111,11 @@ async def _conflict(players: _Players) -> None:
     await cluster.refused(409, client.ask("PUT", path, job))
 
 
-async def _evict(players: _Players, owner: Object, first: Object, second: Object) -> None:
+async def _evict(players: _Players, first: Object, second: Object) -> None:
     cluster = players.cluster
     await cluster.step("A budget allows the eviction of one pod, not of two")
     client, ns = cluster.client, players.ns
-    body = objects.budget(JOB, owner, min_available=1)
+    body = objects.budget(JOB, players.owner, min_available=1)
     await ns.shown(await client.create(BUDGETS, body, namespace=SPACE))
     status = objects.budget_status(healthy=2, desired=1)
     patch = client.patch(BUDGETS, JOB, status, namespace=SPACE, subresource="status")
@@ -129,7 +126,7 @@ async def _evict(players: _Players, owner: Object, first: Object, second: Object
     await cluster.refused(429, ns.evict(second))
 
 
-async def _replace(players: _Players, owner: Object, evicted: Object) -> Object:
+async def _replace(players: _Players, evicted: Object) -> Object:
     cluster = players.cluster
     await cluster.step(
         "The evicted pod ends; a finalizer keeps the pod until the Job has counted it"
@@ -143,7 +140,7 @@ async def _replace(players: _Players, owner: Object, evicted: Object) -> Object:
     await players.job(objects.job_counts(active=1))
     await players.release(evicted)
     await ns.wait_until(lambda ns: evicted["metadata"]["uid"] in ns.gone)
-    replacement = await players.pod(owner, "node-b")
+    replacement = await players.pod("node-b")
     await players.job(objects.job_counts(active=2))
     return replacement
 

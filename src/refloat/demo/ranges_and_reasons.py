@@ -47,8 +47,24 @@ async def run(cluster: DemoCluster) -> None:
     """Run the demo."""
     namespace = await CaseNamespace.of(cluster, "backoff-policy")
     await _refuse(cluster, namespace)
-    await _run_story_1(cluster, namespace)
-    await _run_story_2(cluster, namespace)
+    await cluster.step("Story 1: exit codes 40 to 50 are retried, all others are bugs")
+    cluster.note(f"backoffPolicy: {{rules: [{_flow(BUGS)}]}}")
+    cluster.note(
+        "The program exits with 45, then with 39. backoffLimit: 3 would allow more failures."
+    )
+    folder = _folder(cluster, "bugs")
+    spec = _with_runs(PROGRAM, folder, env=[{"name": "CODES", "value": "45 39"}])
+    await _submit(namespace, "bugs", spec, BUGS, limit=3)
+    await _show_end(cluster, namespace, "bugs", want=("BackoffPolicy", 2))
+    await cluster.step("Story 2: an end from outside is no failure of the program")
+    cluster.note(f"backoffPolicy: {{rules: [{_flow(DISRUPTIONS)}]}}")
+    cluster.note("backoffLimit: 0, so one counted failure would end the Job")
+    spec = _with_runs(WORKER, _folder(cluster, "work"))
+    pod = await _submit(namespace, "work", spec, DISRUPTIONS, limit=0)
+    await namespace.printed(pod)
+    namespace.show_command(f"refloat delete pod {pod} --reason Maintenance")
+    await namespace.delete_pod(namespace.named(pod), DeleteOptions(reason="Maintenance"))
+    await _show_end(cluster, namespace, "work", want=("CompletionsReached", 0))
     await cluster.step("The same policy for a cluster that has podFailurePolicy only")
     cluster.note("$ refloat policy convert policy.yaml")
     conversion = policy_conversion.to_pod_failure_policy({"rules": [BUGS, DISRUPTIONS]})
@@ -64,30 +80,6 @@ async def _refuse(cluster: DemoCluster, namespace: CaseNamespace) -> None:
     cluster.note(f"backoffPolicy: {{rules: [{_flow(wrong)}]}}")
     job = namespace.submit("wrong", template=pod_spec("exit 0"), backoffPolicy={"rules": [wrong]})
     await cluster.refused(422, job)
-
-
-async def _run_story_1(cluster: DemoCluster, namespace: CaseNamespace) -> None:
-    await cluster.step("Story 1: exit codes 40 to 50 are retried, all others are bugs")
-    cluster.note(f"backoffPolicy: {{rules: [{_flow(BUGS)}]}}")
-    cluster.note(
-        "The program exits with 45, then with 39. backoffLimit: 3 would allow more failures."
-    )
-    folder = _folder(cluster, "bugs")
-    spec = _with_runs(PROGRAM, folder, env=[{"name": "CODES", "value": "45 39"}])
-    await _submit(namespace, "bugs", spec, BUGS, limit=3)
-    await _show_end(cluster, namespace, "bugs", want=("BackoffPolicy", 2))
-
-
-async def _run_story_2(cluster: DemoCluster, namespace: CaseNamespace) -> None:
-    await cluster.step("Story 2: an end from outside is no failure of the program")
-    cluster.note(f"backoffPolicy: {{rules: [{_flow(DISRUPTIONS)}]}}")
-    cluster.note("backoffLimit: 0, so one counted failure would end the Job")
-    spec = _with_runs(WORKER, _folder(cluster, "work"))
-    pod = await _submit(namespace, "work", spec, DISRUPTIONS, limit=0)
-    await namespace.printed(pod)
-    namespace.show_command(f"refloat delete pod {pod} --reason Maintenance")
-    await namespace.delete_pod(namespace.named(pod), DeleteOptions(reason="Maintenance"))
-    await _show_end(cluster, namespace, "work", want=("CompletionsReached", 0))
 
 
 async def _submit(

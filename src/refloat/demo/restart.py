@@ -37,11 +37,6 @@ async def run(cluster: DemoCluster) -> None:
         raise DemoFailed(f"the cluster was at {url} and is at {cluster.url}")
     cluster.answer(f"back at the same address after {seconds:.2f} s")
     await cluster.step("All objects are there, and so is their history")
-    await _check_history(cluster, before)
-
-
-async def _check_history(cluster: DemoCluster, before: str) -> None:
-    """List the objects, and continue a watch from the revision before all of them."""
     maps = await cluster.client.ask("GET", PATH)
     if len(maps["items"]) != COUNT:
         raise DemoFailed(f"{COUNT} objects were created, {len(maps['items'])} are there")

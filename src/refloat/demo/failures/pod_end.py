@@ -6,7 +6,7 @@ Pure. Names and amounts differ from run to run, so they are replaced by `POD`, `
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -72,6 +72,11 @@ def observe(pods: Sequence[ScenarioEvent], job: Object, name: str) -> End:
     status = last.object["status"]
     conditions = status.get("conditions") or []
     target: Object = next((c for c in conditions if c["type"] == DISRUPTION), {})
+    others = [
+        f"{each['type']}={each['status']}" + (f" ({each['reason']})" if each.get("reason") else "")
+        for each in conditions
+        if each["type"] != DISRUPTION
+    ]
     words = _Words(last.object)
     return End(
         status=PODS.cells(last.object, _EPOCH)[_STATUS],
@@ -81,7 +86,7 @@ def observe(pods: Sequence[ScenarioEvent], job: Object, name: str) -> End:
         container=", ".join(map(_container, status.get("containerStatuses") or ())) or "none",
         disruption=target.get("reason", "") if target.get("status") == "True" else "none",
         because=words.plain(target.get("message", "")),
-        conditions=", ".join(sorted(_other_conditions(conditions))),
+        conditions=", ".join(sorted(others)),
         job=words.plain(verdict(job)),
         replaced=_replaced(pods, name),
     )
@@ -115,13 +120,6 @@ def _container(container: Object) -> str:
             parts.append(detail["reason"])
         return " ".join(parts)
     return "unknown"
-
-
-def _other_conditions(conditions: Sequence[Object]) -> Iterator[str]:
-    for condition in conditions:
-        if condition["type"] != DISRUPTION:
-            reason = condition.get("reason")
-            yield f"{condition['type']}={condition['status']}" + (f" ({reason})" if reason else "")
 
 
 def verdict(job: Object) -> str:

@@ -120,8 +120,7 @@ def plan(
     scan = _scan(observed, flushed, outcome, settings)
     uncounted = _lists(scan.succeeded, scan.failed)
     status = _replace(flushed, uncounted_terminated_pods=uncounted)
-    status = _with_counts(observed, status, counts)
-    status = _with_conditions(observed, status, outcome, now, managed=managed)
+    status = _observed_status(observed, status, outcome, counts, now, managed=managed)
     return StatusPlan(
         status=status,
         # A start time alone is no reason to write; the next write has it (A4.14).
@@ -278,35 +277,18 @@ def _flushed(status: JobStatus, tracked: AbstractSet[str]) -> JobStatus:
     )
 
 
-def _with_counts(observed: ObservedJob, status: JobStatus, counts: Counts) -> JobStatus:
-    reports = pod_replacement.reports_terminating(observed.spec.job_gates)
-    status = _replace(
-        status,
-        active=counts.active,
-        ready=counts.ready,
-        terminating=counts.terminating if reports else None,
-    )
-    if not observed.spec.indexed:
-        return status
-    failed = observed.failed_indexes
-    return _replace(
-        status,
-        succeeded=index_intervals.count(observed.succeeded_indexes),
-        completed_indexes=index_intervals.render(observed.succeeded_indexes),
-        failed_indexes=None if failed is None else index_intervals.render(failed),
-    )
-
-
-def _with_conditions(
+def _observed_status(
     observed: ObservedJob,
     status: JobStatus,
     outcome: Outcome | None,
+    counts: Counts,
     now: datetime,
     *,
     managed: bool,
 ) -> JobStatus:
-    started = start_time(observed.job, now)
-    conditions = status.conditions
+    """The status with the counts and the conditions of this sync."""
+    reports = pod_replacement.reports_terminating(observed.spec.job_gates)
+    started, conditions = start_time(observed.job, now), status.conditions
     if outcome is not None:
         if not outcome.recorded:
             condition = job_conditions.new(
@@ -318,4 +300,20 @@ def _with_conditions(
         conditions = job_conditions.suspension(conditions, suspended=suspended, now=now)
         if conditions is not status.conditions:
             started = None if suspended else times.format_time(now)
-    return _replace(status, conditions=conditions, start_time=started)
+    status = _replace(
+        status,
+        active=counts.active,
+        ready=counts.ready,
+        terminating=counts.terminating if reports else None,
+        conditions=conditions,
+        start_time=started,
+    )
+    if not observed.spec.indexed:
+        return status
+    failed = observed.failed_indexes
+    return _replace(
+        status,
+        succeeded=index_intervals.count(observed.succeeded_indexes),
+        completed_indexes=index_intervals.render(observed.succeeded_indexes),
+        failed_indexes=None if failed is None else index_intervals.render(failed),
+    )

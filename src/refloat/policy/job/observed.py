@@ -113,8 +113,7 @@ def observe(
     new = [pod for pod in tracked if pod.metadata.uid not in listed_uids and spec.belongs(pod)]
     new_succeeded = tuple(pod for pod in new if spec.succeeds(pod))
     new_failed = tuple(pod for pod in new if spec.fails(pod))
-    recorded, succeeded_indexes = _succeeded_indexes(job, spec, pods)
-    failed_indexes = _failed_indexes(job, spec, pods, succeeded_indexes, verdicts)
+    recorded, succeeded_indexes, failed_indexes = _indexes(job, spec, pods, verdicts)
     succeeded = job.status.succeeded + len(new_succeeded) + len(lists.succeeded or ())
     new_failures = sum(verdicts.of(pod).counts for pod in new_failed)
     return ObservedJob(
@@ -146,20 +145,31 @@ def uncounted(job: Job) -> UncountedTerminatedPods:
 # -- indexes ----------------------------------------------------------------------
 
 
-def _succeeded_indexes(
-    job: Job, spec: EffectiveSpec, pods: Sequence[Pod]
-) -> tuple[list[Interval], list[Interval]]:
-    """Before, and now. An index succeeds once, even if several pods report it (A7.4).
+def _indexes(
+    job: Job, spec: EffectiveSpec, pods: Sequence[Pod], verdicts: Verdicts
+) -> tuple[list[Interval], list[Interval], list[Interval] | None]:
+    """The succeeded indexes of before and of now, and the failed ones of now.
 
-    An index that has failed stays failed, and so does a pod: the API refuses a status in which an
-    index is both.
+    An index succeeds once, even if several pods report it (A7.4). An index that has failed stays
+    failed (A12.6), and so does a pod: the API refuses a status in which an index is both.
+
+    The write that lists a failure has its failed index, too. So a pod in the list adds no index: it
+    may have run, and been listed because the Job failed.
     """
+    limit = spec.backoff_limit_per_index
     if not spec.indexed or spec.completions is None:
-        return [], []
+        return [], [], None if limit is None else []
     before = index_intervals.parse(job.status.completed_indexes, spec.completions)
-    ends = _ended(job, spec, pods, spec.succeeds, but=_recorded_failed(job, spec))
-    new = index_intervals.of(index for index, _ in ends)
-    return before, index_intervals.union(before, new)
+    old_failed: list[Interval] = []
+    if limit is not None:
+        old_failed = index_intervals.parse(job.status.failed_indexes or "", spec.completions)
+    ends = _ended(job, spec, pods, spec.succeeds, but=old_failed)
+    succeeded = index_intervals.union(before, index_intervals.of(index for index, _ in ends))
+    if limit is None:
+        return before, succeeded, None
+    ends = _ended(job, spec, pods, spec.fails, but=succeeded)
+    new = [index for index, pod in ends if backoff.fails_index(pod, verdicts.of(pod), limit)]
+    return before, succeeded, index_intervals.union(old_failed, index_intervals.of(new))
 
 
 def _ended(
@@ -178,32 +188,6 @@ def _ended(
         index = spec.index(pod)
         if index is not None and not index_intervals.contains(but, index):
             yield index, pod
-
-
-def _recorded_failed(job: Job, spec: EffectiveSpec) -> list[Interval]:
-    if spec.backoff_limit_per_index is None or spec.completions is None:
-        return []
-    return index_intervals.parse(job.status.failed_indexes or "", spec.completions)
-
-
-def _failed_indexes(
-    job: Job,
-    spec: EffectiveSpec,
-    pods: Sequence[Pod],
-    succeeded: list[Interval],
-    verdicts: Verdicts,
-) -> list[Interval] | None:
-    """The failed indexes of before and of now: a failed index stays failed (A12.6).
-
-    The write that lists a failure has its failed index, too. So a pod in the list adds no index: it
-    may have run, and been listed because the Job failed.
-    """
-    limit = spec.backoff_limit_per_index
-    if limit is None:
-        return None
-    ends = _ended(job, spec, pods, spec.fails, but=succeeded)
-    new = [index for index, pod in ends if backoff.fails_index(pod, verdicts.of(pod), limit)]
-    return index_intervals.union(_recorded_failed(job, spec), index_intervals.of(new))
 
 
 def _last_failed(

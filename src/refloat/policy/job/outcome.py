@@ -55,7 +55,7 @@ def decide(observed: ObservedJob, now: datetime) -> Outcome | None:
     if recorded is not None:
         succeeded = recorded.type == job_conditions.SUCCESS_CRITERIA_MET
         return Outcome(succeeded, recorded.reason, recorded.message, recorded=True)
-    failure = _pod_failure(observed) or _limits(observed, now) or _failed_indexes(observed)
+    failure = _pod_failure(observed) or _limits(observed, now)
     if failure is not None or not observed.spec.indexed:
         return failure
     rule = success_policy.matching_rule(
@@ -110,16 +110,12 @@ def _limits(observed: ObservedJob, now: datetime) -> Outcome | None:
     remaining = deadline_remaining(observed.job, now)
     if remaining is not None and remaining <= ZERO:
         return _failure(job_conditions.DEADLINE_EXCEEDED)
-    return None
-
-
-def _failed_indexes(observed: ObservedJob) -> Outcome | None:
     if observed.failed_indexes is None:
         return None
     failed = index_intervals.count(observed.failed_indexes)
-    if backoff.exceeds_failed_indexes(failed, observed.spec.max_failed_indexes):
+    if backoff.exceeds_failed_indexes(failed, spec.max_failed_indexes):
         return _failure(job_conditions.MAX_FAILED_INDEXES_EXCEEDED)
-    if failed > 0 and failed + observed.succeeded >= (observed.spec.completions or 0):
+    if failed > 0 and failed + observed.succeeded >= (spec.completions or 0):
         return _failure(job_conditions.FAILED_INDEXES)
     return None
 

@@ -92,33 +92,30 @@ def to_pod_failure_policy(policy: Object) -> Conversion:
                     f"{path}: a second rule on reasons, which DisruptionTarget cannot tell apart"
                 )
             reasoned = rule
-            if rule.get(fields.REASON_IN) is not None:
-                name, warning_of = fields.REASON_IN, _reasons_in
-            else:
-                name, warning_of = fields.REASON_NOT_IN, _reasons_not_in
-            warnings.append(warning_of(rule[name], f"{path}.{name}"))
+            warnings.append(_loss(rule, path))
             converted["onPodConditions"] = [dict(_TARGET)]
         rules.append(converted)
     covers = _every_pod if reasoned is None else _covered(reasoned)
     return Conversion({"rules": rules}, covers, tuple(warnings))
 
 
-def _reasons_in(reasons: list[str], path: str) -> str:
-    for reason in reasons:
-        if reason not in DISRUPTIONS:
-            problem = (
-                f"{reason!r} is the reason of no disruption" if reason else "'' is no disruption"
-            )
-            raise NotConvertible(f"{path}: {problem}, and there is no condition for it")
-    others = ", ".join(each for each in DISRUPTIONS if each not in reasons)
-    more = f", also for {others}" if others else ""
-    return (
-        f"{path}: DisruptionTarget matches whatever a pod was disrupted for{more}, and no pod "
-        "that has the reason without the condition"
-    )
-
-
-def _reasons_not_in(reasons: list[str], path: str) -> str:
+def _loss(rule: Object, path: str) -> str:
+    """What a rule on reasons loses, as a warning."""
+    if (reasons := rule.get(fields.REASON_IN)) is not None:
+        path = f"{path}.{fields.REASON_IN}"
+        for reason in reasons:
+            if reason not in DISRUPTIONS:
+                problem = f"{reason!r} is the reason of no" if reason else "'' is no"
+                raise NotConvertible(
+                    f"{path}: {problem} disruption, and there is no condition for it"
+                )
+        others = ", ".join(each for each in DISRUPTIONS if each not in reasons)
+        more = f", also for {others}" if others else ""
+        return (
+            f"{path}: DisruptionTarget matches whatever a pod was disrupted for{more}, and no pod "
+            "that has the reason without the condition"
+        )
+    path, reasons = f"{path}.{fields.REASON_NOT_IN}", rule[fields.REASON_NOT_IN]
     if pod_reason.NONE not in reasons:
         raise NotConvertible(
             f"{path}: matches pods that were not disrupted, which no condition says"

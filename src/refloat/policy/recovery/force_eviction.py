@@ -277,33 +277,29 @@ def _others_work(observation: Observation, done: Progress, settings: ForceEvicti
 
 
 def evicted(node: Node, pods: Iterable[Pod], done: Progress) -> Iterable[Pod]:
-    """The pods that must go and are not gone yet."""
-    requests = request_taints(node)
+    """The pods that must go and are not gone yet.
+
+    After a hand-over, Kubernetes' controllers leave a pod that tolerates their taint forever. If a
+    user removed their taint, Refloat's own counts, which is added again. It is not added to a node
+    that is Ready, so no controller deletes more pods there.
+    """
+    requests, is_ready, telling = request_taints(node), _is_ready(node), _telling(node)
+    taints = telling if telling or is_ready else (OUT_OF_SERVICE,)
     for pod in pods:
         if is_gone(pod) or critical_pods.is_mirror(pod):
             continue  # a mirror pod only shows what the node runs by itself
         # Where the gate was off for a while, a living agent may have started later pods. The
         # node's clock may be ahead, and a node that is not Ready runs no such pods.
         started = pod.status.start_time
-        if _is_ready(node) and started is not None and started > done.started:
+        if is_ready and started is not None and started > done.started:
             continue
-        if not (_is_left(pod, node) if done.handed_over else tolerates(pod, requests)):
+        if done.handed_over:
+            step = taint_timers.decide(taints, pod.spec.tolerations, counting=False)
+            stays = step == taint_timers.CANCEL and not pod.is_terminating
+        else:
+            stays = tolerates(pod, requests)
+        if not stays:
             yield pod
-
-
-def _is_left(pod: Pod, node: Node) -> bool:
-    """Whether Kubernetes' controllers leave the pod: it tolerates their taint forever.
-
-    If a user removed their taint, Refloat's own counts, which is added again. It is not added to a
-    node that is Ready, so no controller deletes more pods there.
-    """
-    if pod.is_terminating:
-        return False
-    telling = _telling(node)
-    if not telling and _is_ready(node):
-        return True
-    taints = telling or (OUT_OF_SERVICE,)
-    return taint_timers.decide(taints, pod.spec.tolerations, counting=False) == taint_timers.CANCEL
 
 
 def _telling(node: Node) -> tuple[Taint, ...]:

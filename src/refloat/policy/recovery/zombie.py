@@ -7,7 +7,7 @@ explain` asks, too, so each answer has a plain reason. `recovery_bounds` limits 
 forced at once, `out_of_service` decides about whole nodes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -236,8 +236,8 @@ def decide(
         return trigger
     if (reason := _why_not(pod, node, trigger, silence, promise)) is not None:
         return Ignore(reason)
-    waits = list(_awaited(pod, trigger, silence, policy.node_grace_period, now, promise))
-    if (wait := _wait(pod, trigger, silence, waits, policy.node_grace_period, now)) is not None:
+    wait = _wait(pod, trigger, silence, policy.node_grace_period, now, promise)
+    if wait is not None:
         return wait
     overdue = now - deleted_at(pod)
     if pod.is_terminal:
@@ -249,22 +249,34 @@ def _wait(
     pod: Pod,
     trigger: Trigger,
     silence: LeaseSilence,
-    waits: list[tuple[datetime | None, Awaited]],
     grace: timedelta,
     now: datetime,
+    promise: self_fence.Promise | None,
 ) -> TerminateLater | None:
     """The wait with the latest end; None if nothing is left to wait for."""
-    then: Literal["terminate", "delete"] = "delete" if pod.is_terminal else "terminate"
-    if any(until is None for until, _ in waits):
-        return TerminateLater(None, Awaited.SELF_FENCE, trigger, then, grace)
-    until, what = max((until or now, what) for until, what in waits)
-    if until > now:
-        return TerminateLater(until, what, trigger, then, grace)
-    return (
-        TerminateLater(None, Awaited.LEASE, trigger, then, grace)
-        if silence.seconds is None
-        else None
-    )
+    then: Literal["terminate", "delete"] = "terminate"
+    end, what = deleted_at(pod) + trigger.period, Awaited.GRACE
+    if pod.is_terminal:
+        assert trigger.delete_after is not None
+        # deleteAfter starts when the pod was marked Failed, if the condition shows this.
+        condition = structs.find(pod.status.conditions, CONDITION)
+        forced_at = None if condition is None else condition.last_transition_time
+        then, what = "delete", Awaited.DELETE_AFTER
+        end = times.parse(forced_at) if forced_at and is_forced(pod) else deleted_at(pod)
+        end += trigger.delete_after
+    fence = promise if _needs_fence(pod, trigger) else None
+    if silence.seconds is None:
+        if fence is not None:
+            return TerminateLater(None, Awaited.SELF_FENCE, trigger, then, grace)
+        if end <= now:
+            return TerminateLater(None, Awaited.LEASE, trigger, then, grace)
+        return TerminateLater(end, what, trigger, then, grace)
+    waits = [(end, what), (now + timedelta(seconds=silence.left(grace)), Awaited.LEASE)]
+    if fence is not None:
+        silent = now + timedelta(seconds=fence_seconds(fence) - silence.seconds)
+        waits.append((silent, Awaited.SELF_FENCE))
+    until, what = max(waits)
+    return TerminateLater(until, what, trigger, then, grace) if until > now else None
 
 
 def _why_not(
@@ -321,36 +333,6 @@ def shown_promise(pod: Pod) -> self_fence.Promise | None:
 def fence_seconds(promise: self_fence.Promise) -> float:
     """How long the Lease must be silent until the pod is dead for certain."""
     return self_fence.dead_seconds(promise)
-
-
-def _awaited(
-    pod: Pod,
-    trigger: Trigger,
-    silence: LeaseSilence,
-    grace: timedelta,
-    now: datetime,
-    promise: self_fence.Promise | None,
-) -> Iterator[tuple[datetime | None, Awaited]]:
-    """All waits of a pod, each with its end."""
-    if pod.is_terminal:
-        assert trigger.delete_after is not None
-        # deleteAfter starts when the pod was marked Failed, if the condition shows this.
-        condition = structs.find(pod.status.conditions, CONDITION)
-        forced_at = None if condition is None else condition.last_transition_time
-        end = times.parse(forced_at) if forced_at and is_forced(pod) else deleted_at(pod)
-        yield end + trigger.delete_after, Awaited.DELETE_AFTER
-    else:
-        yield deleted_at(pod) + trigger.period, Awaited.GRACE
-    if silence.seconds is not None:
-        yield now + timedelta(seconds=silence.left(grace)), Awaited.LEASE
-    if promise is not None and _needs_fence(pod, trigger):
-        if silence.seconds is None:
-            yield None, Awaited.SELF_FENCE
-        else:
-            yield (
-                now + timedelta(seconds=fence_seconds(promise) - silence.seconds),
-                Awaited.SELF_FENCE,
-            )
 
 
 def deleted_at(pod: Pod) -> datetime:
