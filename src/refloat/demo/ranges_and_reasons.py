@@ -46,7 +46,11 @@ echo works; while true; do sleep 0.1; done
 async def run(cluster: DemoCluster) -> None:
     """Run the demo."""
     namespace = await CaseNamespace.of(cluster, "backoff-policy")
-    await _refuse(cluster, namespace)
+    await cluster.step("The server checks a policy when a user writes it")
+    wrong = {"action": "Terminate", "containerExitCodeIn": "100-127,12-1"}
+    cluster.note(f"backoffPolicy: {{rules: [{_flow(wrong)}]}}")
+    job = namespace.submit("wrong", template=pod_spec("exit 0"), backoffPolicy={"rules": [wrong]})
+    await cluster.refused(422, job)
     await cluster.step("Story 1: exit codes 40 to 50 are retried, all others are bugs")
     cluster.note(f"backoffPolicy: {{rules: [{_flow(BUGS)}]}}")
     cluster.note(
@@ -72,14 +76,6 @@ async def run(cluster: DemoCluster) -> None:
         cluster.answer(_flow(rule))
     for warning in conversion.warnings:
         cluster.note(f"warning: {warning}")
-
-
-async def _refuse(cluster: DemoCluster, namespace: CaseNamespace) -> None:
-    await cluster.step("The server checks a policy when a user writes it")
-    wrong = {"action": "Terminate", "containerExitCodeIn": "100-127,12-1"}
-    cluster.note(f"backoffPolicy: {{rules: [{_flow(wrong)}]}}")
-    job = namespace.submit("wrong", template=pod_spec("exit 0"), backoffPolicy={"rules": [wrong]})
-    await cluster.refused(422, job)
 
 
 async def _submit(

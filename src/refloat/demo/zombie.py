@@ -173,7 +173,6 @@ async def run(cluster: DemoCluster) -> None:
     progress = JobProgress(cluster, await cluster.namespace(SPACE))
     pod = await _start(progress)
     await _lose(progress, pod)
-    await _hang(progress, pod)
     replacement = await _free(progress, pod)
     await _complete(progress, pod, replacement)
 
@@ -198,32 +197,24 @@ async def _start(progress: JobProgress) -> str:
 
 
 async def _lose(progress: JobProgress, pod: str) -> None:
-    cluster, node, index = (
-        progress.cluster,
-        progress.timeline(pod).node,
-        progress.timeline(pod).index,
-    )
+    """The node of the pod falls silent, and the pod hangs."""
+    cluster, timeline = progress.cluster, progress.timeline(pod)
+    node = timeline.node
     await cluster.step(f"Node {node} falls silent. Its processes still run, out of reach")
     cluster.note(f"$ refloat node freeze {node}")
     cluster.nodes.fail(node, "freeze")
     progress.expect(f"the node controller calls {node} unreachable", SILENCE_SECONDS)
     await cluster.nodes.watched.wait_until(lambda _: progress.is_lost(node))
-    progress.expect(f"index {index} is evicted from {node}", TOLERATION_SECONDS)
-    await progress.ns.wait_until(lambda _: progress.timeline(pod).state == PodState.TERMINATING)
+    progress.expect(f"index {timeline.index} is evicted from {node}", TOLERATION_SECONDS)
+    await progress.ns.wait_until(lambda _: timeline.state == PodState.TERMINATING)
     progress.expect("the grace period of the pod ends", _rest_of_grace(progress, pod))
     await cluster.clock.sleep(max(0.0, _rest_of_grace(progress, pod)))
-
-
-async def _hang(progress: JobProgress, pod: str) -> None:
-    cluster, timeline = progress.cluster, progress.timeline(pod)
     await cluster.step("The pod hangs in Terminating, and the Job waits")
     if timeline.state != PodState.TERMINATING or progress.ns.status(JOB).get("failed"):
         raise DemoFailed(
             f"pod {pod} is {timeline.state.name if timeline.state else 'unknown'} too early"
         )
-    cluster.note(
-        f"Only {timeline.node} could report its end. Kubernetes waits for ever. Refloat waits"
-    )
+    cluster.note(f"Only {node} could report its end. Kubernetes waits for ever. Refloat waits")
     cluster.note(f"{PERIOD_SECONDS:g} s more (60 s by default; the demo has short waits).")
     seconds = PERIOD_SECONDS + _rest_of_grace(progress, pod)
     progress.expect("Refloat marks the pod Failed", seconds)

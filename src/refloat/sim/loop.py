@@ -167,7 +167,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 self._ready.append(timer)
 
-    def _jump(self, when: float) -> None:
+    def _jump(self, when: float | None) -> None:
+        """Go on to the time of the next timer; the loop never waits."""
+        if when is None:
+            tasks = self.pending()
+            raise errors.Deadlock(
+                f"nothing is ready and no timer is set{self._whence()}; "
+                f"{len(tasks)} tasks wait:\n{deadlock_report.report(tasks)}"
+            )
+        if when <= self._now:
+            return
         if when > self.bounds.seconds:
             raise errors.OutOfTime(
                 f"the next timer is at {when} s, beyond the bound of {self.bounds.seconds} s"
@@ -215,27 +224,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._cancelled_timers -= 1
         due = timers[0][0] if timers and timers[0][0] < math.inf else None
         if not self._ready and not self._stopping:
-            if due is None:
-                tasks = self.pending()
-                raise errors.Deadlock(
-                    f"nothing is ready and no timer is set{self._whence()}; "
-                    f"{len(tasks)} tasks wait:\n{deadlock_report.report(tasks)}"
-                )
-            if due > self._now:
-                self._jump(due)
+            self._jump(due)
         if due is not None and due <= self._now:
             self._take_timers(due)
         turn, self._ready = self._ready, []
         if self._shuffle is not None and len(turn) > 1:
             turn = self._shuffle.arrange(turn)
-        self._run_turn(turn)
-        self.steps += len(turn)
-        if self.steps >= self._next_check:
-            self._check()
-        if self._failure is not None:
-            self.raise_failure()
-
-    def _run_turn(self, turn: list[asyncio.Handle]) -> None:
         rest = iter(turn)
         try:
             for handle in rest:
@@ -244,6 +238,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         except BaseException:
             self._ready[:0] = rest
             raise
+        self.steps += len(turn)
+        if self.steps >= self._next_check:
+            self._check()
+        if self._failure is not None:
+            self.raise_failure()
 
     def _check(self) -> None:
         """Check the bound of steps, and collect garbage; not each turn."""

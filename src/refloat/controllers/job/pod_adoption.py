@@ -139,25 +139,11 @@ async def claim(
         if active <= (1 if parallelism is None else parallelism):
             released = (*filter(pod_state.has_escaped, owned), *released)
             owned = [pod for pod in owned if not pod_state.has_escaped(pod)]
-        owned += [await _taken_back(client, pod, wrote) for pod in released]
+        for pod in released:
+            tracked = await writes.take_back(client, pod)
+            wrote(tracked)
+            owned.append(pod if tracked is None else tracked)
     return owned + adopted
-
-
-async def _taken_back(client: Client, pod: Pod, wrote: Wrote) -> Pod:
-    """Give a pod without finalizer its finalizer again.
-
-    1. A pod loses its finalizer, to be deleted uncounted (A9.1). 2. The controller dies before the
-    deletion, or a user removed the finalizer. 3. The pod ends by itself. 4. No sync would count
-    the pod. If the pod still has to be deleted, the deletion starts again. Kubernetes never counts
-    such a pod. Refloat does not either if the pod ended before a new controller process saw it
-    run: only the pod's metadata, which users write, could show whether the pod was counted.
-    """
-    try:
-        tracked = await writes.take_back(client, pod)
-    except errors.Conflict:
-        return pod  # the change of the pod queues the Job again
-    wrote(tracked)
-    return pod if tracked is None else tracked
 
 
 async def _release(client: Client, job: Job, pod: Pod) -> Pod | None:

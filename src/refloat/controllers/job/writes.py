@@ -109,9 +109,19 @@ async def remove_finalizer(client: Client, pod: Pod, *, unchanged: bool = False)
 
 
 async def take_back(client: Client, pod: Pod) -> Pod | None:
-    """Restore the finalizer in the version that was seen; None if the pod is gone."""
+    """Give a pod without finalizer its finalizer again; None if the pod is gone or has changed.
+
+    1. A pod loses its finalizer, to be deleted uncounted (A9.1). 2. The controller dies before the
+    deletion, or a user removed the finalizer. 3. The pod ends by itself. 4. No sync would count
+    the pod. If the pod still has to be deleted, the deletion starts again. Kubernetes never counts
+    such a pod. Refloat does not either if the pod ended before a new controller process saw it
+    run: only the pod's metadata, which users write, could show whether the pod was counted.
+    """
     changes: Object = {"finalizers": [pod_state.TRACKING_FINALIZER]}
-    return await _change(client, pod, changes, unchanged=True)
+    try:
+        return await _change(client, pod, changes, unchanged=True)
+    except errors.Conflict:
+        return None  # the change of the pod queues the Job again
 
 
 async def _change(client: Client, pod: Pod, changes: Object, *, unchanged: bool) -> Pod | None:

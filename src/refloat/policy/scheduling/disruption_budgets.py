@@ -65,7 +65,15 @@ def tally(
     settings: DisruptionBudgetSettings = KUBERNETES,
 ) -> BudgetTally:
     """Count the pods of a budget; raises `Uncountable`."""
-    expected, desired, unmanaged = _expectation(budget, pods)
+    spec, expected, desired, unmanaged = budget.spec, 0, 0, False
+    if spec.max_unavailable is not None or isinstance(spec.min_available, str):
+        # Both need the scale of all owners. No kind here has a scale, so only pods without owner
+        # pass, and none of them are expected.
+        for owner in filter(None, (pod.metadata.controller for pod in pods)):
+            raise Uncountable(_why(owner))
+        unmanaged = bool(pods)
+    elif spec.min_available is not None:
+        expected, desired = len(pods), spec.min_available
     disruptions, oldest = budget.status.disrupted_pods or {}, now - settings.patience
     waiting: dict[str, str] = {}
     stayed: list[Pod] = []
@@ -85,36 +93,6 @@ def tally(
     first = min(map(times.parse, waiting.values()), default=None)
     recheck = None if first is None else first + settings.patience
     return BudgetTally(healthy, desired, expected, waiting, tuple(stayed), unmanaged, recheck)
-
-
-def _expectation(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> tuple[int, int, bool]:
-    """Expected pods, required healthy pods, and whether some pods have no owner."""
-    spec = budget.spec
-    if spec.max_unavailable is not None:
-        expected, unmanaged = _scale(pods)
-        return expected, max(0, expected - _share(spec.max_unavailable, expected)), unmanaged
-    if spec.min_available is None:
-        return 0, 0, False
-    if isinstance(spec.min_available, int):
-        return len(pods), spec.min_available, False
-    expected, unmanaged = _scale(pods)
-    return expected, _share(spec.min_available, expected), unmanaged
-
-
-def _share(value: int | str, of: int) -> int:
-    """A number, or a percentage of another, rounded up."""
-    if isinstance(value, int):
-        return value
-    return -(-int(value.removesuffix("%")) * of // 100)
-
-
-def _scale(pods: Sequence[Pod]) -> tuple[int, bool]:
-    """The scale of all owners: no kind here has one, so only pods without owner pass."""
-    owners = [pod.metadata.controller for pod in pods]
-    for owner in owners:
-        if owner is not None:
-            raise Uncountable(_why(owner))
-    return 0, bool(owners)
 
 
 def _why(owner: OwnerReference) -> str:
