@@ -9,7 +9,7 @@ what the next process finds after each write.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -90,8 +90,11 @@ class JobSync:
         satisfied = memory.expectations.satisfied(self._uid)
         expected = memory.finalizers.expected(self._uid)
         pods = await self._claim(satisfied=satisfied)
-        self._announce_doubtful()
-        again = await self._remove_again(pods, expected)
+        for name in memory.appeared(self._job, self._context.pods):
+            self._events.created(name)
+        again, error = await self._remove_finalizers(memory.forged(self._uid, pods, expected))
+        if error is not None:
+            raise error
         observed = observe(
             self._job,
             pods,
@@ -106,16 +109,6 @@ class JobSync:
         if managed.error is not None:
             raise managed.error
         return self._again(managed)
-
-    def _announce_doubtful(self) -> None:
-        """Report the creation of pods that appeared after their create had failed."""
-        memory = self._context.memory
-        for name in memory.doubtful(self._uid):
-            pod = self._context.pods.get(f"{self._job.metadata.namespace}/{name}")
-            if pod is None or pod.metadata.controller is None:
-                continue
-            if pod.metadata.controller.uid == self._uid and memory.announces(self._uid, pod):
-                self._events.created(name)
 
     async def _claim(self, *, satisfied: bool) -> list[Pod]:
         """The Job's pods at the time of the last written count, or later."""
@@ -138,24 +131,6 @@ class JobSync:
                 pods = await live_pods.read(context.client, memory, self._job, pods)
             memory.confirm_tally(self._job)
         return pods
-
-    async def _remove_again(self, pods: Sequence[Pod], expected: frozenset[str]) -> list[str]:
-        """Remove finalizers that users put back on counted pods; returns the uids.
-
-        Kubernetes counts such a pod once more, and so does the next process.
-        """
-        counted_uids = self._context.memory.counted(self._uid)
-        forged = tuple(
-            pod
-            for pod in pods
-            if pod.metadata.uid in counted_uids
-            and pod.metadata.uid not in expected
-            and pod_state.is_tracked(pod)
-        )
-        removed, error = await self._remove_finalizers(forged)
-        if error is not None:
-            raise error
-        return removed
 
     def _wrote(self, pod: Pod | None) -> None:
         self._context.memory.wrote_pod(self._uid, pod)

@@ -137,9 +137,18 @@ class SyncMemory:
         """Note a create without answer, or with an error after which the pod may exist."""
         self._doubtful.setdefault(uid, {})[name] = None
 
-    def doubtful(self, uid: str) -> Iterable[str]:
-        """Names of pods that may exist and whose creation has no event."""
-        return tuple(self._doubtful.get(uid, ()))
+    def appeared(self, job: Job, pods: Cache[Pod]) -> list[str]:
+        """Names of pods that appeared after their create had failed, each of them once."""
+        uid, namespace = job.metadata.uid, job.metadata.namespace
+        doubtful = [pods.get(f"{namespace}/{name}") for name in self._doubtful.get(uid, ())]
+        return [
+            pod.metadata.name
+            for pod in doubtful
+            if pod is not None
+            and (owner := pod.metadata.controller) is not None
+            and owner.uid == uid
+            and self.announces(uid, pod)
+        ]
 
     def announces(self, uid: str, pod: Pod) -> bool:
         """Whether to report the creation of this pod, which is done once."""
@@ -162,8 +171,19 @@ class SyncMemory:
             uids.add(pod)
             released.pop(pod, None)
 
-    def counted(self, uid: str) -> AbstractSet[str]:
-        return self._counted.get(uid, frozenset())
+    def forged(self, uid: str, pods: Iterable[Pod], removing: AbstractSet[str]) -> tuple[Pod, ...]:
+        """Counted pods on which users put the finalizer back.
+
+        Kubernetes counts such a pod once more, and so does the next process.
+        """
+        counted: AbstractSet[str] = self._counted.get(uid, frozenset())
+        return tuple(
+            pod
+            for pod in pods
+            if pod.metadata.uid in counted
+            and pod.metadata.uid not in removing
+            and pod_state.is_tracked(pod)
+        )
 
     def released(self, uid: str, pod: Pod) -> None:
         """Note a pod that loses its finalizer in order to be deleted."""
