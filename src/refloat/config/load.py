@@ -75,20 +75,18 @@ def parse(document: Any) -> Configuration:
     _expect(top, "apiVersion", API_VERSION)
     _expect(top, "kind", KIND)
     fields.mapping(document, "the document", _FIELDS)
-    return Configuration(
-        feature_gates=_gates(top.get("featureGates")),
-        failure_recovery=failure_recovery.parse(top.get(FIELD)),
-        attempt_logs=_attempt_logs(top),
-        document=top,
-    )
-
-
-def _attempt_logs(top: dict[str, Any]) -> AttemptLogs:
+    feature_gates = _gates(top.get("featureGates"))
+    recovery = failure_recovery.parse(top.get(FIELD))
     lines = fields.section(top, ATTEMPT_LOGS, "", ("lines",)).get("lines", 0)
     if isinstance(lines, bool) or not isinstance(lines, int) or not 0 <= lines <= MAX_LOG_LINES:
         text = f"a whole number from 0 to {MAX_LOG_LINES}"
         raise fields.wrong(f"{ATTEMPT_LOGS}.lines", lines, text)
-    return AttemptLogs(lines)
+    return Configuration(
+        feature_gates=feature_gates,
+        failure_recovery=recovery,
+        attempt_logs=AttemptLogs(lines),
+        document=top,
+    )
 
 
 def _expect(top: dict[str, Any], name: str, text: str) -> None:

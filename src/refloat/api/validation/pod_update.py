@@ -14,6 +14,7 @@ from refloat.api.validation.effects import Effects
 from refloat.api.validation.rules import Errors
 
 _SPEC = "core.PodSpec"
+_GRACE = "terminationGracePeriodSeconds"
 _MAX_DEADLINE = 2**31 - 1
 _MAY_CHANGE = (
     "`spec.containers[*].image`,"
@@ -46,7 +47,18 @@ def check_spec_change(new: Object, old: Object, errors: Errors, effects: Effects
             errors.forbidden(f"spec.schedulingGates[{i}].name", detail)
     if new == old or go_internal_types.equal(_SPEC, new, old):
         return
-    masked = _mask_allowed(new, old)
+    # The new specification, with the old values of the fields that may change.
+    masked = new | {
+        kind: [
+            {**one, "image": other.get("image", "")}
+            for one, other in zip(new[kind], old[kind], strict=True)
+        ]
+        for kind in ("containers", "initContainers")
+        if kind in new
+    }
+    _restore(masked, old, ("activeDeadlineSeconds", "schedulingGates", "tolerations"))
+    if old.get(_GRACE, 0) < 0 and new.get(_GRACE) == 1:
+        _restore(masked, old, (_GRACE,))
     if old.get("schedulingGates"):
         _check_node_choice(new, old, masked, errors)
     if not go_internal_types.equal(_SPEC, masked, old):
@@ -86,21 +98,6 @@ def _without_seconds(toleration: Object) -> frozenset[tuple[str, str]]:
         for key, value in toleration.items()
         if value not in (None, "") and key != "tolerationSeconds"
     )
-
-
-def _mask_allowed(new: Object, old: Object) -> Object:
-    """The new specification, with the old values of the fields that may change."""
-    masked = dict(new)
-    for kind in ("containers", "initContainers"):
-        if kind in new:
-            pairs = zip(new[kind], old[kind], strict=True)
-            masked[kind] = [{**one, "image": other.get("image", "")} for one, other in pairs]
-    keys = ["activeDeadlineSeconds", "schedulingGates", "tolerations"]
-    grace = "terminationGracePeriodSeconds"
-    if old.get(grace, 0) < 0 and new.get(grace) == 1:
-        keys.append(grace)
-    _restore(masked, old, keys)
-    return masked
 
 
 def _restore(masked: Object, old: Object, keys: Sequence[str]) -> None:

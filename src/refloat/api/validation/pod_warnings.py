@@ -262,17 +262,21 @@ def _overlapping_files(volumes: Sequence[Object]) -> Iterator[str]:
         for kind, title, key in _FILE_SOURCES:
             if source := volume.get(kind):
                 label = f"{title} {quote(source.get(key, ''))}" if key else title
-                files = _PlacedFiles()
-                for file in _paths(source.get("items") or (), ""):
-                    for problem in files.add(file):
-                        yield f"volume {name} ({label}): overlapping paths: {problem}"
+                for problem in _PlacedFiles().add(source.get("items") or (), ""):
+                    yield f"volume {name} ({label}): overlapping paths: {problem}"
         files = _PlacedFiles()
         for source in (volume.get("projected") or {}).get("sources") or ():
             if not source:
                 yield f"volume {name} (Projected) has no sources provided"
-                continue
-            for file in _projected_files(source):
-                for problem in files.add(file):
+            lists: list[tuple[Sequence[Object], str]] = [
+                (part["items"], f"{title} {quote(part.get('name', ''))}" if key else title)
+                for kind, title, key in _FILE_SOURCES
+                if (part := source.get(kind) or {}).get("items")
+            ]
+            if (token := source.get("serviceAccountToken")) is not None:
+                lists.append(((token,), "ServiceAccountToken"))
+            for items, label in lists[:1]:
+                for problem in files.add(items, label):
                     yield f"volume {name} (Projected): overlapping paths: {problem}"
 
 
@@ -281,21 +285,6 @@ _FILE_SOURCES = (
     ("secret", "Secret", "secretName"),
     ("downwardAPI", "DownwardAPI", ""),
 )
-
-
-def _paths(items: Sequence[Object], source: str) -> list[tuple[str, str]]:
-    return [(each.get("path", "").rstrip("/"), source) for each in items]
-
-
-def _projected_files(source: Object) -> list[tuple[str, str]]:
-    for kind, title in (("configMap", "ConfigMap"), ("secret", "Secret")):
-        if (part := source.get(kind)) is not None and part.get("items"):
-            return _paths(part["items"], f"{title} {quote(part.get('name', ''))}")
-    if items := (source.get("downwardAPI") or {}).get("items"):
-        return _paths(items, "DownwardAPI")
-    if (token := source.get("serviceAccountToken")) is not None:
-        return _paths((token,), "ServiceAccountToken")
-    return []
 
 
 # The number of directories above a file to keep; a longer path is compared with each other file.
@@ -311,27 +300,25 @@ class _PlacedFiles:
         self._above: set[str] = set()  # the directories of those paths
         self._is_deep = False
 
-    def add(self, file: tuple[str, str]) -> list[str]:
-        """Add a file; return its overlaps with other files."""
-        path = file[0]
-        if not path:
-            return []
-        above = [path[: match.start()] for match in re.finditer("/", path)]
-        self._is_deep = self._is_deep or len(above) > _MOST_ABOVE
-        problems: list[str] = []
-        may = path in self._paths or path in self._above or not self._paths.isdisjoint(above)
-        if may or self._is_deep:
-            others = (
-                other
-                for other in self._files
-                if f"{other[0]}/".startswith(f"{path}/") or path.startswith(f"{other[0]}/")
-            )
-            text = _shown_file(file)
-            problems = [f"{text} with {_shown_file(o)}" for o in islice(others, MAX_WARNINGS)]
-        self._files.append(file)
-        self._paths.add(path)
-        self._above.update(above[:_MOST_ABOVE])
-        return problems
+    def add(self, items: Sequence[Object], source: str) -> Iterator[str]:
+        """Add the files of a source; yield their overlaps with other files."""
+        for path in filter(None, (each.get("path", "").rstrip("/") for each in items)):
+            above = [path[: match.start()] for match in re.finditer("/", path)]
+            self._is_deep = self._is_deep or len(above) > _MOST_ABOVE
+            problems: list[str] = []
+            may = path in self._paths or path in self._above or not self._paths.isdisjoint(above)
+            if may or self._is_deep:
+                others = (
+                    other
+                    for other in self._files
+                    if f"{other[0]}/".startswith(f"{path}/") or path.startswith(f"{other[0]}/")
+                )
+                text = _shown_file((path, source))
+                problems = [f"{text} with {_shown_file(o)}" for o in islice(others, MAX_WARNINGS)]
+            self._files.append((path, source))
+            self._paths.add(path)
+            self._above.update(above[:_MOST_ABOVE])
+            yield from problems
 
 
 def _shown_file(file: tuple[str, str]) -> str:
