@@ -107,6 +107,7 @@ class Report:
 
 
 def examine(cluster: ClusterObjects) -> Report:
+    context = cluster.context
     pods_of: dict[str, list[Pod]] = defaultdict(list)
     for pod in cluster.pods:
         if (owner := pod.metadata.controller) is not None:
@@ -114,39 +115,31 @@ def examine(cluster: ClusterObjects) -> Report:
     active = [
         each for each in cluster.jobs if not job_conditions.is_finished(each.status.conditions)
     ]
-    jobs = [_of_job(each, pods_of.get(each.metadata.uid, ()), cluster.context) for each in active]
-    stuck = sorted((each for each in jobs if each is not None), key=_worst_first)
-    named = {each.metadata.uid for each in active}
+    stuck = []
+    for job in active:
+        view = JobView.of(job, pods_of.get(job.metadata.uid, ()), context)
+        finding = jobs_of.state(view, job_attempts.rows(job, view.pods, view.observed, context))
+        if severity(finding.code) != Severity.FINE and view.age_seconds >= YOUNG_SECONDS:
+            stuck.append(Trouble(f"job {view.namespace}/{view.name}", finding, view.age_seconds))
     outlooks = {
-        "zombie recovery": cluster.context.recovery,
-        "force eviction": cluster.context.force_eviction,
-        "Jobs of Refloat": cluster.context.job_control,
+        "zombie recovery": context.recovery,
+        "force eviction": context.force_eviction,
+        "Jobs of Refloat": context.job_control,
     }
     refloat = []
     for name, outlook in outlooks.items():
-        lines = [each.text for each in outlook.points]
         if outlook.configuration is None:
-            lines.insert(0, outlook.text)
-        refloat += [f"{name}: {line}" for line in lines]
+            refloat.append(f"{name}: {outlook.text}")
+        refloat += [f"{name}: {each.text}" for each in outlook.points]
     return Report(
-        jobs=tuple(stuck),
-        pods=tuple(_hanging_pods(cluster, named)),
+        jobs=tuple(sorted(stuck, key=_worst_first)),
+        pods=tuple(_hanging_pods(cluster, {each.metadata.uid for each in active})),
         nodes=tuple(_lost_nodes(cluster)),
-        at_risk=tuple(_at_risk(active, pods_of, cluster.context)),
+        at_risk=tuple(_at_risk(active, pods_of, context)),
         refloat=tuple(refloat),
         counts=_counts(cluster, len(active)),
         limits=tuple(cluster.limits),
     )
-
-
-def _of_job(job: Job, pods: Sequence[Pod], context: ExplainContext) -> Trouble | None:
-    """None for a Job that goes on."""
-    view = JobView.of(job, pods, context)
-    finding = jobs_of.state(view, job_attempts.rows(job, pods, view.observed, view.context))
-    if severity(finding.code) == Severity.FINE or view.age_seconds < YOUNG_SECONDS:
-        return None
-    meta = job.metadata
-    return Trouble(f"job {meta.namespace}/{meta.name}", finding, view.age_seconds)
 
 
 def _worst_first(trouble: Trouble) -> tuple[bool, float, str]:
@@ -189,19 +182,12 @@ def _at_risk(
         f"{job.metadata.namespace}/{job.metadata.name}"
         for job in jobs
         if job_spec.of(job, context.gates).waits
-        and any(_stays_for_ever(pod, context) for pod in pods_of.get(job.metadata.uid, ()))
+        and any(
+            pod.spec.node_name
+            and not (pod.is_terminal or pod.is_terminating or context.is_recovered(pod))
+            for pod in pods_of.get(job.metadata.uid, ())
+        )
     ]
-
-
-def _stays_for_ever(pod: Pod, context: ExplainContext) -> bool:
-    if pod.is_terminal or pod.is_terminating or not pod.spec.node_name:
-        return False
-    configuration = context.recovery.configuration
-    if configuration is None:
-        return True
-    labels = context.labels(pod.metadata.namespace)
-    trigger = zombie.trigger_of(pod, labels, configuration.failure_recovery)
-    return isinstance(trigger, zombie.Ignore)
 
 
 def _counts(cluster: ClusterObjects, active: int) -> dict[str, int]:

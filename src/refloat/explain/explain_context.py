@@ -17,6 +17,7 @@ from refloat.explain.explanation import Evidence, age
 from refloat.policy.job import job_gates
 from refloat.policy.job.job_gates import JobGates
 from refloat.policy.recovery import recovery_bounds, zombie
+from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 
 # The latest events of an object that are evidence; `kubectl describe` shows all.
 MAX_EVENTS = 5
@@ -73,6 +74,29 @@ class ExplainContext:
 
     def labels(self, namespace: str) -> Mapping[str, str]:
         return self.namespaces.get(namespace, {})
+
+    def is_recovered(self, pod: Pod) -> bool:
+        """Whether recovery ends the pod if its node is lost."""
+        configuration = self.recovery.configuration
+        if configuration is None:
+            return False
+        labels = self.labels(pod.metadata.namespace)
+        trigger = zombie.trigger_of(pod, labels, configuration.failure_recovery)
+        return not isinstance(trigger, zombie.Ignore)
+
+    def recovery_decision(
+        self, pod: Pod, node: Node, policy: FailureRecoveryPolicy
+    ) -> zombie.Decision:
+        """What recovery decides about a deleted pod."""
+        return zombie.decide(
+            pod,
+            node,
+            policy,
+            namespace=self.labels(pod.metadata.namespace),
+            silence=zombie.UNWATCHED,
+            now=self.now,
+            promise=self.promise(pod),
+        )
 
     def elapsed(self, text: str | None) -> float:
         """Seconds since a time of the API; 0 if there is none."""

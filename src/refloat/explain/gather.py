@@ -6,17 +6,16 @@ here writes.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
 from refloat.api import names, self_fence, structs
 from refloat.api.batch import Job
-from refloat.api.coordination import NODE_NAMESPACE
-from refloat.api.core import Node, Pod
+from refloat.api.coordination import NODE_NAMESPACE, Lease
+from refloat.api.core import Namespace, Node, Pod
 from refloat.api.events import Event
-from refloat.api.self_fence import Promise
 from refloat.api.structs import ApiObject
 from refloat.base.clock import Clock
 from refloat.base.errors import UsageError
@@ -59,6 +58,8 @@ MAX_PODS = 20
 # Rights that the user may lack, and what they show.
 _READ_LEASES = f"get leases in {NODE_NAMESPACE}: which pods their nodes end by themselves"
 _READ_NAMESPACES = "get namespaces: whether recovery selects the namespace"
+_READ_NODES = "get nodes: whether the nodes of the pods are alive"
+_READ_EVENTS = "list events: what controllers reported"
 
 # What keeps a pod off the nodes that it selects is read only for these answers.
 _NEED_ROOMS = frozenset((Code.INSUFFICIENT, Code.AFFINITY, Code.TAINTS))
@@ -86,8 +87,9 @@ class _Reads:
     """What was read for one explanation."""
 
     nodes: dict[str, Node | None] = field(default_factory=dict)
-    promises: dict[str, dict[str, Promise]] = field(default_factory=dict)
-    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
+    leases: dict[str, Lease | None] = field(default_factory=dict)
+    """Of nodes, by name; None for one that does not exist."""
+    namespaces: dict[str, Namespace | None] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
     unreachable: tuple[int, int] | None = None
     rooms: list[NodeRoom] | None = None
@@ -130,7 +132,11 @@ class Explainer:
 
     async def of_job(self, job_: Job) -> Explanation:
         namespace, reads = job_.metadata.namespace, _Reads()
-        pods = await self._pods_of(job_, reads)
+        selector = EVERYTHING
+        if not job_.spec.manual_selector:  # pods of a selector of its own lack the label
+            selector = Selector(labels=f"{JOB_NAME}={job_.metadata.name}")
+        candidates = await self._all(objects.PODS, reads, "list pods", selector, namespace)
+        pods = _owned(job_, candidates)
         await self._read_events("Job", job_.metadata.name, namespace, reads)
         events = reads.events[event_key("Job", namespace, job_.metadata.name)]
         for name in gone_attempts.names(job_, pods, events) if job_.status.failed else ():
@@ -162,23 +168,18 @@ class Explainer:
         on_node = Selector(fields=f"spec.nodeName={name}")
         pods = await self._all(objects.PODS, reads, "list pods in all namespaces", on_node)
         await self._read_events("Node", name, "", reads)
-        await self._read_promises(name, reads)
+        await self._read_lease(name, reads)
         for namespace in dict.fromkeys(each.metadata.namespace for each in pods):
-            await self._read_labels(namespace, reads)
+            await self._read_namespace(namespace, reads)
         finding = node.explain(node_, pods, await self._context(reads, ""))
         return self._explanation("Node", "", name, finding, reads)
 
     async def _cronjob(self, name: str, namespace: str) -> Explanation:
         reads = _Reads()
         cron = await self._client.get(objects.CRON_JOBS, name, namespace=namespace)
-        uid = cron.metadata.uid
-        jobs = [
-            each
-            for each in await self._all(kinds.JOBS, reads, "list jobs", namespace=namespace)
-            if each.metadata.controller is not None and each.metadata.controller.uid == uid
-        ]
+        jobs = await self._all(kinds.JOBS, reads, "list jobs", namespace=namespace)
         await self._read_events("CronJob", name, namespace, reads)
-        finding = cronjob.explain(cron, jobs, await self._context(reads, namespace))
+        finding = cronjob.explain(cron, _owned(cron, jobs), await self._context(reads, namespace))
         return self._explanation("CronJob", namespace, name, finding, reads)
 
     def _explanation(
@@ -206,8 +207,13 @@ class Explainer:
             job_control=job_control,
             gates=gates,
             nodes=reads.nodes,
-            promises=reads.promises,
-            namespaces=reads.namespaces,
+            promises={
+                name: {} if lease is None else dict(self_fence.read_listed(lease))
+                for name, lease in reads.leases.items()
+            },
+            namespaces={
+                name: each.metadata.labels or {} for name, each in reads.namespaces.items() if each
+            },
             events=reads.events,
             unreachable=reads.unreachable,
             rooms=reads.rooms,
@@ -224,118 +230,79 @@ class Explainer:
             names = {each.spec.node_name for each in pods if each.spec.node_name}
             reads.nodes |= dict.fromkeys(names) | {each.metadata.name: each for each in nodes}
             reads.unreachable = _unreachable(nodes)
-        await self._read_warnings(place, reads)
+        warnings = await self._all(
+            kinds.EVENTS, reads, _READ_EVENTS, Selector(fields="type=Warning"), place, MAX_EVENTS
+        )
+        for each in warnings:
+            of = each.regarding
+            reads.events.setdefault(event_key(of.kind, of.namespace, of.name), []).append(each)
+        if len(warnings) >= MAX_EVENTS:
+            reads.missing[f"more than {MAX_EVENTS} warnings: later ones were not read"] = None
         hanging = [each for each in pods if each.is_terminating and not each.is_terminal]
         if hanging:
-            await self._read_all_promises({each.spec.node_name for each in hanging}, reads)
+            # With one list each: thousands of nodes may be lost.
+            leases = await self._all(kinds.LEASES, reads, _READ_LEASES, namespace=NODE_NAMESPACE)
+            if _READ_LEASES not in reads.missing:
+                reads.leases |= dict.fromkeys(each.spec.node_name for each in hanging)
+                reads.leases |= {each.metadata.name: each for each in leases}
             if place:
-                await self._read_labels(place, reads)
+                await self._read_namespace(place, reads)
             else:
                 spaces = await self._all(kinds.NAMESPACES, reads, _READ_NAMESPACES)
-                reads.namespaces = {
-                    each.metadata.name: dict(each.metadata.labels or {}) for each in spaces
-                }
+                reads.namespaces |= {each.metadata.name: each for each in spaces}
         context = await self._context(reads, place)
         return doctor.ClusterObjects(
             jobs, pods, nodes if readable else None, context, (*reads.missing,)
         )
 
-    async def _read_warnings(self, namespace: str, reads: _Reads) -> None:
-        """The warnings of Jobs and pods, up to a bound, by their object."""
-        selector = Selector(fields="type=Warning")
-        try:
-            pages = self._client.list(kinds.EVENTS, selector=selector, namespace=namespace)
-            count = 0
-            async for page in pages:
-                for each in page.items:
-                    of = each.regarding
-                    key = event_key(of.kind, of.namespace, of.name)
-                    reads.events.setdefault(key, []).append(each)
-                count += len(page.items)
-                if count >= MAX_EVENTS:
-                    reads.missing[f"more than {MAX_EVENTS} warnings: later ones were not read"] = (
-                        None
-                    )
-                    return
-        except errors.Forbidden:
-            reads.missing["list events: what controllers reported"] = None
-
     # -- reads ------------------------------------------------------------------------
-
-    async def _pods_of(self, job_: Job, reads: _Reads) -> list[Pod]:
-        """The pods whose controller is the Job; a Job with a selector of its own labels none."""
-        selector = EVERYTHING
-        if not job_.spec.manual_selector:
-            selector = Selector(labels=f"{JOB_NAME}={job_.metadata.name}")
-        pods = await self._all(objects.PODS, reads, "list pods", selector, job_.metadata.namespace)
-        uid = job_.metadata.uid
-        return [
-            each
-            for each in pods
-            if each.metadata.controller is not None and each.metadata.controller.uid == uid
-        ]
 
     async def _read_around(self, pods: Sequence[Pod], reads: _Reads) -> None:
         """Events, nodes and labels of namespaces of these pods."""
         for each in pods:
+            place = each.spec.node_name
             if not _is_quiet(each):
                 await self._read_events("Pod", each.metadata.name, each.metadata.namespace, reads)
-            if each.spec.node_name and not each.is_terminal:
-                await self._read_node(each.spec.node_name, reads)
+            if place and place not in reads.nodes and not each.is_terminal:
+                await self._get(kinds.NODES, place, reads.nodes, reads, _READ_NODES)
+                if reads.nodes.get(place) is not None:
+                    await self._read_events("Node", place, "", reads)
             if each.is_terminating and not each.is_terminal:
-                await self._read_labels(each.metadata.namespace, reads)
-                await self._read_promises(each.spec.node_name, reads)
+                await self._read_namespace(each.metadata.namespace, reads)
+                await self._read_lease(place, reads)
         if any(each is not None and node_state.is_lost(each) for each in reads.nodes.values()):
             # Recovery waits while too many nodes are unreachable.
             nodes = await self._all(kinds.NODES, reads, "list nodes: how many are unreachable")
             reads.unreachable = _unreachable(nodes) if nodes else None
 
-    async def _read_node(self, name: str, reads: _Reads) -> None:
-        if name in reads.nodes:
-            return
-        try:
-            node_ = await self._client.get(kinds.NODES, name)
-        except errors.NotFound:
-            reads.nodes[name] = None
-            return
-        except errors.Forbidden:
-            reads.missing["get nodes: whether the nodes of the pods are alive"] = None
-            return
-        reads.nodes[name] = node_
-        await self._read_events("Node", name, "", reads)
+    async def _read_lease(self, node_name: str, reads: _Reads) -> None:
+        """It lists the pods that the node ends by itself."""
+        into = reads.leases
+        await self._get(kinds.LEASES, node_name, into, reads, _READ_LEASES, NODE_NAMESPACE)
 
-    async def _read_promises(self, name: str, reads: _Reads) -> None:
-        """The self-fenced pods that the Lease of a node lists."""
-        if not name or name in reads.promises:
+    async def _read_namespace(self, name: str, reads: _Reads) -> None:
+        await self._get(kinds.NAMESPACES, name, reads.namespaces, reads, _READ_NAMESPACES)
+
+    async def _get(
+        self,
+        kind: Kind[T],
+        name: str,
+        into: dict[str, T | None],
+        reads: _Reads,
+        right: str,
+        namespace: str = "",
+    ) -> None:
+        """Each object once; None for one that does not exist."""
+        if not name or name in into:
             return
         try:
-            lease = await self._client.get(kinds.LEASES, name, namespace=NODE_NAMESPACE)
+            obj = await self._client.get(kind, name, namespace=namespace)
         except errors.NotFound:
-            reads.promises[name] = {}
+            into[name] = None
         except errors.Forbidden:
-            reads.missing[_READ_LEASES] = None
+            reads.missing[right] = None
         else:
-            reads.promises[name] = dict(self_fence.read_listed(lease))
-
-    async def _read_all_promises(self, names: Iterable[str], reads: _Reads) -> None:
-        """Those of these nodes with one list: thousands of nodes may be lost."""
-        leases = await self._all(kinds.LEASES, reads, _READ_LEASES, namespace=NODE_NAMESPACE)
-        if _READ_LEASES in reads.missing:
-            return
-        by_name = {each.metadata.name: dict(self_fence.read_listed(each)) for each in leases}
-        reads.promises |= {name: by_name.get(name, {}) for name in names}
-
-    async def _read_labels(self, name: str, reads: _Reads) -> None:
-        if name in reads.namespaces:
-            return
-        try:
-            namespace = await self._client.get(kinds.NAMESPACES, name)
-        except errors.NotFound:
-            return
-        except errors.Forbidden:
-            reads.missing[_READ_NAMESPACES] = None
-            return
-        reads.namespaces[name] = dict(namespace.metadata.labels or {})
+            into[name] = obj
 
     async def _read_events(self, kind: str, name: str, namespace: str, reads: _Reads) -> None:
         """By name: events of nodes have a uid that no Node ever had."""
@@ -379,13 +346,28 @@ class Explainer:
         right: str,
         selector: Selector = EVERYTHING,
         namespace: str = "",
+        enough: int | None = None,
     ) -> list[T]:
+        """No further page once there are `enough`."""
+        items: list[T] = []
         try:
-            pages = self._client.list(kind, selector=selector, namespace=namespace)
-            return [each async for page in pages for each in page.items]
+            async for page in self._client.list(kind, selector=selector, namespace=namespace):
+                items += page.items
+                if enough is not None and len(items) >= enough:
+                    break
         except errors.Forbidden:
             reads.missing[right] = None
-            return []
+        return items
+
+
+def _owned(owner: ApiObject, candidates: Sequence[T]) -> list[T]:
+    """Those whose controller is the owner."""
+    uid = owner.metadata.uid
+    return [
+        each
+        for each in candidates
+        if each.metadata.controller is not None and each.metadata.controller.uid == uid
+    ]
 
 
 def _is_quiet(pod_: Pod) -> bool:

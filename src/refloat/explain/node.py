@@ -11,7 +11,6 @@ from refloat.explain.codes import Code
 from refloat.explain.explain_context import ExplainContext
 from refloat.explain.explanation import Command, Evidence, Finding, NextStep
 from refloat.policy.recovery import force_eviction, out_of_service, zombie
-from refloat.policy.recovery.failure_recovery import FailureRecoveryPolicy
 
 # Pods that are listed one by one; of the others only how many there are.
 MAX_PODS = 20
@@ -59,8 +58,7 @@ def _force_eviction(node: Node, text: str, context: ExplainContext) -> Finding:
         return Finding(Code.NODE_FORCE_EVICTION, f"node {name} was declared down: {text}", (step,))
     step = NextStep(text, "force eviction")
     verdict = f"node {name} was declared down; force eviction frees its pods and volumes"
-    evidence = tuple(Evidence("actor", each.text) for each in outlook.points)
-    return Finding(Code.NODE_FORCE_EVICTION, verdict, (step,), evidence=evidence)
+    return Finding(Code.NODE_FORCE_EVICTION, verdict, (step,), evidence=tuple(outlook.points))
 
 
 def _lost(node: Node, pods: Sequence[Pod]) -> Finding:
@@ -95,36 +93,14 @@ def _recovery(node: Node, pods: Sequence[Pod], context: ExplainContext) -> Itera
     policy = configuration.failure_recovery
     for pod in stuck[:MAX_PODS]:
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        yield Evidence(f"pod {key}", _decision(pod, node, policy, context))
+        yield Evidence(f"pod {key}", context.recovery_decision(pod, node, policy).text)
     if len(stuck) > MAX_PODS:
         yield Evidence("pods", f"{len(stuck) - MAX_PODS} more are being deleted")
     if policy.taint:
-        yield Evidence("out of service", _of_node(node, pods, policy, context))
+        of_node = out_of_service.decide(
+            node, pods, policy, context.is_recovered, silence=zombie.UNWATCHED, now=context.now
+        )
+        yield Evidence("out of service", of_node.text)
     if zombie.is_unreachable(node) and (why := explain_context.reservation(configuration)):
         yield Evidence("failure recovery", f"changes nothing: {why}")
-    for each in context.recovery.points:
-        yield Evidence("actor", each.text)
-
-
-def _decision(pod: Pod, node: Node, policy: FailureRecoveryPolicy, context: ExplainContext) -> str:
-    return zombie.decide(
-        pod,
-        node,
-        policy,
-        namespace=context.labels(pod.metadata.namespace),
-        silence=zombie.UNWATCHED,
-        now=context.now,
-        promise=context.promise(pod),
-    ).text
-
-
-def _of_node(
-    node: Node, pods: Sequence[Pod], policy: FailureRecoveryPolicy, context: ExplainContext
-) -> str:
-    def may_end(pod: Pod) -> bool:
-        trigger = zombie.trigger_of(pod, context.labels(pod.metadata.namespace), policy)
-        return not isinstance(trigger, zombie.Ignore)
-
-    return out_of_service.decide(
-        node, pods, policy, may_end, silence=zombie.UNWATCHED, now=context.now
-    ).text
+    yield from context.recovery.points

@@ -5,11 +5,9 @@ Recovery of pods on lost nodes is decided by `policy.recovery.zombie`, as in its
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 
 from refloat.api.core import Node, Pod
-from refloat.config.load import Configuration
 from refloat.explain import explain_context, node_state
 from refloat.explain.codes import Code
 from refloat.explain.explain_context import ExplainContext
@@ -53,8 +51,7 @@ def _finding(pod: Pod, context: ExplainContext) -> Finding:
             f"pod {name} was deleted, and its node {node_name} seems lost: the node controller"
             " marked the pod not ready, and the kubelet did not"
         )
-        commands = (ask_about(node_name), _force_by_hand(pod))
-        return Finding(Code.TERMINATING_LOST_NODE, text, (_node_returns(),), commands)
+        return _stays(text, ask_about(node_name), _force_by_hand(pod))
     return _on_living_node(pod, node, context)
 
 
@@ -128,88 +125,50 @@ def _on_living_node(pod: Pod, node: Node | None, context: ExplainContext) -> Fin
     return Finding(Code.TERMINATING_OVERDUE, text, (step,), (look,))
 
 
-# -- on a lost node -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why recovery does nothing for the pod, and what changes that."""
-
-    why: str
-    commands: tuple[Command, ...] = ()
-
-
 def _on_lost_node(pod: Pod, node: Node, context: ExplainContext) -> Finding:
     name, place = pod.metadata.name, node.metadata.name
     start = f"pod {name} was deleted, and its node {place} is lost"
+    by_hand = _force_by_hand(pod)
     configuration = context.recovery.configuration
     if configuration is None:
-        commands = (_force_by_hand(pod), _declare_off(place))
-        text = f"{start}; {context.recovery.text}"
-        return Finding(Code.TERMINATING_LOST_NODE, text, (_node_returns(),), commands)
-    decision = _decide(pod, node, context, configuration)
+        return _stays(f"{start}; {context.recovery.text}", by_hand, _declare_off(place))
+    decision = context.recovery_decision(pod, node, configuration.failure_recovery)
     if isinstance(decision, zombie.Ignore):
-        refusal = _refusal(pod, decision)
-        text = f"{start}; zombie recovery leaves the pod alone: {refusal.why}"
-        return Finding(Code.TERMINATING_LOST_NODE, text, (_node_returns(),), refusal.commands)
+        start += "; zombie recovery leaves the pod alone"
+        if decision.reason != zombie.Reason.NOT_OPTED_IN:
+            return _stays(f"{start}: {decision.text}", by_hand)
+        annotation = zombie.ANNOTATIONS[0]
+        opt_in = Command(
+            "allow recovery for this pod, if a second copy does no harm",
+            f"kubectl annotate pod {name} -n {pod.metadata.namespace} {annotation}=true",
+        )
+        text = f'{start}: the pod lacks the annotation {annotation}: "true", and no rule selects it'
+        return _stays(text, opt_in, by_hand)
     if reservation := explain_context.reservation(configuration):
         text = f"{start}; zombie recovery would free the pod, but {reservation}"
-        commands = (_force_by_hand(pod), _declare_off(place))
-        return Finding(Code.TERMINATING_LOST_NODE, text, (_node_returns(),), commands)
+        return _stays(text, by_hand, _declare_off(place))
     if hold := explain_context.node_hold(configuration, context):
         text = f"{start}; zombie recovery will free the pod later: {hold}"
         step = NextStep("frees the pod when fewer nodes are unreachable", RECOVERY)
-        return Finding(Code.TERMINATING_RECOVERY, text, (step,), (_force_by_hand(pod),))
-    return _in_recovery(pod, node, decision, context)
-
-
-def _decide(
-    pod: Pod, node: Node, context: ExplainContext, configuration: Configuration
-) -> zombie.Decision:
-    return zombie.decide(
-        pod,
-        node,
-        configuration.failure_recovery,
-        namespace=context.labels(pod.metadata.namespace),
-        silence=zombie.UNWATCHED,
-        now=context.now,
-        promise=context.promise(pod),
+        return Finding(Code.TERMINATING_RECOVERY, text, (step,), (by_hand,))
+    trigger = decision.trigger.name
+    text = f"{start}; zombie recovery will free the pod (triggered by `{trigger}`)"
+    events = context.events_of("Node", node)
+    holds = [each for each in events if each.reason == recovery_bounds.HELD]
+    evidence = (
+        Evidence("failure recovery", decision.text),
+        *context.recovery.points,
+        *explain_context.event_evidence(holds, context.now),
     )
-
-
-def _in_recovery(
-    pod: Pod, node: Node, decision: zombie.Decision, context: ExplainContext
-) -> Finding:
-    assert not isinstance(decision, zombie.Ignore)
-    place = node.metadata.name
-    text = (
-        f"pod {pod.metadata.name} was deleted, and its node {place} is lost;"
-        f" zombie recovery will free the pod (triggered by `{decision.trigger.name}`)"
-    )
-    evidence = [Evidence("failure recovery", decision.text)]
-    evidence += [Evidence("actor", each.text) for each in context.recovery.points]
-    holds = [
-        each for each in context.events_of("Node", node) if each.reason == recovery_bounds.HELD
-    ]
-    evidence += explain_context.event_evidence(holds, context.now)
     at = decision.until if isinstance(decision, zombie.TerminateLater) else None
-    act = "marks the pod Failed" if not pod.is_terminal else "deletes the pod by force"
-    step = NextStep(f"{act}, unless the node returns first", RECOVERY, at)
-    return Finding(Code.TERMINATING_RECOVERY, text, (step,)).with_evidence(evidence)
+    step = NextStep("marks the pod Failed, unless the node returns first", RECOVERY, at)
+    return Finding(Code.TERMINATING_RECOVERY, text, (step,), evidence=evidence)
 
 
-def _refusal(pod: Pod, decision: zombie.Ignore) -> _Refusal:
-    if decision.reason == zombie.Reason.NOT_OPTED_IN:
-        opt_in = Command(
-            "allow recovery for this pod, if a second copy does no harm",
-            f"kubectl annotate pod {pod.metadata.name} -n {pod.metadata.namespace}"
-            f" {zombie.ANNOTATIONS[0]}=true",
-        )
-        why = (
-            f'the pod lacks the annotation {zombie.ANNOTATIONS[0]}: "true", and no rule selects it'
-        )
-        return _Refusal(why, (opt_in, _force_by_hand(pod)))
-    return _Refusal(decision.text, (_force_by_hand(pod),))
+def _stays(text: str, *commands: Command) -> Finding:
+    """Nothing acts on the pod of a lost node."""
+    step = NextStep("the pod stays until its node returns, or a person acts")
+    return Finding(Code.TERMINATING_LOST_NODE, text, (step,), commands)
 
 
 def _force_by_hand(pod: Pod) -> Command:
@@ -225,7 +184,3 @@ def _declare_off(node: str) -> Command:
         "if the node is surely down, let Kubernetes free its pods and volumes",
         f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
     )
-
-
-def _node_returns() -> NextStep:
-    return NextStep("the pod stays until its node returns, or a person acts")
