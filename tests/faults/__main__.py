@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.faults import schedule
-from tests.faults.catalogue import SCENARIOS
+from tests.faults.fault_scenarios import SCENARIOS
 from tests.faults.processes import running
 from tests.faults.workload import workload
 
 RANDOM = ("random_faults", "random_faults_with_a_manager")
 
-# Random schedules of each kind in a run of everything, beside the catalogue.
+# Random schedules of each kind in a run of everything, beside the scenarios.
 SEEDS = 3
 
 # A scenario has about eight processes, and most of them wait.

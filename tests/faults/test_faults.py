@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.__main__ import replay
-from tests.faults.catalogue import SCENARIOS, FaultScenario
+from tests.faults.fault_scenarios import SCENARIOS, FaultScenario
 from tests.faults.processes import FaultCluster, running
 from tests.faults.workload import workload
 

@@ -20,7 +20,7 @@ from refloat.app import certificates
 from refloat.bench import control_plane
 from tests.e2e.cluster import Object
 from tests.e2e.node_cluster import processes
-from tests.faults import catalogue
+from tests.faults import fault_scenarios
 from tests.faults.processes import FaultCluster, wait
 from tests.faults.proxy import ProxyLink
 from tests.faults.workload import workload
@@ -83,7 +83,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
 )
 def test_no_pod_is_counted_or_reported_twice_when(name: str, cluster: FaultCluster) -> None:
     with workload(cluster, name) as load:
-        catalogue.SCENARIOS[name].play(load, SEED)
+        fault_scenarios.SCENARIOS[name].play(load, SEED)
 
 
 def test_an_etcd_that_stops_for_longer_than_requests_wait_ends_no_pod(

@@ -39,7 +39,7 @@ from refloat.api import kinds as resources
 from refloat.api import times
 from refloat.api.core import Pod
 from refloat.api.meta import Object
-from refloat.app import node_tls, nodes, private_files, timings
+from refloat.app import node_tls, private_files, simulated_nodes, timings
 from refloat.app.node_faults import CUT, MEND
 from refloat.base import metrics
 from refloat.base.clock import Clock
@@ -387,7 +387,9 @@ def _processes(settings: AgentSettings, volumes: Path) -> ProcessSettings:
 def _node(settings: AgentSettings, capacity: dict[str, str], port: int) -> NodeSettings:
     taint = {"key": TAINT, "effect": _NO_EXECUTE}
     return replace(
-        nodes.fenced(timings.select(fast=settings.fast).node, settings.self_fence_seconds),
+        simulated_nodes.fenced(
+            timings.select(fast=settings.fast).node, settings.self_fence_seconds
+        ),
         name=settings.name,
         capacity=capacity,
         version=f"v{refloat.__version__}",

@@ -5,7 +5,7 @@ import asyncio
 
 from refloat.agent import fleet
 from refloat.agent.fleet import Fleet
-from refloat.app import controller_names, controller_table, nodes
+from refloat.app import controller_names, controller_table, simulated_nodes
 from refloat.app.controller_env import EmbeddedEnv
 from refloat.base.gates import TAINT_FORCE_EVICTION
 from refloat.client import kinds
@@ -27,10 +27,10 @@ class EmbeddedControllers:
         workers = controller_table.build(env, names)
         self.fleet: Fleet | None = None
         if selection.simulated_nodes:
-            settings = nodes.fenced(env.timings.node, selection.self_fence_seconds)
+            settings = simulated_nodes.fenced(env.timings.node, selection.self_fence_seconds)
             self.fleet = Fleet(
                 env.reader,
-                nodes.simulated("node", selection.simulated_nodes, env.clock, settings),
+                simulated_nodes.simulated("node", selection.simulated_nodes, env.clock, settings),
                 env.informer(kinds.PODS, *fleet.POD_INDEXES),
                 clock=env.clock,
                 rand=env.rand,

@@ -23,7 +23,7 @@ from refloat.api.coordination import NODE_NAMESPACE
 from refloat.api.core import Node, Pod
 from refloat.api.meta import Object
 from refloat.app import control_socket
-from refloat.app.nodes import CAPACITY
+from refloat.app.simulated_nodes import CAPACITY
 from refloat.base.clock import RealClock
 from refloat.base.rand import Rand
 from refloat.bench import clients, job_load, processes

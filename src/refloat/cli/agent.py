@@ -197,14 +197,14 @@ async def _run(running: "agent.Agent", name: str, *, trust_pods: bool) -> None:
 async def _simulate(
     kubeconfig: Path | None, context: str, prefix: str, count: int, **shared: Any
 ) -> None:
-    from refloat.app import nodes  # noqa: PLC0415 - not needed for one node
+    from refloat.app import simulated_nodes  # noqa: PLC0415 - not needed for one node
 
     process.allow_many_files()
     check_name(f"{prefix}-0", repr(prefix))
-    settings = nodes.ClusterNodesSettings(
+    settings = simulated_nodes.ClusterNodesSettings(
         kubeconfig=kubeconfig, context=context, prefix=prefix, simulated_nodes=count, **shared
     )
-    running = nodes.ClusterNodes(settings, RealClock(), Rand())
+    running = simulated_nodes.ClusterNodes(settings, RealClock(), Rand())
     options.on_stop(running.stop)
     click.echo(f"{count} simulated nodes on {running.server}")
     await running.run()

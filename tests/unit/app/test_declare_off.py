@@ -8,7 +8,7 @@ import pytest
 from refloat.app import declare_off
 from refloat.base.errors import RefloatError, UsageError
 from refloat.sim.run import Sim
-from tests.unit.app.test_nodes import KUBECONFIG
+from tests.unit.app.test_simulated_nodes import KUBECONFIG
 from tests.virtual import virtual
 
 

@@ -11,7 +11,7 @@ from refloat.cli import explain, explain_output
 from refloat.explain.codes import Cause, Code
 from refloat.explain.explanation import Attempt, Command, Evidence, Explanation, Finding, NextStep
 from tests.cases import cases
-from tests.unit.app.test_nodes import KUBECONFIG
+from tests.unit.app.test_simulated_nodes import KUBECONFIG
 from tests.unit.cli.test_main import run
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from refloat.cli import mcp
-from tests.unit.app.test_nodes import KUBECONFIG
+from tests.unit.app.test_simulated_nodes import KUBECONFIG
 from tests.unit.cli.test_main import run
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refloat.app import nodes, timings
+from refloat.app import simulated_nodes, timings
 from refloat.runtime.manager import Manager
 from tests.unit.cli.test_main import run
 
@@ -26,7 +26,7 @@ class FleetParts:
         self._file.write_text(KUBECONFIG)
         self.members: list[Any] = []
         self.more: dict[str, Any] = {}
-        monkeypatch.setattr(nodes, "Fleet", self._fleet)
+        monkeypatch.setattr(simulated_nodes, "Fleet", self._fleet)
         monkeypatch.setattr(Manager, "run", self._run)
 
     def _fleet(self, _client: Any, members: list[Any], _pods: Any, **more: Any) -> object:

@@ -36,7 +36,7 @@ ATTEMPTS = ClientSettings().attempts
 
 @dataclass(frozen=True)
 class FaultScenario:
-    """One entry of the catalogue."""
+    """One scenario."""
 
     name: str
     play: Play
@@ -54,7 +54,7 @@ SCENARIOS: dict[str, FaultScenario] = {}
 def scenario(
     *, long: bool = False, fast: bool = True, manager: bool = False
 ) -> Callable[[Play], Play]:
-    """Enter a function into the catalogue."""
+    """Make a function a scenario of this module."""
 
     def enter(play: Play) -> Play:
         name: str = play.__name__
