@@ -39,7 +39,20 @@ def explain(
     gone = gone_attempts.rows(job, pods, context, uncounted)
     rows = job_attempts.numbered((*rows, *gone))
     finding = state(view, rows)
-    evidence = (*_job_evidence(job), *finding.evidence, *_events(view))
+    source, status = f"job/{job.metadata.name}", job.status
+    counts = f"active {status.active}, succeeded {status.succeeded}, failed {status.failed}"
+    if status.terminating:
+        counts += f", terminating {status.terminating}"
+    evidence = (
+        Evidence(f"{source} status", counts),
+        *(
+            Evidence(f"{source} condition {each.type}", f"{each.reason}: {each.message}")
+            for each in status.conditions or ()
+            if each.status == "True"
+        ),
+        *finding.evidence,
+        *explain_context.event_evidence(context.events_of("Job", job), context.now),
+    )
     missing = job.status.failed - sum(1 for row in rows if row.counted)
     lost = [_LOST_POD] if missing == 1 else [_LOST_PODS % missing] if missing > 1 else []
     finding = replace(finding, evidence=tuple(dict.fromkeys(evidence)))
@@ -53,24 +66,6 @@ def explain(
         job_attempts.budget(view.observed, ends=finding.code in codes.ENDED),
         (*limits, *lost),
     )
-
-
-def _job_evidence(job: Job) -> list[Evidence]:
-    source, status = f"job/{job.metadata.name}", job.status
-    counts = f"active {status.active}, succeeded {status.succeeded}, failed {status.failed}"
-    if status.terminating:
-        counts += f", terminating {status.terminating}"
-    evidence = [Evidence(f"{source} status", counts)]
-    for condition in status.conditions or ():
-        if condition.status == "True":
-            text = f"{condition.reason}: {condition.message}"
-            evidence.append(Evidence(f"{source} condition {condition.type}", text))
-    return evidence
-
-
-def _events(view: JobView) -> tuple[Evidence, ...]:
-    events = view.context.events_of("Job", view.job)
-    return explain_context.event_evidence(events, view.context.now)
 
 
 def state(view: JobView, rows: Sequence[Attempt]) -> Finding:

@@ -111,16 +111,12 @@ def _failure_text(view: JobView, condition: Condition, code: Code, rows: Sequenc
             f"{_indexes(which)} failed{limit if code == Code.MAX_FAILED_INDEXES else ''}{example}"
         )
     if code == Code.RULE:
-        return _cause_of(condition.message, rows)
+        # The rule's own message, and out of memory or a signal where the pod shows it.
+        pod = next((row for row in rows if f"/{row.pod} " in condition.message), None)
+        if pod is None or pod.cause not in (Cause.OOM, Cause.SIGNAL, Cause.START_ERROR):
+            return condition.message
+        return f"{condition.message} ({pod.how})"
     return f"{condition.reason}: {condition.message}"
-
-
-def _cause_of(message: str, rows: Sequence[Attempt]) -> str:
-    """The rule's own message, and out of memory or a signal where the pod shows it."""
-    pod = next((row for row in rows if f"/{row.pod} " in message), None)
-    if pod is None or pod.cause not in (Cause.OOM, Cause.SIGNAL, Cause.START_ERROR):
-        return message
-    return f"{message} ({pod.how})"
 
 
 def _expiry(view: JobView) -> tuple[NextStep, ...]:

@@ -79,30 +79,34 @@ _HEALTHY = frozenset((Code.RUNNING, Code.CREATING, Code.IMAGE_PULLING, Code.INIT
 
 def active(view: JobView, rows: Sequence[Attempt]) -> Finding:
     findings = [pods_of.active(pod, view.context) for pod in view.observed.active]
-    troubled = [each for each in findings if each.code not in _HEALTHY]
-    if troubled:
-        return _troubled(view, troubled, len(findings))
+    number = len(findings)
     if not findings:
         return _idle(view)
+    if troubled := [each.code for each in findings if each.code not in _HEALTHY]:
+        # The state that most of the troubled pods have; the earliest pod speaks for all.
+        code = max(troubled, key=lambda code: (code == Code.NODE_LOST, troubled.count(code)))
+        worst = next(each for each in findings if each.code == code)
+        if number == 1:
+            return worst
+        pods = f"{troubled.count(code)} of {number} active pods"
+        return replace(worst, verdict=f"{pods} of Job {view.name}: {worst.verdict}")
     if (loop := job_failures.ignore_loop(view, rows)) is not None:
         return loop
     starting = [each for each in findings if each.code != Code.RUNNING]
     if starting:
         first = starting[0]
-        text = f"{len(starting)} of {len(findings)} pods of Job {view.name} start: {first.verdict}"
+        text = f"{len(starting)} of {number} pods of Job {view.name} start: {first.verdict}"
         return replace(first, verdict=text)
-    return _healthy(view, len(findings))
-
-
-def _troubled(view: JobView, troubled: Sequence[Finding], active: int) -> Finding:
-    """The state that most of the troubled pods have; the earliest pod speaks for all."""
-    codes = [each.code for each in troubled]
-    worst = max(troubled, key=lambda each: (each.code == Code.NODE_LOST, codes.count(each.code)))
-    same = codes.count(worst.code)
-    if active == 1:
-        return worst
-    text = f"{same} of {count(active, 'active pod')} of Job {view.name}: {worst.verdict}"
-    return replace(worst, verdict=text)
+    done, completions = view.observed.succeeded, view.job.spec.completions
+    total = f" of {completions}" if completions is not None else ""
+    text = f"Job {view.name} runs {count(number, 'pod')}; {done}{total} completions are reached"
+    steps = _deadline(view)
+    waiting = 0 if completions is None else completions - done - number
+    if waiting > 0:
+        text += f", and {waiting} wait because parallelism is {view.observed.spec.parallelism}"
+        after = NextStep("creates the next pod when one has ended", JOB_CONTROLLER)
+        return Finding(Code.PARALLELISM, text, (after, *steps))
+    return Finding(Code.RUNNING, text, steps)
 
 
 def _idle(view: JobView) -> Finding:
@@ -113,19 +117,6 @@ def _idle(view: JobView) -> Finding:
     text = f"{count(uncounted, 'ended pod')} of Job {view.name} wait to be counted"
     step = NextStep("counts them", JOB_CONTROLLER)
     return Finding(Code.UNCOUNTED, text, (step,))
-
-
-def _healthy(view: JobView, active: int) -> Finding:
-    done, completions = view.observed.succeeded, view.job.spec.completions
-    total = f" of {completions}" if completions is not None else ""
-    text = f"Job {view.name} runs {count(active, 'pod')}; {done}{total} completions are reached"
-    steps = _deadline(view)
-    waiting = 0 if completions is None else completions - done - active
-    if waiting > 0:
-        text += f", and {waiting} wait because parallelism is {view.observed.spec.parallelism}"
-        after = NextStep("creates the next pod when one has ended", JOB_CONTROLLER)
-        return Finding(Code.PARALLELISM, text, (after, *steps))
-    return Finding(Code.RUNNING, text, steps)
 
 
 def _deadline(view: JobView) -> tuple[NextStep, ...]:

@@ -9,7 +9,6 @@ from refloat.api.core import Pod
 from refloat.explain import job_attempts
 from refloat.explain.explain_context import ExplainContext
 from refloat.policy.job import backoff, job_spec, pod_state
-from refloat.policy.job.job_spec import EffectiveSpec
 from refloat.policy.job.observed import ObservedJob, observe
 
 
@@ -25,8 +24,21 @@ class JobView:
     @classmethod
     def of(cls, job: Job, pods: Sequence[Pod], context: ExplainContext) -> "JobView":
         """`pods` are those whose controller is the Job."""
+        # The Job controller keeps a record of the failures since the last success in memory. Pods
+        # without its finalizer show it, and the record of attempts shows the pods that are gone.
+        spec = job_spec.of(job, context.gates)
+        counted = [pod for pod in pods if not pod_state.is_tracked(pod)]
+        succeeded = [pod for pod in counted if spec.succeeds(pod)]
+        failed = [pod for pod in counted if spec.fails(pod)]
+        record = backoff.updated(backoff.NO_FAILURES, succeeded, failed)
+        ends = job_attempts.ends_of_gone(job, pods)
+        if succeeded:
+            last_success = max(map(backoff.finish_time, succeeded))
+            ends = [end for end in ends if end > last_success]
+        if ends:
+            last = max((*ends, record.last_failure or ends[0]))
+            record = backoff.Record(record.failures + len(ends), last)
         rest = [pod for pod in pods if not pod_state.is_settled(pod)]
-        record = _past_failures(job, pods, job_spec.of(job, context.gates))
         observed = observe(job, rest, job_gates=context.gates, record=record)
         return cls(job, tuple(pods), observed, context)
 
@@ -41,25 +53,3 @@ class JobView:
     @property
     def age_seconds(self) -> float:
         return self.context.elapsed(self.job.metadata.creation_timestamp)
-
-
-def _past_failures(job: Job, pods: Sequence[Pod], spec: EffectiveSpec) -> backoff.Record:
-    """The failures since the last success that are counted already, as far as anything is left.
-
-    The Job controller keeps this record in memory. Pods without its finalizer show it, and the
-    record of attempts shows the pods that are gone.
-    """
-    counted = [pod for pod in pods if not pod_state.is_tracked(pod)]
-    succeeded = [pod for pod in counted if spec.succeeds(pod)]
-    failed = [pod for pod in counted if spec.fails(pod)]
-    record = backoff.updated(backoff.NO_FAILURES, succeeded, failed)
-    last_success = max((backoff.finish_time(pod) for pod in succeeded), default=None)
-    ends = [
-        end
-        for end in job_attempts.ends_of_gone(job, pods)
-        if last_success is None or end > last_success
-    ]
-    if not ends:
-        return record
-    last = max((*ends, record.last_failure)) if record.last_failure else max(ends)
-    return backoff.Record(record.failures + len(ends), last)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of one pod: ended, being deleted, not started, or running."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from refloat.api import structs, times
 from refloat.api.core import PENDING, RUNNING, SUCCEEDED, Node, Pod
-from refloat.api.events import Event
 from refloat.explain import explain_context, node_state, pod_end, pod_pending, pod_terminating
 from refloat.explain.codes import Cause, Code
 from refloat.explain.explain_context import ExplainContext
@@ -84,16 +82,29 @@ def active(pod: Pod, context: ExplainContext) -> Finding:
     """A pod that is neither terminal nor being deleted."""
     if not pod.spec.node_name:
         return pod_pending.unscheduled(pod, context)
-    node = context.nodes.get(pod.spec.node_name)
+    name, place = pod.metadata.name, pod.spec.node_name
+    is_pending = pod.status.phase in (PENDING, "")
+    node = context.nodes.get(place)
     if node is not None and node_state.is_lost(node):
         return _on_lost_node(pod, node, context)
-    if pod.spec.node_name not in context.nodes and node_state.seems_lost(pod):
-        return _on_hidden_node(pod, context)
-    if pod.spec.node_name in context.nodes and node is None:
-        return _on_no_node(pod)
-    if pod.status.phase in (PENDING, ""):
-        return pod_pending.on_node(pod, context)
-    return _running(pod, context)
+    if place in context.nodes and node is None:
+        # The Node object is gone, or never was: the template of a pod may name any node.
+        code = Code.NOT_ACCEPTED if is_pending else Code.NODE_LOST
+        text = f"pod {name} is on node {place}, which does not exist"
+        step = NextStep("marks the pod Failed and removes it", "the pod garbage collector")
+        return Finding(code, text, (step,), (Command("see the nodes", "kubectl get nodes"),))
+    if node is None and node_state.seems_lost(pod):
+        # The user may not read the node; what the node controller wrote into the pod shows a loss.
+        text = (
+            f"pod {name} is on node {place}, which seems lost: the node controller marked the pod"
+            " not ready, and the kubelet did not"
+        )
+        act = "deletes the pod when its tolerations end, unless the node returns"
+        step = NextStep(act, TAINT_EVICTION)
+        events = explain_context.event_evidence(context.events_of("Pod", pod), context.now)
+        ask = pod_terminating.ask_about(place)
+        return Finding(Code.NODE_LOST, text, (step,), (ask,), events)
+    return pod_pending.on_node(pod, context) if is_pending else _running(pod, context)
 
 
 def _running(pod: Pod, context: ExplainContext) -> Finding:
@@ -106,13 +117,19 @@ def _running(pod: Pod, context: ExplainContext) -> Finding:
         finding = pod_pending.container(pod, status, events)
         if finding is not None:
             return finding
-    if pod.status.phase == RUNNING and not structs.is_true(pod.status.conditions, "Ready"):
-        finding = _runs_on(pod) or _not_ready(pod, events)
-        return finding.with_evidence(explain_context.event_evidence(events, context.now))
-    since = pod.status.start_time
-    for_ = f" for {age(times.parse(since), context.now)}" if since else ""
-    text = f"pod {name} runs on node {pod.spec.node_name}{for_}"
-    return Finding(Code.RUNNING, text)
+    text = f"pod {name} runs on node {pod.spec.node_name}"
+    if pod.status.phase != RUNNING or structs.is_true(pod.status.conditions, "Ready"):
+        since = pod.status.start_time
+        for_ = f" for {age(times.parse(since), context.now)}" if since else ""
+        return Finding(Code.RUNNING, f"{text}{for_}")
+    finding = _runs_on(pod)
+    if finding is None:
+        finding = Finding(Code.NOT_READY, f"{text} and is not Ready")
+        if failures := [each.note for each in events if each.reason == "Unhealthy"]:
+            why = " ".join(failures[-1].split()).rstrip(":")
+            log = Command("read the log", f"kubectl logs {name} -n {pod.metadata.namespace}")
+            finding = replace(finding, verdict=f"{finding.verdict}: {why}", commands=(log,))
+    return finding.with_evidence(explain_context.event_evidence(events, context.now))
 
 
 def _runs_on(pod: Pod) -> Finding | None:
@@ -134,41 +151,6 @@ def _runs_on(pod: Pod) -> Finding | None:
     read = f"kubectl logs {name} -c {running[0]} -n {pod.metadata.namespace}"
     step = NextStep("ends the pod when the last container has ended", KUBELET)
     return Finding(Code.RUNS_ON, text, (step,), (sidecar, Command("read its log", read)))
-
-
-def _not_ready(pod: Pod, events: Sequence[Event]) -> Finding:
-    name = pod.metadata.name
-    text = f"pod {name} runs on node {pod.spec.node_name} and is not Ready"
-    failures = [each.note for each in events if each.reason == "Unhealthy"]
-    if not failures:
-        return Finding(Code.NOT_READY, text)
-    log = Command("read the log", f"kubectl logs {name} -n {pod.metadata.namespace}")
-    return Finding(
-        Code.NOT_READY, f"{text}: {' '.join(failures[-1].split()).rstrip(':')}", (), (log,)
-    )
-
-
-def _on_no_node(pod: Pod) -> Finding:
-    """The Node object is gone, or never was: the template of a pod may name any node."""
-    code = Code.NOT_ACCEPTED if pod.status.phase in (PENDING, "") else Code.NODE_LOST
-    text = f"pod {pod.metadata.name} is on node {pod.spec.node_name}, which does not exist"
-    step = NextStep("marks the pod Failed and removes it", "the pod garbage collector")
-    see = Command("see the nodes", "kubectl get nodes")
-    return Finding(code, text, (step,), (see,))
-
-
-def _on_hidden_node(pod: Pod, context: ExplainContext) -> Finding:
-    """The user may not read the node; what the node controller wrote into the pod shows a loss."""
-    name, place = pod.metadata.name, pod.spec.node_name
-    text = (
-        f"pod {name} is on node {place}, which seems lost: the node controller marked the pod not"
-        " ready, and the kubelet did not"
-    )
-    step = NextStep(
-        "deletes the pod when its tolerations end, unless the node returns", TAINT_EVICTION
-    )
-    events = explain_context.event_evidence(context.events_of("Pod", pod), context.now)
-    return Finding(Code.NODE_LOST, text, (step,), (pod_terminating.ask_about(place),), events)
 
 
 def _on_lost_node(pod: Pod, node: Node, context: ExplainContext) -> Finding:

@@ -5,7 +5,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from refloat.api import structs
 from refloat.api.core import ContainerStatus, Node, Pod
@@ -69,16 +69,34 @@ _TEXTS = {
     Code.UNSCHEDULABLE: "the scheduler found no node",
 }
 
+# What to look at, and with which command.
+_ADVICE = {
+    Code.CLAIM: ("see the claims", "kubectl get pvc -n {namespace}"),
+    Code.AFFINITY: ("compare with the labels of the nodes", "kubectl get nodes --show-labels"),
+    Code.INSUFFICIENT: ("compare with what the nodes have", "kubectl describe nodes"),
+    Code.TAINTS: (
+        "see the taints; remove one, or tolerate it",
+        "kubectl get no -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key",
+    ),
+    Code.NO_NODES: ("add a node", ""),
+}
+_POD_AFFINITY_ADVICE = (
+    "compare with the labels and nodes of the pods",
+    "kubectl get pods -n {namespace} -o wide --show-labels",
+)
+_OTHER_ADVICE = ("see all objections", "kubectl describe pod {name} -n {namespace}")
+
 
 def unscheduled(pod: Pod, context: ExplainContext) -> Finding:
     """A pod without a node."""
-    name, events = pod.metadata.name, context.events_of("Pod", pod)
+    name, namespace = pod.metadata.name, pod.metadata.namespace
+    events = context.events_of("Pod", pod)
     scheduled = structs.find(pod.status.conditions, "PodScheduled")
     if pod.spec.scheduling_gates:
         gates = ", ".join(each.name for each in pod.spec.scheduling_gates)
         text = f"pod {name} is not scheduled: its scheduling gates {gates} are not removed"
         step = NextStep("chooses a node when the owner of the gates has removed them", SCHEDULER)
-        look = f"kubectl get pod {name} -n {pod.metadata.namespace} -o yaml"
+        look = f"kubectl get pod {name} -n {namespace} -o yaml"
         command = Command("check that the controller behind the gates runs", look)
         return Finding(Code.SCHEDULING_GATES, text, (step,), (command,))
     if pod.status.nominated_node_name:
@@ -86,27 +104,22 @@ def unscheduled(pod: Pod, context: ExplainContext) -> Finding:
         step = NextStep(f"places the pod on {node} when the other pods have ended", SCHEDULER)
         text = f"pod {name} waits until pods of lower priority have left node {node}"
         return Finding(Code.PREEMPTING, text, (step,))
-    if scheduled is None or scheduled.status != "False" or not scheduled.message:
-        return _not_considered(pod, context)
-    evidence = (Evidence(f"pod/{name} condition PodScheduled", scheduled.message),)
-    # The condition is the latest FailedScheduling; older ones say less.
-    rest = [each for each in events if each.reason != "FailedScheduling"]
-    return _unschedulable(pod, scheduled.message, context).with_evidence(
-        (*evidence, *explain_context.event_evidence(rest, context.now))
-    )
-
-
-def _not_considered(pod: Pod, context: ExplainContext) -> Finding:
-    name, scheduler = pod.metadata.name, pod.spec.scheduler_name or "default-scheduler"
-    seconds = context.elapsed(pod.metadata.creation_timestamp)
-    if seconds <= PATIENCE_SECONDS:
+    if scheduled is not None and scheduled.status == "False" and scheduled.message:
+        evidence = Evidence(f"pod/{name} condition PodScheduled", scheduled.message)
+        # The condition is the latest FailedScheduling; older ones say less.
+        rest = [each for each in events if each.reason != "FailedScheduling"]
+        finding = _unschedulable(pod, scheduled.message, context)
+        rows = explain_context.event_evidence(rest, context.now)
+        return finding.with_evidence((evidence, *rows))
+    if context.elapsed(pod.metadata.creation_timestamp) <= PATIENCE_SECONDS:
         step = NextStep("chooses a node", SCHEDULER)
         return Finding(Code.CREATING, f"pod {name} was just created", (step,))
-    if claim := _notes(context.events_of("Pod", pod), "FailedResourceClaimCreation"):
+    if claim := _notes(events, "FailedResourceClaimCreation"):
         text = f"pod {name} has no node: its resource claims are not created: {claim}"
         step = NextStep("tries again", "the resource claim controller")
-        look = f"kubectl get resourceclaimtemplates -n {pod.metadata.namespace}"
+        look = f"kubectl get resourceclaimtemplates -n {namespace}"
         return Finding(Code.UNSCHEDULABLE, text, (step,), (Command("see the templates", look),))
+    scheduler = pod.spec.scheduler_name or "default-scheduler"
     text = f"pod {name} has no node: the scheduler {scheduler} has not looked at it"
     find = "kubectl get pods -A -l component=kube-scheduler"
     command = Command("check that the scheduler runs", find)
@@ -121,7 +134,7 @@ def _unschedulable(pod: Pod, message: str, context: ExplainContext) -> Finding:
     # A reader of the namespace cannot see whether the node of this name exists; mostly it does.
     names_node = context.rooms is None and HOST in (pod.spec.node_selector or {})
     code = _objection(message, any_selected=bool(selected) or names_node)
-    detail = _TEXTS[code]
+    detail, advice = _TEXTS[code], _ADVICE.get(code, _OTHER_ADVICE)
     if code == Code.INSUFFICIENT:
         detail = _shortage(pod, message, selected) or detail
     elif code == Code.TAINTS:
@@ -129,27 +142,24 @@ def _unschedulable(pod: Pod, message: str, context: ExplainContext) -> Finding:
     elif code == Code.PORTS:
         taken = ", ".join(str(port) for _, _, port in demand.ports(pod))
         detail += f" (hostPort {taken})" if taken else ""
-    elif (
-        code == Code.AFFINITY
-        and (other := _POD_AFFINITY.search(message))
-        and (selected or not pod.spec.node_selector)
-    ):
-        detail = _POD_AFFINITIES[other[1]]
-    elif code == Code.AFFINITY and not selected and pod.spec.node_selector:
-        labels = ", ".join(f"{key}={value}" for key, value in pod.spec.node_selector.items())
-        detail += f" (node selector {labels})"
-    elif code == Code.CLAIM and (claim := _CLAIM.search(message)) is not None:
-        detail = f"PersistentVolumeClaim {claim[1]} is missing or not bound"
-    elif code == Code.CLAIM and (claims := _claims(pod)):
-        detail = f"{', '.join(claims)} is missing or not bound"
-    text = f"pod {pod.metadata.name} fits on no node: {detail}"
+    elif code == Code.AFFINITY:
+        other = _POD_AFFINITY.search(message)
+        advice = _POD_AFFINITY_ADVICE if other else advice
+        if not selected and pod.spec.node_selector:
+            labels = ", ".join(f"{key}={value}" for key, value in pod.spec.node_selector.items())
+            detail += f" (node selector {labels})"
+        elif other:
+            detail = _POD_AFFINITIES[other[1]]
+    elif code == Code.CLAIM:
+        sources = (each.persistent_volume_claim for each in pod.spec.volumes or ())
+        own = [each.claim_name for each in sources if each is not None]
+        if claims := _CLAIM.findall(message)[:1] or own:
+            names = ", ".join(f"PersistentVolumeClaim {each}" for each in claims)
+            detail = f"{names} is missing or not bound"
+    name, namespace = pod.metadata.name, pod.metadata.namespace
     step = NextStep("tries again when nodes or pods change", SCHEDULER)
-    return Finding(code, text, (step,), tuple(_scheduling_commands(code, pod, message)))
-
-
-def _claims(pod: Pod) -> list[str]:
-    sources = (each.persistent_volume_claim for each in pod.spec.volumes or ())
-    return [f"PersistentVolumeClaim {each.claim_name}" for each in sources if each is not None]
+    look = Command(advice[0], advice[1].format(name=name, namespace=namespace))
+    return Finding(code, f"pod {name} fits on no node: {detail}", (step,), (look,))
 
 
 def _selected(pod: Pod, rooms: Sequence[NodeRoom] | None) -> list[NodeRoom]:
@@ -206,21 +216,23 @@ def _shortage(pod: Pod, message: str, rooms: Sequence[NodeRoom]) -> str:
         return "each node has as many pods as it may have"
     needs = dict(demand.needs(pod))
     takers = [room for room in rooms if not room.cordoned]
-    return "; ".join(_short_resource(name, needs.get(name, 0), takers) for name in short)
-
-
-def _short_resource(name: str, need: int, rooms: Sequence[NodeRoom]) -> str:
-    text = f"the pod needs {quantity(name, need)} {name}"
-    if not rooms:
-        return f"{text}, and no node that fits has so much free"
-    best = max(rooms, key=lambda room: (room.free.get(name, 0), room.name))
-    free = best.free.get(name, 0)
-    if free >= need:
-        return f"{text}; node {best.name} has so much free and does not fit for another reason"
-    return (
-        f"{text}; the most that is free is {quantity(name, max(0, free))}"
-        f" on node {best.name}: {quantity(name, need - free)} too little"
-    )
+    texts = []
+    for name in short:
+        need = needs.get(name, 0)
+        text = f"the pod needs {quantity(name, need)} {name}"
+        best = max(takers, key=lambda room: (room.free.get(name, 0), room.name), default=None)
+        free = 0 if best is None else best.free.get(name, 0)
+        if best is None:
+            text += ", and no node that fits has so much free"
+        elif free >= need:
+            text += f"; node {best.name} has so much free and does not fit for another reason"
+        else:
+            text += (
+                f"; the most that is free is {quantity(name, max(0, free))}"
+                f" on node {best.name}: {quantity(name, need - free)} too little"
+            )
+        texts.append(text)
+    return "; ".join(texts)
 
 
 def rooms(nodes: Sequence[Node], pods: Iterable[Pod]) -> list[NodeRoom]:
@@ -258,26 +270,6 @@ def quantity(name: str, amount: int) -> str:
     return str(amount)
 
 
-def _scheduling_commands(code: Code, pod: Pod, message: str) -> Iterator[Command]:
-    name, namespace = pod.metadata.name, pod.metadata.namespace
-    if code == Code.INSUFFICIENT:
-        yield Command("compare with what the nodes have", "kubectl describe nodes")
-    elif code == Code.TAINTS:
-        columns = "custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key"
-        yield Command("see the taints; remove one, or tolerate it", f"kubectl get no -o {columns}")
-    elif code == Code.AFFINITY and _POD_AFFINITY.search(message):
-        look = f"kubectl get pods -n {namespace} -o wide --show-labels"
-        yield Command("compare with the labels and nodes of the pods", look)
-    elif code == Code.AFFINITY:
-        yield Command("compare with the labels of the nodes", "kubectl get nodes --show-labels")
-    elif code == Code.CLAIM:
-        yield Command("see the claims", f"kubectl get pvc -n {namespace}")
-    elif code == Code.NO_NODES:
-        yield Command("add a node")
-    else:
-        yield Command("see all objections", f"kubectl describe pod {name} -n {namespace}")
-
-
 # -- on a node ----------------------------------------------------------------------
 
 
@@ -299,26 +291,18 @@ _SECRET = re.compile(r'secret "?([-.\w]*)"?', re.IGNORECASE)
 def on_node(pod: Pod, context: ExplainContext) -> Finding:
     """A Pending pod that has a node."""
     events = context.events_of("Pod", pod)
-    stuck = _stuck_container(pod)
-    finding = (stuck and container(pod, stuck, events)) or _volumes(pod, events)
-    if finding is None:
-        finding = _preparing(pod, context, events)
-    return finding.with_evidence(explain_context.event_evidence(events, context.now))
-
-
-def _stuck_container(pod: Pod) -> ContainerStatus | None:
-    """The container that waits for more than the others; init containers come first."""
-    groups = (pod.status.init_container_statuses, pod.status.container_statuses)
+    finding = None
     quiet = ("ContainerCreating", "PodInitializing", "")
-    return next(
-        (
-            status
-            for group in groups
-            for status in group or ()
-            if _reason(status) not in quiet or _is_restarted(pod, status)
-        ),
-        None,
-    )
+    # The container that waits for more than the others; init containers come first.
+    for status in (
+        *(pod.status.init_container_statuses or ()),
+        *(pod.status.container_statuses or ()),
+    ):
+        if _reason(status) not in quiet or _is_restarted(pod, status):
+            finding = container(pod, status, events)
+            break
+    finding = finding or _volumes(pod, events) or _preparing(pod, context, events)
+    return finding.with_evidence(explain_context.event_evidence(events, context.now))
 
 
 def _is_restarted(pod: Pod, status: ContainerStatus) -> bool:
