@@ -11,13 +11,10 @@ import click
 from refloat.api import durations, times
 from refloat.base import log
 from refloat.base.clock import RealClock
-from refloat.base.rand import Rand
-from refloat.cli import explain_output, options, output
+from refloat.cli import explain_client, explain_output, options, output
 from refloat.client import errors
 from refloat.client import kubeconfig as files
 from refloat.client.cluster_access import Access
-from refloat.client.http import HttpClient
-from refloat.client.settings import ClientSettings
 from refloat.explain import doctor
 from refloat.explain.doctor import ClusterObjects, Report, Trouble
 from refloat.explain.explanation import count
@@ -64,14 +61,9 @@ def command(
 
 
 async def _check(access: Access, namespace: str, fallback: str, form: output.Form) -> None:
-    clock = RealClock()
-    settings = ClientSettings(component="doctor", attempts=1)
-    client = HttpClient(access, clock=clock, rand=Rand(), settings=settings)
-    try:
-        explainer = Explainer(client, clock, client.server_now)
+    async with explain_client.connect(access, "doctor") as client:
+        explainer = Explainer(client, RealClock(), client.server_now)
         cluster = await _survey(explainer, namespace, fallback)
-    finally:
-        await client.close()
     report = doctor.examine(cluster)
     if form != "table":
         output.show(report.as_object(), form)

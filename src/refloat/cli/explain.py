@@ -9,15 +9,12 @@ import click
 import yaml
 
 from refloat.base import log
-from refloat.base.clock import Clock, RealClock
+from refloat.base.clock import RealClock
 from refloat.base.errors import RefloatError, UsageError
-from refloat.base.rand import Rand
-from refloat.cli import completers, explain_output, options, output
+from refloat.cli import completers, explain_client, explain_output, options, output
 from refloat.client import errors
 from refloat.client import kubeconfig as files
 from refloat.client.cluster_access import Access
-from refloat.client.http import HttpClient
-from refloat.client.settings import ClientSettings
 from refloat.explain import gather
 from refloat.explain.explanation import Explanation
 from refloat.explain.gather import Explainer
@@ -83,7 +80,7 @@ def command(
         return
     if all_namespaces:
         raise UsageError("-A goes with `refloat explain jobs` alone")
-    options.run(_explain(access, requests, form, watch=watch))
+    options.run((_watch if watch else _explain)(access, requests, form))
 
 
 def _names(what: Sequence[str]) -> list[str]:
@@ -122,30 +119,16 @@ def _objects(document: Any) -> list[dict[str, Any]]:
     return [document]
 
 
-async def _explain(
-    access: Access, requests: Sequence[tuple[str, str]], form: output.Form, *, watch: bool
-) -> None:
-    clock = RealClock()
-    client = _client(access, clock)
-    try:
-        if watch:
-            await _watch(client, clock, requests, form)
-        else:
-            await _explain_each(Explainer(client, clock, client.server_now), requests, form)
-    finally:
-        await client.close()
-
-
-async def _explain_each(
-    explainer: Explainer, requests: Sequence[tuple[str, str]], form: output.Form
-) -> None:
+async def _explain(access: Access, requests: Sequence[tuple[str, str]], form: output.Form) -> None:
     """Of several objects, one that does not exist hides no other; like kubectl, it ends with 1."""
     explanations, missing = [], []
-    for what, namespace in requests:
-        try:
-            explanations.append(await explainer.explain(what, namespace))
-        except errors.NotFound as error:
-            missing.append(error)
+    async with explain_client.connect(access, "explain") as client:
+        explainer = Explainer(client, RealClock(), client.server_now)
+        for what, namespace in requests:
+            try:
+                explanations.append(await explainer.explain(what, namespace))
+            except errors.NotFound as error:
+                missing.append(error)
     if explanations:
         _show(explanations, form)
     for each in missing[:-1]:
@@ -154,25 +137,20 @@ async def _explain_each(
         raise missing[-1]
 
 
-async def _watch(
-    client: HttpClient, clock: Clock, requests: Sequence[tuple[str, str]], form: output.Form
-) -> None:
+async def _watch(access: Access, requests: Sequence[tuple[str, str]], form: output.Form) -> None:
     """Until Ctrl-C, or until one of the objects no longer exists."""
+    clock = RealClock()
     last: dict[str, tuple[str, str]] = {}
-    while True:
-        explainer = Explainer(client, clock, client.server_now)
-        for what, namespace in requests:
-            explanation = await explainer.explain(what, namespace)
-            state = (str(explanation.finding.code), explanation.finding.verdict)
-            if last.get(what) != state:
-                last[what] = state
-                _show([explanation], form)
-        await clock.sleep(WATCH_SECONDS)
-
-
-def _client(access: Access, clock: Clock) -> HttpClient:
-    settings = ClientSettings(component="explain", attempts=1)
-    return HttpClient(access, clock=clock, rand=Rand(), settings=settings)
+    async with explain_client.connect(access, "explain") as client:
+        while True:
+            explainer = Explainer(client, clock, client.server_now)
+            for what, namespace in requests:
+                explanation = await explainer.explain(what, namespace)
+                state = (str(explanation.finding.code), explanation.finding.verdict)
+                if last.get(what) != state:
+                    last[what] = state
+                    _show([explanation], form)
+            await clock.sleep(WATCH_SECONDS)
 
 
 def _show(explanations: Sequence[Explanation], form: output.Form) -> None:
@@ -191,18 +169,14 @@ def _show(explanations: Sequence[Explanation], form: output.Form) -> None:
 
 async def _list_jobs(access: Access, namespace: str, form: output.Form) -> None:
     """One line for each Job, the newest last."""
-    clock = RealClock()
-    client = _client(access, clock)
-    try:
-        explainer = Explainer(client, clock, client.server_now)
-        explanations = []
+    explanations = []
+    async with explain_client.connect(access, "explain") as client:
+        explainer = Explainer(client, RealClock(), client.server_now)
         async for job in explainer.jobs(namespace):
             try:
                 explanations.append(await explainer.of_job(job))
             except RefloatError as error:
                 raise type(error)(f"job {job.metadata.name}: {error}") from error
-    finally:
-        await client.close()
     if form != "table":
         output.show({"items": [each.as_object() for each in explanations]}, form)
         return

@@ -19,11 +19,8 @@ import refloat
 from refloat.base import log
 from refloat.base.clock import RealClock
 from refloat.base.errors import RefloatError, UsageError
-from refloat.base.rand import Rand
-from refloat.cli import options
+from refloat.cli import explain_client, options
 from refloat.client import kubeconfig as files
-from refloat.client.http import HttpClient
-from refloat.client.settings import ClientSettings
 from refloat.explain import doctor
 from refloat.explain.gather import Explainer
 
@@ -72,7 +69,6 @@ class Tools:
         self._kubeconfig = kubeconfig
         self._context = context
         self._namespace = namespace
-        self._clock = RealClock()
 
     async def explain(self, object: str, namespace: str = "") -> Answer:  # noqa: A002 - its name in the schema
         """Explain why a Job, pod, node or CronJob is in its state.
@@ -99,13 +95,9 @@ class Tools:
     async def _explainer(self) -> AsyncIterator[tuple[Explainer, str]]:
         """The explainer, and the namespace of calls that name none."""
         access = files.find(self._kubeconfig, context=self._context)
-        settings = ClientSettings(component="mcp", attempts=1)
-        client = HttpClient(access, clock=self._clock, rand=Rand(), settings=settings)
-        try:
-            explainer = Explainer(client, self._clock, client.server_now)
+        async with explain_client.connect(access, "mcp") as client:
+            explainer = Explainer(client, RealClock(), client.server_now)
             yield explainer, self._namespace or access.namespace
-        finally:
-            await client.close()
 
 
 def bounded(report: Answer) -> Answer:
