@@ -130,9 +130,15 @@ def unscheduled(pod: Pod, context: ExplainContext) -> Finding:
 
 
 def _unschedulable(pod: Pod, message: str, context: ExplainContext) -> Finding:
-    selected = _selected(pod, context.rooms)
+    selector = pod.spec.node_selector or {}
+    affinity = node_affinity.compiled(bytes(pod.spec.affinity))
+    selected = [
+        room
+        for room in context.rooms or ()
+        if selector.items() <= room.labels.items() and affinity.matches(room.name, room.labels)
+    ]
     # A reader of the namespace cannot see whether the node of this name exists; mostly it does.
-    names_node = context.rooms is None and HOST in (pod.spec.node_selector or {})
+    names_node = context.rooms is None and HOST in selector
     code = _objection(message, any_selected=bool(selected) or names_node)
     detail, advice = _TEXTS[code], _ADVICE.get(code, _OTHER_ADVICE)
     if code == Code.INSUFFICIENT:
@@ -145,8 +151,8 @@ def _unschedulable(pod: Pod, message: str, context: ExplainContext) -> Finding:
     elif code == Code.AFFINITY:
         other = _POD_AFFINITY.search(message)
         advice = _POD_AFFINITY_ADVICE if other else advice
-        if not selected and pod.spec.node_selector:
-            labels = ", ".join(f"{key}={value}" for key, value in pod.spec.node_selector.items())
+        if selector and not selected:
+            labels = ", ".join(f"{key}={value}" for key, value in selector.items())
             detail += f" (node selector {labels})"
         elif other:
             detail = _POD_AFFINITIES[other[1]]
@@ -160,17 +166,6 @@ def _unschedulable(pod: Pod, message: str, context: ExplainContext) -> Finding:
     step = NextStep("tries again when nodes or pods change", SCHEDULER)
     look = Command(advice[0], advice[1].format(name=name, namespace=namespace))
     return Finding(code, f"pod {name} fits on no node: {detail}", (step,), (look,))
-
-
-def _selected(pod: Pod, rooms: Sequence[NodeRoom] | None) -> list[NodeRoom]:
-    """The nodes that match the node selector and the node affinity of the pod."""
-    affinity = node_affinity.compiled(bytes(pod.spec.affinity))
-    selector = (pod.spec.node_selector or {}).items()
-    return [
-        room
-        for room in rooms or ()
-        if selector <= room.labels.items() and affinity.matches(room.name, room.labels)
-    ]
 
 
 def _objection(message: str, *, any_selected: bool) -> Code:
