@@ -81,7 +81,8 @@ class Actors:
             return Outlook(text=f"no component will act: {shown}")
         leader = self._leader(controller)
         chosen = next((each for each in able if each.identity == leader), able[0])
-        if leader and chosen.identity != leader and not _reports(chosen, controller):
+        leads, reports = chosen.identity == leader, _reports(chosen, controller)
+        if leader and not leads and not reports:
             # The holder of the Lease keeps those who would act from it.
             unknown = f"unknown: {leader} leads, and publishes no record"
             texts = (
@@ -90,11 +91,16 @@ class Actors:
                 if each.identity == leader
             )
             return Outlook(text=next(texts, unknown))
-        text = self._role(chosen, controller, leads=chosen.identity == leader)
-        points = (Evidence("actor", text),)
-        return Outlook(
-            chosen.configuration, delays=chosen.delays or backoff.DEFAULTS, points=points
-        )
+        role = "may take over; no process leads now"
+        if controller not in actors.LEASES:
+            role = "runs it"
+        elif leads:
+            role = "leads"
+        elif reports:
+            role = "reports, and forces nothing"
+        text = f"{_name(chosen)} {role}; last seen {age(chosen.seen, self.now)} ago"
+        delays = chosen.delays or backoff.DEFAULTS
+        return Outlook(chosen.configuration, delays=delays, points=(Evidence("actor", text),))
 
     def _leader(self, controller: str) -> str:
         """The holder of a Lease that is renewed; empty if there is none."""
@@ -104,17 +110,6 @@ class Actors:
         age = (self.now - times.parse(lease.spec.renew_time)).total_seconds()
         bound = (lease.spec.lease_duration_seconds or 0) + LEASE_SLACK_SECONDS
         return lease.spec.holder_identity if abs(age) <= bound else ""
-
-    def _role(self, actor: Actor, controller: str, *, leads: bool) -> str:
-        if controller not in actors.LEASES:
-            role = "runs it"
-        elif leads:
-            role = "leads"
-        elif _reports(actor, controller):
-            role = "reports, and forces nothing"
-        else:
-            role = "may take over; no process leads now"
-        return f"{_name(actor)} {role}; last seen {age(actor.seen, self.now)} ago"
 
 
 def _why_not(actor: Actor, controller: str, namespace: str) -> str:

@@ -120,9 +120,14 @@ class Explainer:
             return await self._node(name)
         if kind == "pod":
             return await self._pod(name, namespace)
-        if kind == "cronjob":
-            return await self._cronjob(name, namespace)
-        return await self.of_job(await self._client.get(kinds.JOBS, name, namespace=namespace))
+        if kind == "job":
+            return await self.of_job(await self._client.get(kinds.JOBS, name, namespace=namespace))
+        reads = _Reads()
+        cron = await self._client.get(objects.CRON_JOBS, name, namespace=namespace)
+        jobs = await self._all(kinds.JOBS, reads, "list jobs", namespace=namespace)
+        await self._read_events("CronJob", name, namespace, reads)
+        finding = cronjob.explain(cron, _owned(cron, jobs), await self._context(reads, namespace))
+        return self._explanation("CronJob", namespace, name, finding, reads)
 
     async def jobs(self, namespace: str) -> AsyncIterator[Job]:
         """All Jobs of a namespace; of all namespaces if that is empty."""
@@ -173,14 +178,6 @@ class Explainer:
             await self._read_namespace(namespace, reads)
         finding = node.explain(node_, pods, await self._context(reads, ""))
         return self._explanation("Node", "", name, finding, reads)
-
-    async def _cronjob(self, name: str, namespace: str) -> Explanation:
-        reads = _Reads()
-        cron = await self._client.get(objects.CRON_JOBS, name, namespace=namespace)
-        jobs = await self._all(kinds.JOBS, reads, "list jobs", namespace=namespace)
-        await self._read_events("CronJob", name, namespace, reads)
-        finding = cronjob.explain(cron, _owned(cron, jobs), await self._context(reads, namespace))
-        return self._explanation("CronJob", namespace, name, finding, reads)
 
     def _explanation(
         self, kind: str, namespace: str, name: str, finding: Finding, reads: _Reads

@@ -81,42 +81,37 @@ _FAILURES = {
 
 def _failed(view: JobView, condition: Condition, rows: Sequence[Attempt]) -> Finding:
     code = _FAILURES.get(condition.reason, Code.FAILED_OTHER)
-    text = f"Job {view.name} failed: {_failure_text(view, condition, code, rows)}"
+    spec, status, last = view.observed.spec, view.job.status, job_failures.last_failure(rows)
+    example = f"; the last: pod {last.pod}, {last.how}" if last is not None else ""
+    indexes = _indexes(status.failed_indexes or "")
+    why = f"{condition.reason}: {condition.message}"
+    if code == Code.BACKOFF_LIMIT:
+        bound = spec.backoff_limit
+        why = f"{count(status.failed, 'pod')} failed, and backoffLimit is {bound}{example}"
+        if spec.restarts_containers and status.failed <= bound:
+            why = f"its containers were restarted too often for backoffLimit {bound}{example}"
+    elif code == Code.DEADLINE:
+        seconds = view.job.spec.active_deadline_seconds
+        why = f"it was active for longer than activeDeadlineSeconds ({seconds} s)"
+        if not rows and (refusal := job_start.refused(view)) is not None:
+            why += f"; {refusal.verdict}"
+    elif code == Code.FAILED_INDEXES:
+        why = f"{indexes} failed{example}"
+    elif code == Code.MAX_FAILED_INDEXES:
+        limit = view.job.spec.max_failed_indexes
+        why = f"{indexes} failed, and maxFailedIndexes is {limit}{example}"
+    elif code == Code.RULE:
+        # The rule's own message, and out of memory or a signal where the pod shows it.
+        why = condition.message
+        pod = next((row for row in rows if f"/{row.pod} " in why), None)
+        if pod is not None and pod.cause in (Cause.OOM, Cause.SIGNAL, Cause.START_ERROR):
+            why += f" ({pod.how})"
     again = Command(
         "when the cause is removed, apply the Job again under a new name",
         f"kubectl get job {view.name} -n {view.namespace} -o yaml",
     )
-    return Finding(code, text, _expiry(view), (*job_failures.log_of_last(view, rows), again))
-
-
-def _failure_text(view: JobView, condition: Condition, code: Code, rows: Sequence[Attempt]) -> str:
-    spec, last = view.job.spec, job_failures.last_failure(rows)
-    example = f"; the last: pod {last.pod}, {last.how}" if last is not None else ""
-    if code == Code.BACKOFF_LIMIT:
-        bound = view.observed.spec.backoff_limit
-        if view.observed.spec.restarts_containers and view.job.status.failed <= bound:
-            return f"its containers were restarted too often for backoffLimit {bound}{example}"
-        return (
-            f"{count(view.job.status.failed, 'pod')} failed, and backoffLimit is {bound}{example}"
-        )
-    if code == Code.DEADLINE:
-        seconds = spec.active_deadline_seconds
-        text = f"it was active for longer than activeDeadlineSeconds ({seconds} s)"
-        refusal = job_start.refused(view) if not rows else None
-        return text if refusal is None else f"{text}; {refusal.verdict}"
-    if code in (Code.FAILED_INDEXES, Code.MAX_FAILED_INDEXES):
-        limit = f", and maxFailedIndexes is {spec.max_failed_indexes}"
-        which = view.job.status.failed_indexes or ""
-        return (
-            f"{_indexes(which)} failed{limit if code == Code.MAX_FAILED_INDEXES else ''}{example}"
-        )
-    if code == Code.RULE:
-        # The rule's own message, and out of memory or a signal where the pod shows it.
-        pod = next((row for row in rows if f"/{row.pod} " in condition.message), None)
-        if pod is None or pod.cause not in (Cause.OOM, Cause.SIGNAL, Cause.START_ERROR):
-            return condition.message
-        return f"{condition.message} ({pod.how})"
-    return f"{condition.reason}: {condition.message}"
+    commands = (*job_failures.log_of_last(view, rows), again)
+    return Finding(code, f"Job {view.name} failed: {why}", _expiry(view), commands)
 
 
 def _expiry(view: JobView) -> tuple[NextStep, ...]:

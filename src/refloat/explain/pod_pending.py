@@ -318,44 +318,35 @@ def _reason(status: ContainerStatus) -> str:
 
 def container(pod: Pod, status: ContainerStatus, events: Sequence[Event]) -> Finding | None:
     """A container that waits for a reason; None without a reason that explains something."""
-    waiting = status.state.waiting
+    name, waiting = pod.metadata.name, status.state.waiting
     if _is_restarted(pod, status) or _reason(status) == "CrashLoopBackOff":
-        return _crash_loop(pod, status)
+        last, flag = status.state.terminated, ""
+        if last is None:
+            last, flag = getattr(status, "last_state", status.state).terminated, " --previous"
+        how = "" if last is None else f"; last: exit code {last.exit_code}, {last.reason}"
+        tries = count(status.restart_count + 1, "time")
+        text = (
+            f"container {status.name} of pod {name} failed {tries} and waits for its restart{how}"
+        )
+        step = NextStep("starts the container again, after at most 5 minutes", KUBELET)
+        read = f"kubectl logs {name} -c {status.name} -n {pod.metadata.namespace}{flag}"
+        return Finding(Code.CRASH_LOOP, text, (step,), (Command("read the log", read),))
     if waiting is None:
         return None
     message = " ".join(getattr(waiting, "message", "").split())
-    evidence = Evidence(
-        f"pod/{pod.metadata.name} container {status.name}", f"{waiting.reason}: {message}"
-    )
+    evidence = Evidence(f"pod/{name} container {status.name}", f"{waiting.reason}: {message}")
     finding: Finding | None = None
     if waiting.reason in _IMAGE_REASONS:
         finding = _image(pod, status, f"{message} {_notes(events, 'Failed')}")
     elif waiting.reason == "InvalidImageName":
-        text = f"the image name of container {status.name} in pod {pod.metadata.name} is invalid"
+        text = f"the image name of container {status.name} in pod {name} is invalid"
         finding = Finding(Code.IMAGE_NAME, text, (_never(),), (_edit_template(),))
     elif waiting.reason in _CONFIG_REASONS:
         finding = _config(pod, status, message)
     elif waiting.reason in _START_REASONS:
-        text = f"container {status.name} of pod {pod.metadata.name} cannot start: {message}"
+        text = f"container {status.name} of pod {name} cannot start: {message}"
         finding = Finding(Code.START_ERROR, text, (_retry(),), (_edit_template(),))
     return finding and finding.with_evidence((evidence,))
-
-
-def _crash_loop(pod: Pod, status: ContainerStatus) -> Finding:
-    name = pod.metadata.name
-    read = f"kubectl logs {name} -c {status.name} -n {pod.metadata.namespace}"
-    last, how = status.state, ""
-    if last.terminated is None:
-        last = getattr(status, "last_state", last)
-        read += " --previous"
-    if last.terminated is not None:
-        how = f"; last: exit code {last.terminated.exit_code}, {last.terminated.reason}"
-    text = (
-        f"container {status.name} of pod {name} failed {count(status.restart_count + 1, 'time')}"
-        f" and waits for its restart{how}"
-    )
-    step = NextStep("starts the container again, after at most 5 minutes", KUBELET)
-    return Finding(Code.CRASH_LOOP, text, (step,), (Command("read the log", read),))
 
 
 def _retry() -> NextStep:
