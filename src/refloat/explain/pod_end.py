@@ -85,7 +85,7 @@ def of(pod: Pod, events: Iterable[Event] = ()) -> PodEnd | None:
         return PodEnd(Cause.COMPLETED, "completed")
     if pod.status.phase != FAILED and not pod.is_terminating:
         return None
-    end = _decided(pod) or _refused(pod) or _containers(pod)
+    end = _decided(pod) or _containers(pod)
     if end is not None and (pod.status.phase == FAILED or end.cause != Cause.EXIT_CODE):
         killed = end.cause in (Cause.SIGNAL, Cause.EXIT_CODE)
         return PodEnd(end.cause, end.how + _killed_for(events)) if killed else end
@@ -122,6 +122,8 @@ def _decided(pod: Pod) -> PodEnd | None:
 
 def by_reason(reason: str) -> PodEnd | None:
     """By the reason of the pod's status."""
+    if reason in _REFUSALS or reason.startswith("OutOf"):
+        return PodEnd(Cause.ADMISSION, f"refused: {reason}")
     words = _REASONS.get(reason)
     return None if words is None else PodEnd(*words)
 
@@ -132,13 +134,6 @@ def disruption(reason: str, status_reason: str) -> PodEnd | None:
     if reason == disruption_target.BY_KUBELET:
         words = _BY_KUBELET.get(status_reason, (Cause.NODE_PRESSURE, "ended by the kubelet"))
     return None if words is None else PodEnd(*words)
-
-
-def _refused(pod: Pod) -> PodEnd | None:
-    reason = pod.status.reason
-    if reason in _REFUSALS or reason.startswith("OutOf"):
-        return PodEnd(Cause.ADMISSION, _with_detail(f"refused: {reason}", pod.status.message))
-    return None
 
 
 def _containers(pod: Pod) -> PodEnd | None:

@@ -169,6 +169,10 @@ def test_the_recorded_log_stands_beside_its_attempt() -> None:
             '"disruption":"TerminationByKubelet","reason":"Terminated"',
             (Cause.NODE_SHUTDOWN, "ended by the shutdown of the node"),
         ),
+        "refused by the kubelet": (
+            '"reason":"OutOfcpu"',
+            (Cause.ADMISSION, "refused: OutOfcpu"),
+        ),
         "recovered": (
             '"disruption":"KueueFailureRecovery","node":"n1"',
             (Cause.RECOVERY, "on the lost node n1"),
