@@ -68,24 +68,21 @@ def _conditions(old: Object, new: Object) -> Iterator[str]:
 
 
 def _deletion(old: Object, new: Object) -> Iterator[str]:
+    """The deletion, and the finalizers that may hold it up."""
     before, after = old["metadata"], new["metadata"]
-    if after.get("deletionTimestamp") == before.get("deletionTimestamp"):
-        return
-    grace = after.get("deletionGracePeriodSeconds")
-    yield "being deleted" if grace is None else f"being deleted, grace {grace} s"
-
-
-def _finalizers(old: Object, new: Object) -> Iterator[str]:
-    before, after = (version["metadata"].get("finalizers") or [] for version in (old, new))
-    for name in before:
-        if name not in after:
+    if after.get("deletionTimestamp") != before.get("deletionTimestamp"):
+        grace = after.get("deletionGracePeriodSeconds")
+        yield "being deleted" if grace is None else f"being deleted, grace {grace} s"
+    held, holds = before.get("finalizers") or [], after.get("finalizers") or []
+    for name in held:
+        if name not in holds:
             yield f"finalizer {name.rpartition('/')[2]} gone"
-    for name in after:
-        if name not in before:
+    for name in holds:
+        if name not in held:
             yield f"finalizer {name.rpartition('/')[2]} set"
 
 
-_PHRASES: tuple[Phrases, ...] = (_node, _phase, _counts, _conditions, _deletion, _finalizers)
+_PHRASES: tuple[Phrases, ...] = (_node, _phase, _counts, _conditions, _deletion)
 
 # Fields that change with each write or mean nothing to a reader.
 _HIDDEN_FIELDS = frozenset({"resourceVersion", "managedFields", "generation"})

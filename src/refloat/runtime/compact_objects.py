@@ -111,7 +111,15 @@ class Compactor(Generic[T]):
         """Shares equal values, structs or lists of structs, and shrinks each new one."""
         if _is_hashable(struct):
             return partial(self._shared, shrink)
-        return partial(self._shared_as, struct, shrink)
+
+        def share_encoded(value: Any) -> Any:
+            """By the encoded form, because the value has no hash. Two types may encode alike."""
+            shared = self._parts.setdefault((struct, _encode(value)), value)
+            if shared is value:
+                shrink(value)
+            return shared
+
+        return share_encoded
 
     def _one_by_one(self, shrink: _Shrink, values: tuple[Any, ...]) -> Any:
         """Lists with times are seldom equal as a whole, but their elements often are."""
@@ -120,13 +128,6 @@ class Compactor(Generic[T]):
 
     def _shared(self, shrink: Callable[[Any], object], value: Any) -> Any:
         shared = self._parts.setdefault(value, value)
-        if shared is value:
-            shrink(value)
-        return shared
-
-    def _shared_as(self, struct: type[Partial], shrink: Callable[[Any], object], value: Any) -> Any:
-        """Share by the encoded form, because the value has no hash. Two types may encode alike."""
-        shared = self._parts.setdefault((struct, _encode(value)), value)
         if shared is value:
             shrink(value)
         return shared

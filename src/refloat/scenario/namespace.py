@@ -365,15 +365,11 @@ async def opened(cluster: ScenarioCluster, title: str) -> AsyncIterator[Scenario
         yield ns
     finally:
         cluster.leave(ns.name)
+        # What still runs must end, because other scenarios need the nodes.
         with contextlib.suppress(errors.ClientError):
-            await _delete_all(ns)
-
-
-async def _delete_all(ns: ScenarioNamespace) -> None:
-    """End what still runs, because other scenarios need the nodes."""
-    for name in list(ns.jobs):
-        with contextlib.suppress(errors.NotFound):
-            await ns.delete_job(name, DeleteOptions(propagation="Background"))
-    for pod in ns.unfinished:
-        with contextlib.suppress(errors.NotFound):
-            await ns.delete_pod(pod, DeleteOptions(grace_seconds=0))
+            for name in list(ns.jobs):
+                with contextlib.suppress(errors.NotFound):
+                    await ns.delete_job(name, DeleteOptions(propagation="Background"))
+            for pod in ns.unfinished:
+                with contextlib.suppress(errors.NotFound):
+                    await ns.delete_pod(pod, DeleteOptions(grace_seconds=0))
