@@ -18,6 +18,9 @@ from refloat.api.meta import Object
 
 T = TypeVar("T")
 
+# Of a log in one answer: a container may write a line of any length.
+MAX_LOG_BYTES = 64 * 1024
+
 PatchType: TypeAlias = Literal["json", "merge", "strategic", "apply"]
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
@@ -154,7 +157,10 @@ class Client(Protocol):
     async def bind(self, name: str, node: str, *, namespace: str, uid: str = "") -> None: ...
 
     async def log(self, name: str, *, namespace: str, container: str, lines: int) -> str:
-        """The last lines of a container's log; characters that are no UTF-8 are replaced."""
+        """The last lines of a container's log, of these at most the first `MAX_LOG_BYTES`.
+
+        Characters that are no UTF-8 are replaced.
+        """
         ...
 
     async def finalize(self, namespace: Object) -> None:

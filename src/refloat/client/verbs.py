@@ -18,7 +18,15 @@ import msgspec
 from refloat.api import kinds
 from refloat.api.meta import Object
 from refloat.client import contract, decoding, errors, paths, retry
-from refloat.client.contract import EVERYTHING, DeleteOptions, Kind, ListPage, PatchType, Selector
+from refloat.client.contract import (
+    EVERYTHING,
+    MAX_LOG_BYTES,
+    DeleteOptions,
+    Kind,
+    ListPage,
+    PatchType,
+    Selector,
+)
 from refloat.client.requests import JSON, Request
 
 T = TypeVar("T")
@@ -179,8 +187,8 @@ class Verbs(abc.ABC):
         )
 
     async def log(self, name: str, *, namespace: str, container: str, lines: int) -> str:
-        query = urlencode({"container": container, "tailLines": lines})
-        path = f"{paths.one(PODS, namespace, name, 'log')}?{query}"
+        options = {"container": container, "tailLines": lines, "limitBytes": MAX_LOG_BYTES}
+        path = f"{paths.one(PODS, namespace, name, 'log')}?{urlencode(options)}"
         body = await self._call(Request("GET", path, is_repeatable=True, accept="*/*"))
         return bytes(body).decode(errors="replace")
 

@@ -10,7 +10,7 @@ import pytest
 
 import refloat
 from refloat.base.rand import Rand
-from refloat.client import cluster_access, errors
+from refloat.client import cluster_access, contract, errors
 from refloat.client.contract import DeleteOptions
 from refloat.client.http import HttpClient
 from refloat.client.settings import ClientSettings
@@ -51,6 +51,14 @@ class TestWhatIsSent:
         assert request.headers["user-agent"] == f"refloat/{refloat.__version__} (test)"
         assert request.headers["accept"] == "application/json"
         assert request.token == "secret"
+
+    async def test_a_log_is_bounded_by_bytes(self, server: Misbehaving, client: HttpClient) -> None:
+        """A container may write one line of a gigabyte."""
+        server.will(obj(POD))
+        await client.log("a", namespace="n", container="main", lines=20)
+        path, _, query = server.seen[0].target.partition("?")
+        assert path == "/api/v1/namespaces/n/pods/a/log"
+        assert query == f"container=main&tailLines=20&limitBytes={contract.MAX_LOG_BYTES}"
 
     async def test_a_server_below_a_path_keeps_its_path(
         self, server: Misbehaving, connect: Connect
