@@ -37,7 +37,7 @@ def ensure(show: Callable[[str], object]) -> None:
 
 def _apt_get(*arguments: str) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "--quiet", *arguments]
+    command = ["apt-get", "--quiet", "--option=Acquire::Retries=3", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise UsageError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
