@@ -11,6 +11,7 @@ import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import click
 import pytest
@@ -48,14 +49,8 @@ class Case:
         return f"{self.silence}-{self.controller}"
 
     def submit(self, *, evicted_after: int, grace: int = 2, script: str = SCRIPT) -> None:
-        """Start the Job; its pod prefers the node that will be silent."""
+        """Start the Job, whose pods may run on the node that will be silent, and on the spare."""
         (self.host / self.job).mkdir()
-        term = {"weight": 100, "preference": _named([self.silence])}
-        required = {"nodeSelectorTerms": [_named([self.silence, SPARE])]}
-        affinity = {
-            "preferredDuringSchedulingIgnoredDuringExecution": [term],
-            "requiredDuringSchedulingIgnoredDuringExecution": required,
-        }
         tolerations = [
             {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
             | {"tolerationSeconds": evicted_after}
@@ -68,7 +63,7 @@ class Case:
             host=self.host / self.job,
             container={"image": images.WORK},
             pod={
-                "affinity": {"nodeAffinity": affinity},
+                "affinity": joining.on([self.silence, SPARE]),
                 "tolerations": tolerations,
                 "terminationGracePeriodSeconds": grace,
                 "dnsPolicy": "Default",
@@ -82,7 +77,7 @@ class Case:
         return sorted(each.name for each in (self.host / self.job).iterdir() if each.name != "go")
 
     def first_pod(self) -> Object:
-        """The pod on the node that will be silent, running."""
+        """The only pod, running on the node that will be silent."""
         wait(self.started, f"no container of {self.job} runs")
         (pod,) = self.place.pods_of(self.job)
         assert pod["spec"]["nodeName"] == self.silence
@@ -107,8 +102,16 @@ class Case:
         return status
 
 
-def _named(names: list[str]) -> Object:
-    return {"matchExpressions": [{"key": joining.HOST, "operator": "In", "values": names}]}
+def start(cases: list[Case], **how: Any) -> dict[str, Object]:
+    """The first pod of each Job, running; the spare takes pods only after that."""
+    place = cases[0].place
+    place.kubectl("cordon", SPARE)
+    try:
+        for case in cases:
+            case.submit(**how)
+        return {case.job: case.first_pod() for case in cases}
+    finally:
+        place.kubectl("uncordon", SPARE)
 
 
 def _follow(place: Place, pod: Object, phases: list[str]) -> None:
@@ -148,9 +151,7 @@ def until_ready(place: Place, name: str) -> None:
 def test_a_node_that_returns_after_the_bound_changes_no_count(
     real: RealCluster, place: Place, cases: list[Case]
 ) -> None:
-    for case in cases:
-        case.submit(evicted_after=1)
-    pods = {case.job: case.first_pod() for case in cases}
+    pods = start(cases, evicted_after=1)
     for case in cases:
         case.follow(pods[case.job])
     for name in SILENCES:
@@ -177,9 +178,7 @@ def test_a_node_that_returns_after_the_bound_changes_no_count(
 def test_a_node_that_returns_before_the_bound_keeps_what_still_runs(
     real: RealCluster, place: Place, cases: list[Case]
 ) -> None:
-    for case in cases:
-        case.submit(evicted_after=3600)
-    pods = {case.job: case.first_pod() for case in cases}
+    pods = start(cases, evicted_after=3600)
     for name in SILENCES:
         real.nodes[name].silence(name)
     for name in SILENCES:
@@ -206,8 +205,8 @@ def test_a_pod_that_returns_before_it_is_counted_has_one_result(
     """The Job controller is held up between the write of Refloat and its own count."""
     case = Case(place, "frozen", "kubernetes", tmp_path)
     # Ends with 0 when it is told to end: the kubelet then reports Succeeded.
-    case.submit(evicted_after=1, script=f"trap 'exit 0' TERM; {SCRIPT}")
-    pod = case.first_pod()
+    pods = start([case], evicted_after=1, script=f"trap 'exit 0' TERM; {SCRIPT}")
+    pod = pods[case.job]
     path = f"{place.pods}/{pod['metadata']['name']}"
     case.follow(pod)
     silent = real.nodes["frozen"]

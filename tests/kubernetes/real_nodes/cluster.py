@@ -12,7 +12,7 @@ import yaml
 
 from refloat.app import certificates
 from refloat.bench import control_plane
-from tests.e2e.cluster import Api
+from tests.e2e.cluster import Api, Object
 from tests.e2e.node_cluster import is_ready, until
 from tests.kubernetes import cluster, joining
 from tests.kubernetes.real_nodes import network, node
@@ -44,10 +44,15 @@ def running(folder: Path, binaries: Path, names: list[str]) -> Iterator[RealClus
         nodes = {plan.name: stack.enter_context(node.running(plan)) for plan in plans}
         api = Api(plane.kubeconfig)
         for name in names:
-            until(api, f"/api/v1/nodes/{name}", is_ready)
+            until(api, f"/api/v1/nodes/{name}", _takes_pods)
             # The kubelet creates its Lease some seconds after it is ready.
             until(api, f"{_LEASES}/{name}", lambda _: True)
         yield RealCluster(plane, api, nodes)
+
+
+def _takes_pods(node: Object) -> bool:
+    """A node keeps the taint `not-ready` for a moment after it is Ready."""
+    return is_ready(node) and not joining.taints(node)
 
 
 def _ignore(_: str) -> None:
