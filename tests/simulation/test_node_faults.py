@@ -150,9 +150,8 @@ async def test_writes_that_happen_and_are_not_answered(cluster: NodeCluster) -> 
     assert await play(cluster) == WANT
 
 
-@virtual(NodeCluster)
-async def test_a_server_that_is_away_for_a_minute(cluster: NodeCluster) -> None:
-    """Kubernetes gives up after five attempts; here the pod leaves when the server is back."""
+async def started_with_a_server_that_goes(cluster: NodeCluster) -> asyncio.Event:
+    """The server is away while the event is set."""
     away = asyncio.Event()
     error = errors.Unreachable("away")
     cluster.faults = {"refuses": lambda request, _: error if away.is_set() else None}
@@ -160,6 +159,13 @@ async def test_a_server_that_is_away_for_a_minute(cluster: NodeCluster) -> None:
     cluster.keep_beating(*NODES[2:])
     await cluster.pod("p", node="well")
     await cluster.start()
+    return away
+
+
+@virtual(NodeCluster)
+async def test_a_server_that_is_away_for_a_minute(cluster: NodeCluster) -> None:
+    """Kubernetes gives up after five attempts; here the pod leaves when the server is back."""
+    away = await started_with_a_server_that_goes(cluster)
     await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
     away.set()
     await cluster.until(60)
@@ -171,13 +177,7 @@ async def test_a_server_that_is_away_for_a_minute(cluster: NodeCluster) -> None:
 
 @virtual(NodeCluster)
 async def test_taint_that_goes_while_a_delete_fails_lets_the_pod_stay(cluster: NodeCluster) -> None:
-    away = asyncio.Event()
-    error = errors.Unreachable("away")
-    cluster.faults = {"refuses": lambda request, _: error if away.is_set() else None}
-    await cluster.nodes(NODES[2:])
-    cluster.keep_beating(*NODES[2:])
-    await cluster.pod("p", node="well")
-    await cluster.start()
+    away = await started_with_a_server_that_goes(cluster)
     away.set()
     await cluster.taint("well", {"key": "k", "effect": "NoExecute"})
     await cluster.until(20)

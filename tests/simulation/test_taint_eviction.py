@@ -152,9 +152,8 @@ async def test_a_taint_that_goes_lets_the_pod_stay(cluster: NodeCluster) -> None
     assert cluster.event_log.about("Pod/p") == [CANCELLED]
 
 
-@virtual(NodeCluster, TAINT_EVICTION)
-async def test_node_that_comes_back_without_taint_lets_its_pods_stay(cluster: NodeCluster) -> None:
-    """The node was deleted meanwhile, and registered again."""
+async def delete_tainted_node(cluster: NodeCluster) -> None:
+    """The node is tainted at the start and deleted after 10 s; its pod may stay for 300 s."""
     await cluster.node("n")
     await cluster.pod(tolerations=[tolerates("dedicated", 300)])
     await cluster.start()
@@ -162,6 +161,12 @@ async def test_node_that_comes_back_without_taint_lets_its_pods_stay(cluster: No
     await cluster.until(10)
     await cluster.client.delete(kinds.NODES, "n")
     await cluster.until(40)
+
+
+@virtual(NodeCluster, TAINT_EVICTION)
+async def test_node_that_comes_back_without_taint_lets_its_pods_stay(cluster: NodeCluster) -> None:
+    """The node was deleted meanwhile, and registered again."""
+    await delete_tainted_node(cluster)
     assert cluster.event_log.about("Pod/p") == []
     await cluster.node("n", leases=False)
     await cluster.until(400)
@@ -171,13 +176,7 @@ async def test_node_that_comes_back_without_taint_lets_its_pods_stay(cluster: No
 
 @virtual(NodeCluster, TAINT_EVICTION)
 async def test_node_that_comes_back_with_the_taint_gives_no_more_time(cluster: NodeCluster) -> None:
-    await cluster.node("n")
-    await cluster.pod(tolerations=[tolerates("dedicated", 300)])
-    await cluster.start()
-    await cluster.taint("n", DEDICATED)
-    await cluster.until(10)
-    await cluster.client.delete(kinds.NODES, "n")
-    await cluster.until(40)
+    await delete_tainted_node(cluster)
     await cluster.client.create(kinds.NODES, builders.node("n", taints=[DEDICATED]))
     await leaves_at(cluster, 300)
     assert cluster.event_log.about("Pod/p") == [MARKED]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: one cluster with real nodes for the session, a namespace for each test."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 
 from refloat.base.rand import Rand
 from tests.e2e.cluster import Kubectl
+from tests.e2e.node_cluster import processes
 from tests.kubernetes.joining import Place
-from tests.kubernetes.real_nodes import cluster, node
+from tests.kubernetes.real_nodes import cluster
 from tests.kubernetes.real_nodes.cluster import RealCluster
 
 SILENCES = ("frozen", "killed", "cut", "off")
@@ -28,8 +30,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("real")
     with cluster.running(folder, cluster.binaries(), [*SILENCES, SPARE]) as running:
         yield running
-    assert node.programs_of(folder / "nodes") == []
-    node.remove_disks(folder / "nodes")
+    assert processes(folder) == {}
+    shutil.rmtree(folder / "nodes")
 
 
 @contextmanager

@@ -9,9 +9,7 @@ so that a test can freeze or kill the kubelet alone.
 import contextlib
 import json
 import os
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,9 +25,6 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 # A node is ready after 4 to 8 s on a quiet machine.
 START_SECONDS = 120.0
-
-# What a test selects real nodes by; the other nodes of the cluster are simulated.
-LABEL = {"refloat.test/kubelet": "true"}
 
 _INIT = Path(__file__).with_name("init.sh")
 
@@ -99,9 +94,6 @@ class RealNode:
         for hierarchy in CGROUPS.iterdir():
             _remove_cgroup(hierarchy / self._plan.cgroup.lstrip("/"))
 
-    def tail(self) -> str:
-        return self._kubelet.tail()
-
     def _boot(self) -> None:
         plan = self._plan
         (plan.folder / "ready").unlink(missing_ok=True)
@@ -135,7 +127,6 @@ class RealNode:
         command += [plan.kubelet, f"--config={plan.folder / 'kubelet.yaml'}"]
         command += [f"--kubeconfig={plan.kubeconfig}", f"--hostname-override={plan.name}"]
         command += [f"--node-ip={network.address(plan.number)}", "--v=2"]
-        command += [f"--node-labels={','.join(f'{key}={value}' for key, value in LABEL.items())}"]
         self._kubelet = Daemon(command, plan.folder / "kubelet.log")
 
     def _signal_kubelet(self, number: signal.Signals) -> None:
@@ -236,14 +227,3 @@ def _remove_cgroup(folder: Path) -> None:
                 Path(path).rmdir()
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
-
-
-def remove_disks(folder: Path) -> None:
-    """Remove the nodes' folders; what a container wrote may belong to any user."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def programs_of(folder: Path) -> list[str]:
-    """The processes that name a folder in their command line: none after the nodes stopped."""
-    listing = subprocess.run(["pgrep", "-af", str(folder)], capture_output=True, text=True)
-    return listing.stdout.splitlines()
